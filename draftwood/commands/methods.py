@@ -1,0 +1,35 @@
+"""``draftwood methods``: what can be chosen, from which paper, with which settings."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from draftwood.methods import Recipe, recipe, recipes
+
+
+@click.command()
+@click.argument("name", required=False)
+def methods(name: str | None) -> None:
+    """List all methods, or the settings of method NAME."""
+    console = Console()
+    if name is None:
+        console.print(_overview())
+    else:
+        chosen = recipe(name)
+        console.print(f"{chosen.name}: {chosen.summary}\npaper: {chosen.paper}")
+        console.print(_settings(chosen))
+
+
+def _overview() -> Table:
+    table = Table("method", "what it does", "paper", "policy", "drafters", "verifier", box=None)
+    for each in recipes().values():
+        drafters = ", ".join(each.drafters.values()) or "-"
+        table.add_row(each.name, each.summary, each.paper, each.policy, drafters, each.verifier)
+    return table
+
+
+def _settings(chosen: Recipe) -> Table:
+    table = Table("flag", "default", "meaning", box=None)
+    for flag, setting in chosen.settings().items():
+        table.add_row("--" + flag.replace("_", "-"), str(setting.default), setting.help)
+    return table

@@ -1,0 +1,62 @@
+"""Runs the policies of a batch in lockstep: one tree per sequence, one drafter call per round.
+
+A policy is written for one sequence and yields queries; here the queries that all sequences wait
+on are gathered by drafter and answered together. Knows nothing of targets and verifiers.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from draftwood.protocols import Answer, Continue, Drafter, Expand, Growth, Policy, Query
+from draftwood.tree import TokenTree
+
+
+def draft(
+    policy: Policy,
+    drafters: Mapping[str, Drafter],
+    slots: Sequence[int],
+    growths: Sequence[Growth],
+    states: Sequence[Any],
+) -> list[TokenTree]:
+    """One tree per slot.
+
+    Args:
+        policy: grows each tree.
+        drafters: by the source names that the policy's queries use.
+        slots: where the drafters keep each sequence.
+        growths: what the policy may know of each sequence.
+        states: the policy's state of each sequence.
+    """
+    trees: list[TokenTree | None] = [None] * len(slots)
+    growers = [policy.grow(growth, state) for growth, state in zip(growths, states, strict=True)]
+    answers: dict[int, Answer | None] = dict.fromkeys(range(len(slots)))
+    while answers:
+        queries: dict[int, Query] = {}
+        for i, answer in answers.items():
+            try:
+                queries[i] = growers[i].send(answer)
+            except StopIteration as finished:
+                trees[i] = finished.value
+        answers = _answer(drafters, slots, queries)
+    return [tree for tree in trees if tree is not None]
+
+
+def _answer(
+    drafters: Mapping[str, Drafter], slots: Sequence[int], queries: Mapping[int, Query]
+) -> dict[int, Answer | None]:
+    copies: dict[str, list[int]] = defaultdict(list)
+    expansions: dict[str, list[tuple[int, Expand]]] = defaultdict(list)
+    for i, query in queries.items():
+        if isinstance(query, Continue):
+            copies[query.source].append(i)
+        else:
+            expansions[query.source].append((i, query))
+    answers: dict[int, Answer | None] = {}
+    for source, members in copies.items():
+        found = drafters[source].continuations([slots[i] for i in members])
+        answers.update(zip(members, found, strict=True))
+    for source, asked in expansions.items():
+        offered = drafters[source].expand([slots[i] for i, _ in asked], [q for _, q in asked])
+        answers.update(zip((i for i, _ in asked), offered, strict=True))
+    return answers

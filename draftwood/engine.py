@@ -1,0 +1,227 @@
+"""The loop: draft, verify, commit, for a batch of requests in lockstep.
+
+The engine owns the queue of requests and what belongs to one of them (its tokens, its policy's
+state, its random stream, its text); the target owns tensors, the drafters own their indices.
+A request's tokens never depend on its batch mates.
+"""
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import or_
+from time import perf_counter
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.drafting import draft
+from draftwood.errors import DraftwoodError
+from draftwood.methods import Method
+from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, Verdict
+from draftwood.requests import Completion, Event, Finished, FinishReason, Request, Stepped
+from draftwood.running import RunningRequest
+from draftwood.sampling import TreeDistributions
+from draftwood.stats import StepStats, Times
+from draftwood.tree import TokenTree, TreeBuilder
+
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """Decodes requests with one method on one target.
+
+    Args:
+        target: the model, attached.
+        method: what drafts, shapes and verifies the trees.
+        tokenizer: needed for text and for stop strings.
+        max_batch: most requests decoded at once; more wait in a queue.
+
+    Raises:
+        DraftwoodError: a drafter's settings do not fit the target.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        method: Method,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        max_batch: int = 64,
+    ) -> None:
+        if max_batch < 1:
+            raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
+        self.target = target
+        self.method = method
+        self.tokenizer = tokenizer
+        self.max_batch = max_batch
+        self._drafters = {n: spec.build(target.info) for n, spec in method.drafters.items()}
+        self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
+        self._numbers = itertools.count()
+        self._waiting: deque[RunningRequest] = deque()
+        self._active: dict[int, RunningRequest] = {}
+
+    def add(self, request: Request) -> int:
+        """Queue a request; returns its number.
+
+        Raises:
+            DraftwoodError: the prompt is empty, holds an unknown id or exceeds the context, or a
+                limit, a sampling setting or a stop string cannot be honoured.
+        """
+        limit = self._limit(request)
+        sequence = RunningRequest(next(self._numbers), request, limit, self.tokenizer)
+        self._waiting.append(sequence)
+        return sequence.number
+
+    def _limit(self, request: Request) -> int:
+        info = self.target.info
+        if not request.prompt:
+            raise DraftwoodError("the prompt is empty: give at least one token")
+        if not all(0 <= token < info.vocab_size for token in request.prompt):
+            raise DraftwoodError(f"the prompt holds token ids outside 0..{info.vocab_size - 1}")
+        if request.max_new_tokens < 1:
+            raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
+        free = info.context_limit - len(request.prompt)
+        if free < 1:
+            raise DraftwoodError(
+                f"the prompt has {len(request.prompt)} tokens and the model's context holds "
+                f"{info.context_limit}: shorten the prompt"
+            )
+        if request.stop and self.tokenizer is None:
+            raise DraftwoodError("stop strings need a tokenizer: give the engine one")
+        request.sampling.validate(info.vocab_size)
+        return min(request.max_new_tokens, free)
+
+    def cancel(self, number: int) -> Finished | None:
+        """End a waiting or running request now; None if it is not there (any more)."""
+        for sequence in self._waiting:
+            if sequence.number == number:
+                self._waiting.remove(sequence)
+                return Finished(number, sequence.completion("cancelled"))
+        if number in self._active:
+            return self._finish(self._active[number], "cancelled")
+        return None
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request waits or runs."""
+        return bool(self._waiting or self._active)
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
+        """Decode the requests, numbered in order, and yield events as they happen.
+
+        Closing the iterator (or an exception in its body) cancels what is still running.
+        """
+        numbers = [self.add(request) for request in requests]
+        try:
+            while self.busy:
+                yield from self.step()
+        finally:
+            for number in numbers:
+                self.cancel(number)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Decode the requests to their ends, in order."""
+        done = [e for e in self.stream(requests) if isinstance(e, Finished)]
+        return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
+
+    def step(self) -> list[Event]:
+        """Admit waiting requests, then draft, verify and commit once for all running ones."""
+        events = self._admit()
+        live = list(self._active.values())
+        if not live:
+            return events
+        slots = [s.slot for s in live]
+        clock = [perf_counter()]
+        budget = self.method.policy.budget
+        growths = [s.growth(budget) for s in live]
+        trees = draft(self.method.policy, self._drafters, slots, growths, [s.state for s in live])
+        clock.append(perf_counter())
+        rows = self.target.forward(slots, trees, self._needs)
+        clock.append(perf_counter())
+        verdicts = [self._verify(s, t, r) for s, t, r in zip(live, trees, rows, strict=True)]
+        clock.append(perf_counter())
+        self.target.commit(slots, [verdict.path for verdict in verdicts])
+        clock.append(perf_counter())
+        outcomes = list(map(_outcome, trees, verdicts, rows))
+        for sequence, outcome in zip(live, outcomes, strict=True):
+            self._learn(sequence, outcome)
+        clock.append(perf_counter())
+        times = Times(*(b - a for a, b in itertools.pairwise(clock)))
+        for sequence, outcome in zip(live, outcomes, strict=True):
+            events += self._advance(sequence, outcome, times, len(live))
+        return events
+
+    def _admit(self) -> list[Event]:
+        """Prefill as many waiting requests as there is room for; their first tokens."""
+        joining: list[RunningRequest] = []
+        while self._waiting and len(self._active) + len(joining) < self.max_batch:
+            joining.append(self._waiting.popleft())
+        if not joining:
+            return []
+        most = self.method.policy.budget + 1
+        for s in joining:
+            s.slot = self.target.open(len(s.request.prompt) + s.limit + most)
+            self._active[s.number] = s
+        prompts = [s.request.prompt for s in joining]
+        rows = self.target.prefill([s.slot for s in joining], prompts, self._needs)
+        events: list[Event] = []
+        for s, prompt_rows in zip(joining, rows, strict=True):
+            # The first token follows a tree that is the prompt's last token alone.
+            last = TreeBuilder(s.request.prompt[-1]).build()
+            first = self._verify(s, last, _last_row(prompt_rows)).bonus
+            begun = Prefill(np.array(s.request.prompt, dtype=np.int64), first, prompt_rows)
+            for drafter in self._drafters.values():
+                drafter.begin(s.slot, begun)
+            s.state = self.method.policy.start()
+            delta, reason = s.take([first], last_drafted=0)
+            s.ttft = perf_counter() - s.started
+            events.append(delta)
+            if reason:
+                events.append(self._finish(s, reason))
+        return events
+
+    def _verify(self, sequence: RunningRequest, tree: TokenTree, rows: Rows) -> Verdict:
+        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
+        sequence.noise.move(len(sequence.history) - 1)
+        return self.method.verifier.verify(tree, p, sequence.noise)
+
+    def _learn(self, sequence: RunningRequest, outcome: Outcome) -> None:
+        for drafter in self._drafters.values():
+            drafter.observe(sequence.slot, outcome)
+        sequence.state = self.method.policy.learn(sequence.state, outcome)
+
+    def _advance(
+        self, sequence: RunningRequest, outcome: Outcome, times: Times, batch: int
+    ) -> list[Event]:
+        delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
+        stats = StepStats(outcome.tree, outcome.path, len(delta.tokens), times, batch)
+        sequence.tally.add(stats)
+        events: list[Event] = [delta, Stepped(sequence.number, stats)]
+        if reason:
+            events.append(self._finish(sequence, reason))
+        return events
+
+    def _finish(self, sequence: RunningRequest, reason: FinishReason) -> Finished:
+        del self._active[sequence.number]
+        with suppress(KeyError):  # a request cancelled while its prefill failed has no index yet
+            for drafter in self._drafters.values():
+                drafter.release(sequence.slot)
+        self.target.release(sequence.slot)
+        completion = sequence.completion(reason)
+        logger.debug(
+            "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
+        )
+        return Finished(sequence.number, completion)
+
+
+def _outcome(tree: TokenTree, verdict: Verdict, rows: Rows) -> Outcome:
+    tokens = tree.tokens
+    committed = (*(int(tokens[i]) for i in verdict.path), verdict.bonus)
+    return Outcome(tree, verdict.path, committed, rows)
+
+
+def _last_row(rows: Rows) -> Rows:
+    return Rows(rows.logits[-1:], rows.argmax[-1:], rows.top_tokens[-1:], rows.top_probs[-1:])

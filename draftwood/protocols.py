@@ -1,0 +1,367 @@
+"""The four seams of Draftwood, and the small frozen values that pass between them.
+
+A *drafter* offers candidate tokens, a *policy* arranges them into a tree, a *target* scores the
+whole tree in one forward pass, a *verifier* says which path is kept. Everything else in the
+package either implements one of these or drives them. Nothing here computes anything.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from draftwood.tree import Draw, TokenTree, TreeBuilder
+
+# --- what a target returns ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The target's raw logits after ``n`` tokens (the nodes of one tree, or prompt positions).
+
+    Attributes:
+        logits: float ``[n, V]`` on the target's device, before any processor. After a prefill
+            only the last position's row is kept: ``[1, V]``.
+        argmax: int64 ``[n]`` on the host; the first index of the largest logit.
+        top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).
+        top_probs: float32 ``[n, k]``, their softmax probabilities.
+        features: ``[n, taps * H]`` hidden states entering the tapped layers, or None.
+    """
+
+    logits: torch.Tensor
+    argmax: NDArray[np.int64]
+    top_tokens: NDArray[np.int64]
+    top_probs: NDArray[np.float32]
+    features: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a drafter wants computed beyond the logits of the tree.
+
+    Attributes:
+        top_k: how many best tokens of every row to hand over (0: none).
+        prompt_rows: whether rows of the prompt's positions are wanted as well.
+        taps: target layers whose input features are wanted.
+    """
+
+    top_k: int = 0
+    prompt_rows: bool = False
+    taps: tuple[int, ...] = ()
+
+    def __or__(self, other: "Needs") -> "Needs":
+        return Needs(
+            max(self.top_k, other.top_k),
+            self.prompt_rows or other.prompt_rows,
+            tuple(sorted({*self.taps, *other.taps})),
+        )
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What the parts may know of the target model.
+
+    ``context_limit`` is the longest sequence the model's positions reach, in tokens.
+    """
+
+    vocab_size: int
+    context_limit: int
+    layers: int
+    hidden_size: int
+    device: torch.device
+    dtype: torch.dtype
+
+
+class Target(Protocol):
+    """Owns the model's weights, the cache and its slots."""
+
+    @property
+    def info(self) -> TargetInfo: ...
+
+    def open(self, capacity: int) -> int:
+        """Reserve a slot for a request that will cache up to ``capacity`` tokens; its number."""
+        ...
+
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+    ) -> list[Rows]:
+        """Cache every prompt and return its rows.
+
+        ``argmax``, ``top_tokens`` and ``features`` cover all positions of the prompt if
+        ``needs.prompt_rows``, else the last one only; ``logits`` is always the last one.
+        """
+        ...
+
+    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+        """Score every node of every tree in one forward pass. The cache is not advanced."""
+        ...
+
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Keep the root and the nodes of each path (root excluded) of the last forward.
+
+        The bonus token is not cached: it is the next tree's root.
+        """
+        ...
+
+    def length(self, slot: int) -> int:
+        """Number of tokens cached in the slot."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """Give the slot back."""
+        ...
+
+
+# --- what passes through a step -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verifier's answer: accepted nodes from the root's child down, and the bonus token."""
+
+    path: tuple[int, ...]
+    bonus: int
+
+
+@dataclass(frozen=True, eq=False)
+class Prefill:
+    """What a drafter and a policy learn when a request begins.
+
+    Attributes:
+        prompt: int64 ``[n]`` token ids.
+        first: the token that the prefill yielded (the first tree's root).
+        rows: the target's rows (all positions only if some drafter needs them).
+    """
+
+    prompt: NDArray[np.int64]
+    first: int
+    rows: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a drafter and a policy learn from a finished step.
+
+    Attributes:
+        tree: the tree that was verified.
+        path: accepted nodes, root excluded.
+        committed: tokens committed: the path's, then the bonus (the next root).
+        rows: the target's rows of all nodes, rejected ones included.
+    """
+
+    tree: TokenTree
+    path: tuple[int, ...]
+    committed: tuple[int, ...]
+    rows: Rows
+
+
+# --- drafters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Text copied from earlier in the context, offered as a chain.
+
+    Attributes:
+        tokens: the continuation, first token first.
+        match_length: length of the suffix that matched, in tokens (may exceed the query length).
+        count: occurrences of the matched query that continued with the same first token.
+        agreeing: how many of the query lengths offer the same first token.
+    """
+
+    tokens: tuple[int, ...]
+    match_length: int
+    count: int
+    agreeing: int
+
+
+@dataclass(frozen=True)
+class Continue:
+    """A policy's query: what does ``source`` copy after the root? Answered with
+    ``tuple[Continuation, ...]``, the preferred one first, first tokens distinct."""
+
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Expand:
+    """A policy's query: the ``k`` best (or drawn) children of some nodes of a growing tree.
+
+    Attributes:
+        source: name of the drafter, as the method binds it.
+        tree: the tree so far; it names the path of every node, and only ever grows.
+        nodes: frontier nodes, ``m`` of them, to be answered in this order.
+        k: children wanted for each.
+        draw: ``ONE_HOT`` for the k likeliest, or how to sample.
+        exclude: tokens that may not be offered below each node (empty: none anywhere).
+    """
+
+    source: str
+    tree: TreeBuilder
+    nodes: Sequence[int]
+    k: int
+    draw: Draw = Draw.ONE_HOT
+    exclude: Sequence[frozenset[int]] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A drafter's answer to :class:`Expand`: ``m`` rows of at most ``k`` children, best first.
+
+    Attributes:
+        tokens: int64 ``[m, k]``, ``-1`` where there is no further candidate.
+        logq: float32 ``[m, k]``, natural log of the drafter's estimate; ``-inf`` where none.
+        q_rows: int64 ``[m]``: handles of the full distributions, or None.
+    """
+
+    tokens: NDArray[np.int64]
+    logq: NDArray[np.float32]
+    q_rows: NDArray[np.int64] | None = None
+
+
+Query: TypeAlias = Continue | Expand
+Answer: TypeAlias = tuple[Continuation, ...] | Candidates
+
+
+class Drafter(Protocol):
+    """Owns an index, a table or a model's cache, kept apart per slot."""
+
+    @property
+    def needs(self) -> Needs:
+        """What the target must hand over for this drafter to learn."""
+        ...
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """A request starts in ``slot``; whatever was there before is forgotten."""
+        ...
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """A step of the request in ``slot`` has been committed."""
+        ...
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        """What follows the root of each slot, copied from its context; empty tuples if nothing."""
+        ...
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        """Answer one query per slot, together: one forward pass for a drafter with a model."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """The request in ``slot`` has ended."""
+        ...
+
+
+class DrafterSpec(Protocol):
+    """The frozen settings of a drafter; its fields are command-line flags."""
+
+    def build(self, target: TargetInfo) -> Drafter:
+        """A fresh drafter for this target.
+
+        Raises:
+            DraftwoodError: the settings do not fit the target.
+        """
+        ...
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a policy may know when it grows a tree.
+
+    Attributes:
+        anchor: the root's token.
+        room: deepest useful node: drafted tokens deeper than this could never be committed,
+            because the request or the model's context ends before.
+        budget: most nodes to draft, root excluded.
+        price: least path probability a node must have to be worth its cost in this batch
+            (0: every node is).
+    """
+
+    anchor: int
+    room: int
+    budget: int
+    price: float = 0.0
+
+
+Grower: TypeAlias = Generator[Query, Any, TokenTree]
+"""A running policy: yields queries, is sent the matching answers, returns the tree."""
+
+
+class Policy(Protocol):
+    """Shapes the tree of ONE sequence; pure: no model, no hidden state, no global randomness.
+
+    A frozen dataclass whose fields are command-line flags. ``budget`` is one of them.
+    """
+
+    @property
+    def budget(self) -> int:
+        """Most nodes drafted in a step, root excluded."""
+        ...
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the drafters it queries."""
+        ...
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """How the nodes it keeps were drawn; nothing is selected after drawing."""
+        ...
+
+    def start(self) -> Any:
+        """The state of a request that begins (immutable; kept by the engine)."""
+        ...
+
+    def grow(self, growth: Growth, state: Any) -> Grower:
+        """Grow one tree."""
+        ...
+
+    def learn(self, state: Any, outcome: Outcome) -> Any:
+        """The state after a step."""
+        ...
+
+
+# --- verifiers ------------------------------------------------------------------------------------
+
+
+class Distributions(Protocol):
+    """The target's distribution p after each node of a tree, processors applied along its path."""
+
+    def draw(self, node: int, uniform: float) -> int:
+        """The token at quantile ``uniform`` of p (the argmax at temperature 0)."""
+        ...
+
+    def probabilities(self, node: int) -> torch.Tensor:
+        """p as float32 ``[V]`` on the target's device (one-hot at temperature 0)."""
+        ...
+
+
+class Noise(Protocol):
+    """Random numbers of one request, keyed by stream and absolute position, each in [0, 1)."""
+
+    def token(self, depth: int) -> float:
+        """For drawing the token that follows a node at ``depth``."""
+        ...
+
+    def accept(self, node: int) -> float:
+        """For accepting ``node``."""
+        ...
+
+
+class Verifier(Protocol):
+    """The accept rule; pure."""
+
+    @property
+    def accepts(self) -> frozenset[Draw]:
+        """The kinds of nodes for which the rule is lossless."""
+        ...
+
+    def verify(self, tree: TokenTree, p: Distributions, noise: Noise) -> Verdict:
+        """Choose the accepted path and the bonus token."""
+        ...

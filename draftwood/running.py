@@ -1,0 +1,97 @@
+"""One running request: its tokens and text so far, and what ends it.
+
+Knows nothing of trees being drafted or verified; it is handed the tokens that were committed.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.protocols import Growth
+from draftwood.requests import Completion, Delta, FinishReason, Request
+from draftwood.sampling import History, RequestNoise, Sampler
+from draftwood.stats import Tally
+from draftwood.text import Detokenizer, StopMatcher
+
+
+class RunningRequest:
+    """What the engine keeps of a request: its tokens, text, random stream and policy state.
+
+    Args:
+        number: the request's, as the engine counts.
+        request: what was asked for.
+        limit: most tokens to generate, the context's end included.
+        tokenizer: makes text of tokens; without one there is none.
+    """
+
+    def __init__(
+        self, number: int, request: Request, limit: int, tokenizer: PreTrainedTokenizerBase | None
+    ) -> None:
+        self.number = number
+        self.request = request
+        self.limit = limit
+        self.slot = -1
+        self.state: Any = None
+        self.tokens: list[int] = []
+        self.sampler = request.sampler or Sampler(request.sampling, len(request.prompt))
+        self.history = History(request.prompt, capacity=len(request.prompt) + limit)
+        self.noise = RequestNoise(request.sampling.seed)
+        self.detokenizer = Detokenizer(tokenizer, request.prompt) if tokenizer else None
+        self.matcher = StopMatcher(request.stop)
+        self.text: list[str] = []
+        self.tally = Tally()
+        self.started = perf_counter()
+        self.ttft = float("nan")
+
+    def growth(self, budget: int) -> Growth:
+        room = self.limit - len(self.tokens) - 1
+        return Growth(anchor=self.tokens[-1], room=room, budget=budget if room else 0)
+
+    def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:
+        """Append tokens until one of them ends the request; the rest is cut off."""
+        taken: list[int] = []
+        pieces: list[str] = []
+        reason: FinishReason | None = None
+        for token in tokens:
+            taken.append(token)
+            self.tokens.append(token)
+            self.history.append(token)
+            piece, reason = self._text_and_reason(token)
+            pieces.append(piece)
+            if reason:
+                break
+        self.text += pieces
+        accepted = tuple(i < last_drafted for i in range(len(taken)))
+        return Delta(self.number, tuple(taken), accepted, tuple(pieces)), reason
+
+    def _text_and_reason(self, token: int) -> tuple[str, FinishReason | None]:
+        request = self.request
+        reason: FinishReason | None = None
+        if token in request.eos:
+            reason = "eos"
+        elif len(self.tokens) >= self.limit:
+            reason = "length" if len(self.tokens) >= request.max_new_tokens else "context"
+        elif request.should_stop is not None and request.should_stop(self.history.view()):
+            reason = "stop"
+        if self.detokenizer is None:
+            return "", reason
+        piece = self.detokenizer.push([token])
+        if reason:
+            piece += self.detokenizer.flush()
+        piece = self.matcher.feed(piece)
+        if self.matcher.matched is not None:
+            return piece, "stop"
+        return piece + (self.matcher.flush() if reason else ""), reason
+
+    def completion(self, reason: FinishReason) -> Completion:
+        return Completion(
+            tokens=tuple(self.tokens),
+            text="".join(self.text),
+            reason=reason,
+            tally=self.tally,
+            prompt_tokens=len(self.request.prompt),
+            ttft=self.ttft,
+            seconds=perf_counter() - self.started,
+        )

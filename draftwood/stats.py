@@ -1,0 +1,126 @@
+"""What happened in a step, and the sums that the field's metrics are made of.
+
+Definitions: a *step* is one target call after prefill; *mean acceptance length* is committed
+tokens per step, the bonus included, the prefill's token and tokens cut off by a stop or a limit
+not counted; *acceptance rate* is accepted drafted tokens per drafted token; *draft efficiency* is
+draft forwards per target forward.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from draftwood.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class Times:
+    """Wall-clock seconds of one step of the whole batch, by phase."""
+
+    draft: float = 0.0
+    target: float = 0.0
+    verify: float = 0.0
+    commit: float = 0.0
+    learn: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.draft + self.target + self.verify + self.commit + self.learn
+
+
+@dataclass(frozen=True, eq=False)
+class StepStats:
+    """One step of one request.
+
+    Attributes:
+        tree: what was verified.
+        path: accepted nodes, before any cut.
+        committed: tokens committed, after any cut.
+        times: of the whole batch's step.
+        batch: number of requests that shared the step.
+    """
+
+    tree: TokenTree
+    path: tuple[int, ...]
+    committed: int
+    times: Times
+    batch: int
+
+    @property
+    def kind(self) -> str:
+        """Sources along the accepted path, e.g. ``"context+adjacency"``; empty if none."""
+        return "+".join(dict.fromkeys(self.tree.sources[i] for i in self.path))
+
+
+@dataclass
+class Tally:
+    """Sums over steps; tallies of several requests can be added up with :meth:`merge`."""
+
+    steps: int = 0
+    committed: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    drafted_by_source: Counter[str] = field(default_factory=Counter)
+    accepted_by_source: Counter[str] = field(default_factory=Counter)
+    reached_by_depth: Counter[int] = field(default_factory=Counter)
+    offered_by_depth: Counter[int] = field(default_factory=Counter)
+    routes: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    draft_calls: int = 0
+
+    def add(self, step: StepStats) -> None:
+        """Count one step. Times are shared equally among the requests of the batch."""
+        self.steps += 1
+        self.committed += step.committed
+        self.drafted += step.tree.drafted
+        self.accepted += len(step.path)
+        self.drafted_by_source.update(step.tree.sources[1:])
+        self.accepted_by_source.update(step.tree.sources[i] for i in step.path)
+        self.offered_by_depth.update(range(1, step.tree.depth + 1))
+        self.reached_by_depth.update(range(1, len(step.path) + 1))
+        self.routes[step.tree.route] += 1
+        self.kinds[step.kind] += 1
+        for phase in ("draft", "target", "verify", "commit", "learn"):
+            self.seconds[phase] += getattr(step.times, phase) / step.batch
+
+    def merge(self, other: "Tally") -> None:
+        """Add another tally's sums to this one's."""
+        self.steps += other.steps
+        self.committed += other.committed
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self.draft_calls += other.draft_calls
+        self.drafted_by_source.update(other.drafted_by_source)
+        self.accepted_by_source.update(other.accepted_by_source)
+        self.reached_by_depth.update(other.reached_by_depth)
+        self.offered_by_depth.update(other.offered_by_depth)
+        self.routes.update(other.routes)
+        self.kinds.update(other.kinds)
+        self.seconds.update(other.seconds)
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """τ: committed tokens per target call (NaN before the first step)."""
+        return self.committed / self.steps if self.steps else float("nan")
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted per drafted token (NaN if nothing was drafted)."""
+        return self.accepted / self.drafted if self.drafted else float("nan")
+
+    @property
+    def draft_efficiency(self) -> float:
+        """δ: draft forwards per target forward (0 for drafters without a model)."""
+        return self.draft_calls / self.steps if self.steps else float("nan")
+
+    def acceptance_of(self, source: str) -> float:
+        """Accepted per drafted token of one source (NaN if it offered none)."""
+        drafted = self.drafted_by_source[source]
+        return self.accepted_by_source[source] / drafted if drafted else float("nan")
+
+    def acceptance_by_depth(self) -> dict[int, float]:
+        """For each depth: the share of steps that drafted so deep whose path reached it."""
+        return {
+            depth: self.reached_by_depth[depth] / offered
+            for depth, offered in sorted(self.offered_by_depth.items())
+        }

@@ -1,0 +1,205 @@
+"""A drafted token tree: what it is, how it is built, and who is whose ancestor.
+
+Knows nothing of models, drafters or acceptance. Node 0 is the root: the anchor, i.e. the last
+committed token, whose keys and values are not cached yet. Every other node is a drafted token.
+Parents always come before their children, and no two children of one node that were chosen
+deterministically carry the same token.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+
+ROOT = 0
+ROOT_SOURCE = "root"
+
+
+class Draw(IntEnum):
+    """How a node's token was drawn; it decides which verifier is lossless.
+
+    * ``ONE_HOT``: deterministically (copied, looked up, top-k of q, anything pruned or re-ranked);
+    * ``WITHOUT_REPLACEMENT``: sampled from q with its earlier siblings removed;
+    * ``IID``: sampled from q independently of its siblings.
+    """
+
+    ONE_HOT = 0
+    WITHOUT_REPLACEMENT = 1
+    IID = 2
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTree:
+    """A finished tree of ``n`` nodes (root included), as parallel arrays of length ``n``.
+
+    Attributes:
+        tokens: int64, token ids; ``tokens[0]`` is the anchor.
+        parents: int64, index of each node's parent; ``-1`` for the root.
+        depths: int64, number of edges to the root.
+        logq: float32, natural log of the drafter's estimate for the node given its parent.
+        draws: int8, a :class:`Draw` each (``ONE_HOT`` for the root).
+        sources: name of the drafter that offered each node (``"root"`` for the root).
+        route: how the policy came to this shape, for statistics (e.g. ``"bypass"``).
+        q_rows: int64, row of the drafter's distribution a sampled node came from; ``-1`` if none.
+    """
+
+    tokens: NDArray[np.int64]
+    parents: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    logq: NDArray[np.float32]
+    draws: NDArray[np.int8]
+    q_rows: NDArray[np.int64]
+    sources: tuple[str, ...]
+    route: str = ""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def drafted(self) -> int:
+        """Number of drafted nodes, the root excluded (the unit of ``budget``)."""
+        return len(self.sources) - 1
+
+    @cached_property
+    def depth(self) -> int:
+        """Depth of the deepest node."""
+        return int(self.depths.max())
+
+    @cached_property
+    def _children(self) -> dict[tuple[int, int], int]:
+        # Reversed, so that of equal siblings (possible with IID draws) the first drawn one stays.
+        pairs = list(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))
+        return {pairs[i]: i for i in range(len(pairs) - 1, 0, -1)}
+
+    def child(self, node: int, token: int) -> int | None:
+        """Index of the first drawn child of ``node`` that carries ``token``, or None."""
+        return self._children.get((node, token))
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """Node indices from the root's child down to ``node``; empty for the root."""
+        found: list[int] = []
+        while node != ROOT:
+            found.append(node)
+            node = int(self.parents[node])
+        return tuple(reversed(found))
+
+    def path_tokens(self, node: int) -> tuple[int, ...]:
+        """Token ids along :meth:`path`."""
+        return tuple(int(self.tokens[i]) for i in self.path(node))
+
+    def ancestor_mask(self) -> NDArray[np.bool_]:
+        """Bool ``[n, n]``: entry ``(i, j)`` says that ``j`` is ``i`` or one of its ancestors."""
+        n = len(self)
+        mask = np.zeros((n, n), dtype=np.bool_)
+        mask[0, 0] = True
+        parents = self.parents.tolist()
+        for i in range(1, n):
+            mask[i] = mask[parents[i]]
+            mask[i, i] = True
+        return mask
+
+
+class TreeBuilder:
+    """Grows a tree node by node; indices it returns are those of the finished tree.
+
+    A drafter may read a builder while it grows (``tokens``, ``parents``, ``depths`` are plain
+    lists), which is how a query names the path it asks about.
+    """
+
+    __slots__ = ("_child", "depths", "draws", "logq", "parents", "q_rows", "sources", "tokens")
+
+    def __init__(self, anchor: int) -> None:
+        self.tokens: list[int] = [anchor]
+        self.parents: list[int] = [-1]
+        self.depths: list[int] = [0]
+        self.logq: list[float] = [0.0]
+        self.draws: list[int] = [Draw.ONE_HOT]
+        self.q_rows: list[int] = [-1]
+        self.sources: list[str] = [ROOT_SOURCE]
+        self._child: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def drafted(self) -> int:
+        """Number of nodes added so far, the root excluded."""
+        return len(self.tokens) - 1
+
+    def child(self, node: int, token: int) -> int | None:
+        """Index of the child of ``node`` that carries ``token``, or None."""
+        return self._child.get((node, token))
+
+    def add(
+        self,
+        parent: int,
+        token: int,
+        source: str,
+        *,
+        logq: float = 0.0,
+        draw: Draw = Draw.ONE_HOT,
+        q_row: int = -1,
+    ) -> int:
+        """Append a child and return its index.
+
+        A deterministic child that repeats a sibling's token is not a new node: the sibling's
+        index is returned. A token drawn with replacement may repeat and is always appended.
+        """
+        key = (parent, token)
+        known = self._child.get(key)
+        if known is not None and draw is Draw.ONE_HOT:
+            return known
+        index = len(self.tokens)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.depths.append(self.depths[parent] + 1)
+        self.logq.append(logq)
+        self.draws.append(draw)
+        self.q_rows.append(q_row)
+        self.sources.append(source)
+        if known is None:
+            self._child[key] = index
+        return index
+
+    def add_chain(self, tokens: Sequence[int], source: str, parent: int = ROOT) -> int:
+        """Append ``tokens`` as one path below ``parent``; returns the last node's index."""
+        for token in tokens:
+            parent = self.add(parent, token, source)
+        return parent
+
+    def build(self, route: str = "") -> TokenTree:
+        """Freeze what has been added."""
+        return TokenTree(
+            tokens=np.array(self.tokens, dtype=np.int64),
+            parents=np.array(self.parents, dtype=np.int64),
+            depths=np.array(self.depths, dtype=np.int64),
+            logq=np.array(self.logq, dtype=np.float32),
+            draws=np.array(self.draws, dtype=np.int8),
+            q_rows=np.array(self.q_rows, dtype=np.int64),
+            sources=tuple(self.sources),
+            route=route,
+        )
+
+
+def tree_of(tokens: Sequence[int], parents: Sequence[int], source: str = "given") -> TokenTree:
+    """A deterministic tree from plain lists.
+
+    Raises:
+        DraftwoodError: lengths differ, the root is not first, or a parent follows its child.
+    """
+    if len(tokens) != len(parents) or not tokens or parents[0] != -1:
+        raise DraftwoodError("a tree needs equally many tokens and parents, with parents[0] = -1")
+    builder = TreeBuilder(tokens[0])
+    for i in range(1, len(tokens)):
+        if not 0 <= parents[i] < i:
+            raise DraftwoodError(
+                f"node {i} names parent {parents[i]}, which is not an earlier node"
+            )
+        if builder.add(parents[i], tokens[i], source) != i:
+            raise DraftwoodError(f"node {i} repeats the token of one of its siblings")
+    return builder.build()

@@ -1,0 +1,89 @@
+"""Stand-ins that make the loop testable without a model: exact, instant, deterministic."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.tree import TokenTree
+
+
+class MarkovTarget:
+    """A target whose next-token logits depend on the last two tokens only.
+
+    Implements :class:`draftwood.protocols.Target` over plain lists, so that what an engine decodes
+    can be compared with a three-line reference (:meth:`greedy`).
+    """
+
+    def __init__(
+        self, vocab_size: int = 13, seed: int = 0, context_limit: int = 256, sharpness: float = 3.0
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        shape = (vocab_size, vocab_size, vocab_size)
+        self.table = torch.randn(shape, generator=generator) * sharpness
+        self.info = TargetInfo(vocab_size, context_limit, 1, 1, torch.device("cpu"), torch.float32)
+        self.cached: dict[int, list[int]] = {}
+        self.forwards = 0
+        self._last: dict[int, TokenTree] = {}
+
+    def logits(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Raw logits ``[V]`` after ``tokens``."""
+        before = tokens[-2] if len(tokens) > 1 else 0
+        return self.table[before, tokens[-1]]
+
+    def greedy(self, prompt: Sequence[int], count: int) -> tuple[int, ...]:
+        """What plain greedy decoding yields."""
+        tokens = list(prompt)
+        for _ in range(count):
+            tokens.append(int(self.logits(tokens).argmax()))
+        return tuple(tokens[len(prompt) :])
+
+    def open(self, capacity: int) -> int:
+        slot = next(i for i in range(len(self.cached) + 1) if i not in self.cached)
+        self.cached[slot] = []
+        return slot
+
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+    ) -> list[Rows]:
+        found = []
+        for slot, prompt in zip(slots, prompts, strict=True):
+            self.cached[slot] = list(prompt)
+            first = 1 if needs.prompt_rows else len(prompt)
+            logits = torch.stack([self.logits(prompt[:n]) for n in range(first, len(prompt) + 1)])
+            rows = self._rows(logits, needs)
+            found.append(Rows(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs))
+        return found
+
+    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+        self.forwards += 1
+        found = []
+        for slot, tree in zip(slots, trees, strict=True):
+            prefix = [*self.cached[slot], int(tree.tokens[0])]
+            logits = [self.logits([*prefix, *tree.path_tokens(i)]) for i in range(len(tree))]
+            found.append(self._rows(torch.stack(logits), needs))
+            self._last[slot] = tree
+        return found
+
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        for slot, path in zip(slots, paths, strict=True):
+            tree = self._last.pop(slot)
+            self.cached[slot] += [int(tree.tokens[i]) for i in (0, *path)]
+
+    def length(self, slot: int) -> int:
+        return len(self.cached[slot])
+
+    def release(self, slot: int) -> None:
+        del self.cached[slot]
+
+    @staticmethod
+    def _rows(logits: torch.Tensor, needs: Needs) -> Rows:
+        k = min(needs.top_k, logits.shape[-1])
+        top = logits.softmax(-1).topk(k)
+        return Rows(
+            logits,
+            logits.argmax(-1).numpy(),
+            top.indices.numpy().astype(np.int64),
+            top.values.numpy(),
+        )

@@ -1,0 +1,183 @@
+"""The loop on a target without a model: exactness, endings, cancelling, batches."""
+
+import pytest
+import torch
+
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method, recipes
+from draftwood.requests import Delta, Finished, Request, Stepped
+from draftwood.sampling import SamplingParams
+from tests.fakes import MarkovTarget
+
+METHODS = sorted(recipes())
+PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
+
+
+def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]:
+    return Engine(target, method(name)).generate([request])[0].tokens
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_greedy_equals_plain_decoding(name: str, seed: int) -> None:
+    target = MarkovTarget(seed=seed)
+    tokens = decode(target, name, Request(PROMPT, max_new_tokens=60))
+    assert tokens == target.greedy(PROMPT, 60)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_sampling_reproduces_plain_sampling(name: str, seed: int) -> None:
+    sampling = SamplingParams(temperature=0.8, top_p=0.95, seed=seed)
+    request = Request(PROMPT, max_new_tokens=60, sampling=sampling)
+    target = MarkovTarget(sharpness=1.0)
+    plain = decode(target, "ar", request)
+    assert decode(target, name, request) == plain
+    other = Request(PROMPT, 60, SamplingParams(temperature=0.8, top_p=0.95, seed=seed + 1))
+    assert decode(target, name, other) != plain
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_penalties_follow_each_path(name: str) -> None:
+    sampling = SamplingParams(
+        repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2, banned_tokens=(3,)
+    )
+    request = Request(PROMPT, max_new_tokens=40, sampling=sampling)
+    target = MarkovTarget()
+    plain = decode(target, "ar", request)
+    assert decode(target, name, request) == plain
+    assert 3 not in plain
+    assert plain != target.greedy(PROMPT, 40)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_batch_mates_do_not_matter(name: str) -> None:
+    requests = [
+        Request(PROMPT[: 3 + i], max_new_tokens=10 + 7 * i, sampling=SamplingParams(t, seed=i))
+        for i, t in enumerate([0.0, 0.9, 0.0, 0.7, 0.0])
+    ]
+    target = MarkovTarget()
+    together = Engine(target, method(name), max_batch=3).generate(requests)
+    alone = [decode(target, name, request) for request in requests]
+    assert [c.tokens for c in together] == alone
+    assert not target.cached, "every slot is given back"
+
+
+def test_trees_save_target_calls() -> None:
+    target = MarkovTarget()
+    decode(target, "ar", Request(PROMPT, max_new_tokens=100))
+    plain, target.forwards = target.forwards, 0
+    completion = Engine(target, method("goose")).generate([Request(PROMPT, 100)])[0]
+    assert plain == 99
+    assert target.forwards < plain / 2
+    tally = completion.tally
+    assert tally.steps == target.forwards
+    assert tally.committed == len(completion.tokens) - 1
+    assert tally.mean_acceptance_length == pytest.approx(99 / target.forwards)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("count", [1, 2, 3, 17])
+def test_length_limit_is_exact(name: str, count: int) -> None:
+    target = MarkovTarget()
+    completion = Engine(target, method(name)).generate([Request(PROMPT, count)])[0]
+    assert completion.tokens == target.greedy(PROMPT, count)
+    assert completion.reason == "length"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_context_limit_ends_the_request(name: str) -> None:
+    target = MarkovTarget(context_limit=30)
+    completion = Engine(target, method(name)).generate([Request(PROMPT, 100)])[0]
+    assert completion.tokens == target.greedy(PROMPT, 30 - len(PROMPT))
+    assert completion.reason == "context"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_any_of_several_eos_ends_the_request(name: str) -> None:
+    target = MarkovTarget()
+    plain = target.greedy(PROMPT, 50)
+    eos = frozenset({plain[20], 99})
+    end = next(i for i, token in enumerate(plain) if token in eos)
+    completion = Engine(target, method(name)).generate([Request(PROMPT, 50, eos=eos)])[0]
+    assert completion.tokens == plain[: end + 1]
+    assert completion.reason == "eos"
+
+
+def test_should_stop_is_asked_after_every_token() -> None:
+    target = MarkovTarget()
+    seen: list[int] = []
+
+    def stop(ids: torch.Tensor) -> bool:
+        seen.append(ids.shape[-1])
+        return ids.shape[-1] == len(PROMPT) + 11
+
+    request = Request(PROMPT, 50, should_stop=stop)
+    completion = Engine(target, method("goose")).generate([request])[0]
+    assert completion.tokens == target.greedy(PROMPT, 11)
+    assert completion.reason == "stop"
+    assert seen == list(range(len(PROMPT) + 1, len(PROMPT) + 12))
+
+
+def test_deltas_add_up_and_tell_accepted_tokens_apart() -> None:
+    target = MarkovTarget()
+    events = list(Engine(target, method("goose")).stream([Request(PROMPT, 40)]))
+    deltas = [e for e in events if isinstance(e, Delta)]
+    steps = [e.stats for e in events if isinstance(e, Stepped)]
+    assert tuple(t for d in deltas for t in d.tokens) == target.greedy(PROMPT, 40)
+    assert deltas[0].accepted == (False,)
+    for delta, step in zip(deltas[1:], steps, strict=True):
+        assert sum(delta.accepted) == min(len(step.path), len(delta.tokens))
+        assert len(delta.tokens) == step.committed
+    assert isinstance(events[-1], Finished)
+
+
+def test_cancel_waiting_and_running() -> None:
+    target = MarkovTarget()
+    engine = Engine(target, method("goose"), max_batch=1)
+    running, waiting = engine.add(Request(PROMPT, 50)), engine.add(Request(PROMPT, 50))
+    engine.step()
+    ended = engine.cancel(waiting)
+    assert ended is not None
+    assert ended.completion.tokens == ()
+    ended = engine.cancel(running)
+    assert ended is not None
+    assert ended.completion.reason == "cancelled"
+    assert ended.completion.tokens == target.greedy(PROMPT, len(ended.completion.tokens))
+    assert not engine.busy
+    assert not target.cached
+    assert engine.cancel(running) is None
+
+
+def test_leaving_a_stream_early_releases_everything() -> None:
+    target = MarkovTarget()
+    engine = Engine(target, method("goose"))
+    for _ in engine.stream([Request(PROMPT, 50), Request(PROMPT[:4], 50)]):
+        break
+    # The generator's own clean-up has run: it is garbage as soon as the loop is left.
+    assert not engine.busy
+    assert not target.cached
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        (Request(()), "empty"),
+        (Request((1, 99)), "outside"),
+        (Request((1,), max_new_tokens=0), "max_new_tokens"),
+        (Request((1,) * 256), "context"),
+        (Request((1,), stop=("x",)), "tokenizer"),
+        (Request((1,), sampling=SamplingParams(banned_tokens=(99,))), "99"),
+    ],
+)
+def test_bad_requests_are_refused_before_work(request_: Request, complaint: str) -> None:
+    target = MarkovTarget()
+    with pytest.raises(DraftwoodError, match=complaint):
+        Engine(target, method("goose")).add(request_)
+    assert not target.cached
+
+
+def test_bad_batch_is_refused() -> None:
+    with pytest.raises(DraftwoodError, match="max_batch"):
+        Engine(MarkovTarget(), method("ar"), max_batch=0)

@@ -1,0 +1,67 @@
+"""Recipes: settings by name, wrong pairs refused when they are built."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from draftwood import registry
+from draftwood.errors import DraftwoodError
+from draftwood.methods import Method, method, recipes
+from draftwood.tree import Draw
+
+
+@pytest.mark.parametrize("name", sorted(recipes()))
+def test_every_recipe_builds_with_its_defaults(name: str) -> None:
+    built = method(name)
+    assert built.name == name
+    assert set(built.policy.sources) <= set(built.drafters)
+    for flag, setting in recipes()[name].settings().items():
+        assert setting.help, f"--{flag} is not explained"
+
+
+def test_settings_by_text_and_by_keyword() -> None:
+    spelt = method("goose:budget=16:bypass=off:adjacency.bigram=false")
+    given = method("goose", budget=16, bypass="off", adjacency__bigram=False)
+    assert spelt == given
+    assert spelt.policy.budget == 16
+    assert method("goose") != spelt
+
+
+def test_presets_reach_the_parts() -> None:
+    settings = {s.name for s in registry.settings(type(method("iso5").policy))}
+    assert "k" in settings
+    assert method("iso3") != method("iso5")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nope", r"unknown method 'nope'.*goose"),
+        ("goose:nope=1", r"no setting 'nope=1'.*budget"),
+        ("goose:budget", "no setting 'budget'"),
+        ("goose:budget=x", "expected int"),
+        ("goose:budget=-1", "budget"),
+        ("ar:budget=4", "no setting"),
+    ],
+)
+def test_refusals(text: str, complaint: str) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
+        method(text)
+
+
+def test_a_pair_that_is_not_lossless_is_refused() -> None:
+    good = method("goose")
+
+    @dataclass(frozen=True)
+    class Picky:
+        accepts: frozenset[Draw] = frozenset({Draw.IID})
+        verify = good.verifier.verify
+
+    with pytest.raises(DraftwoodError, match=r"Spine.*ONE_HOT.*Picky"):
+        Method("wrong", good.policy, good.drafters, Picky())
+
+
+def test_an_unbound_drafter_is_refused() -> None:
+    good = method("goose")
+    with pytest.raises(DraftwoodError, match="adjacency"):
+        Method("wrong", good.policy, {"context": good.drafters["context"]}, good.verifier)

@@ -1,0 +1,126 @@
+"""How a request wants its tokens chosen: plain settings, checked.
+
+Knows nothing of logits or processors; :mod:`draftwood.sampling` honours it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+
+from draftwood.errors import DraftwoodError
+from draftwood.noise import SEED_LIMIT
+
+COLDEST = 1e-5
+"""Lowest temperature above 0; below it, logits divided by it may leave float32."""
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How a request's tokens are chosen. The defaults are greedy decoding.
+
+    Attributes:
+        temperature: 0 for the argmax; else logits are divided by it (1e-5 or more).
+        top_k: keep the k largest logits (0: all).
+        top_p: keep the least set of tokens that has this probability, in (0, 1].
+        min_p: drop tokens less likely than this times the likeliest one, in [0, 1].
+        repetition_penalty: divides positive and multiplies negative logits of all tokens seen,
+            prompt included (CTRL, Keskar et al. 2019); 1 is off.
+        presence_penalty: subtracted from the logit of every token generated before.
+        frequency_penalty: subtracted once for each time it was generated.
+        logit_bias: added to the logits of these token ids.
+        banned_tokens: ids that are never chosen.
+        seed: of the request's random numbers, in [0, 2**64).
+
+    ``top_k``, ``top_p`` and ``min_p`` do nothing at temperature 0, as in ``generate``.
+
+    Raises:
+        DraftwoodError: a value has the wrong type or is out of range.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    # A dict has no hash; leaving it out of the hash keeps equal settings equally hashed.
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+    banned_tokens: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        temperature = _real("temperature", self.temperature)
+        top_p = _real("top_p", self.top_p)
+        min_p = _real("min_p", self.min_p)
+        repetition = _real("repetition_penalty", self.repetition_penalty)
+        top_k = _integer("top_k", self.top_k)
+        seed = _integer("seed", self.seed)
+        if temperature != 0 and temperature < COLDEST:
+            raise DraftwoodError(
+                f"temperature must be 0 (greedy) or at least {COLDEST}, but is {temperature}"
+            )
+        if top_k < 0:
+            raise DraftwoodError(f"top_k must be 0 (off) or more, but is {top_k}")
+        if not 0 < top_p <= 1:
+            raise DraftwoodError(f"top_p must be in (0, 1], but is {top_p}")
+        if not 0 <= min_p <= 1:
+            raise DraftwoodError(f"min_p must be in [0, 1], but is {min_p}")
+        if repetition <= 0:
+            raise DraftwoodError(f"repetition_penalty must be above 0, but is {repetition}")
+        if not 0 <= seed < SEED_LIMIT:
+            raise DraftwoodError(f"seed must be in [0, 2**64), but is {seed}")
+        if not isinstance(self.logit_bias, Mapping):
+            raise DraftwoodError("logit_bias must map token ids to numbers")
+        if not isinstance(self.banned_tokens, (tuple, list)):
+            raise DraftwoodError("banned_tokens must be a tuple of token ids")
+        normal = {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "repetition_penalty": repetition,
+            "presence_penalty": _real("presence_penalty", self.presence_penalty),
+            "frequency_penalty": _real("frequency_penalty", self.frequency_penalty),
+            "logit_bias": {
+                _token("logit_bias", token): _real("each logit_bias", bias)
+                for token, bias in self.logit_bias.items()
+            },
+            "banned_tokens": tuple(_token("banned_tokens", token) for token in self.banned_tokens),
+            "seed": seed,
+        }
+        for name, value in normal.items():
+            object.__setattr__(self, name, value)
+
+    def validate(self, vocab_size: int) -> None:
+        """Check the token ids against a vocabulary.
+
+        Raises:
+            DraftwoodError: an id lies outside it.
+        """
+        for name in ("logit_bias", "banned_tokens"):
+            for token in getattr(self, name):
+                if token >= vocab_size:
+                    raise DraftwoodError(
+                        f"{name} names token {token}, but the vocabulary ends at {vocab_size - 1}"
+                    )
+
+
+def _real(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise DraftwoodError(f"{name} must be a finite number, but is {value!r}")
+    return float(value)
+
+
+def _integer(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise DraftwoodError(f"{name} must be an integer, but is {value!r}")
+    return int(value)
+
+
+def _token(name: str, value: object) -> int:
+    token = _integer(f"each token id of {name}", value)
+    if token < 0:
+        raise DraftwoodError(f"each token id of {name} must be 0 or more, but one is {token}")
+    return token

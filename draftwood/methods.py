@@ -125,7 +125,11 @@ _BUILT_IN = (
         "Token Recycling",
         "recycling",
         {"adjacency": "adjacency"},
-        presets={"adjacency.bigram": False, "adjacency.width": 8},
+        presets={
+            "adjacency.bigram": False,
+            "adjacency.width": 8,
+            "adjacency.min_score": 0.0,  # Token Recycling prunes nothing
+        },
     ),
     Recipe(
         "iso3",

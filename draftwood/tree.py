@@ -179,7 +179,7 @@ class TreeBuilder:
             parents=np.array(self.parents, dtype=np.int64),
             depths=np.array(self.depths, dtype=np.int64),
             logq=np.array(self.logq, dtype=np.float32),
-            draws=np.array(self.draws, dtype=np.int8),
+            draws=np.frombuffer(bytes(self.draws), dtype=np.int8),
             q_rows=np.array(self.q_rows, dtype=np.int64),
             sources=tuple(self.sources),
             route=route,

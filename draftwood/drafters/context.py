@@ -1,0 +1,232 @@
+"""The context match: copies what followed the current suffix earlier in the same text.
+
+Source: GOOSE, Section 4.1 and Appendix B.2 (CONTEXTMATCH, the paper's PLD). It refuses to know the
+target's distributions, the shape of the tree and every other request. The index is incremental:
+a new token costs one dictionary update per query length, and the text is never scanned again.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+import numpy as np
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Expand,
+    Needs,
+    Outcome,
+    Prefill,
+    TargetInfo,
+)
+
+# A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
+# suffixes. 25 bits each hold any vocabulary, and, unlike a divisor of 61 (the width at which Python
+# folds the hash of an integer), spread the tokens of a long suffix over different bits of the hash.
+_BITS = 25
+
+# Where a suffix has been continued. A suffix seen once, by far the commonest kind, costs a bare
+# position. On repeats it becomes (position, count, position, count, ...), one pair for each
+# distinct continuation, the most recent first.
+_Record = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Settings of the context match (GOOSE, Table 5).
+
+    Raises:
+        DraftwoodError: a length or a bound below one, or no distinct lengths.
+    """
+
+    lengths: tuple[int, ...] = field(
+        default=(5, 4, 3),
+        metadata={"help": "suffix lengths, in tokens, that are looked up, longest first"},
+    )
+    max_tokens: int = field(
+        default=20, metadata={"help": "longest continuation to copy, in tokens"}
+    )
+    max_continuations: int = field(
+        default=4, metadata={"help": "most continuations, with distinct first tokens, to offer"}
+    )
+    max_match: int = field(
+        default=64, metadata={"help": "longest match to measure, in tokens, before the root"}
+    )
+
+    def __post_init__(self) -> None:
+        lengths = sorted(self.lengths)
+        if not lengths or lengths[0] < 1 or any(a == b for a, b in pairwise(lengths)):
+            raise DraftwoodError(
+                f"lengths is {self.lengths}; give at least one length of 1 or more, each once"
+            )
+        for name in ("max_tokens", "max_continuations", "max_match"):
+            if getattr(self, name) < 1:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least 1")
+
+    def build(self, target: TargetInfo) -> "ContextIndex":
+        """A fresh index.
+
+        Raises:
+            DraftwoodError: the vocabulary has more than 2**25 tokens.
+        """
+        if target.vocab_size > 1 << _BITS:
+            raise DraftwoodError(
+                f"the context match keys tokens by {_BITS} bits, but the target's vocabulary has"
+                f" {target.vocab_size} tokens; use another drafter"
+            )
+        return ContextIndex(self)
+
+
+class ContextIndex:
+    """Offers chains that continue the text as it did before; every slot has its own text.
+
+    The *most recent* earlier occurrence of the longest matching suffix is preferred. Where earlier
+    occurrences disagree on the next token, each distinct one may open a further chain: those of
+    longer suffixes first, then the more recent. The fields of an offered ``Continuation``:
+
+    * ``tokens``: up to ``max_tokens``, fewer where the text ends;
+    * ``match_length``: the common suffix of the text and of the text before the copied
+      occurrence, measured up to ``max_match`` tokens;
+    * ``count``: occurrences of the longest suffix offering this first token that were so continued
+      (exact for suffixes with at most ``max_continuations`` distinct continuations; with more,
+      the least recent one is forgotten, and its count with it);
+    * ``agreeing``: lengths whose own preferred continuation has this first token (0 for a token
+      that is no length's first choice). GOOSE's consensus flag is ``agreeing >= 2``.
+
+    Memory: about 0.3 kB per token of text whose suffixes never repeat, at three lengths
+    (``memory_bytes`` measures it).
+    """
+
+    def __init__(self, settings: Context) -> None:
+        self._settings = settings
+        self._texts: dict[int, _IndexedText] = {}
+
+    @property
+    def needs(self) -> Needs:
+        """Nothing: copying needs only the tokens."""
+        return Needs()
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """Index the prompt and the first token."""
+        text = _IndexedText(self._settings)
+        text.extend(prefill.prompt.tolist())
+        text.extend((prefill.first,))
+        self._texts[slot] = text
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """Index the tokens that the step committed."""
+        self._texts[slot].extend(outcome.committed)
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        """What followed each slot's current suffix before; the preferred chain first."""
+        return [self._texts[slot].continuations() for slot in slots]
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        """No candidates: this drafter offers whole chains only."""
+        return [
+            Candidates(
+                np.full((len(query.nodes), query.k), -1, dtype=np.int64),
+                np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32),
+            )
+            for _, query in zip(slots, queries, strict=True)
+        ]
+
+    def release(self, slot: int) -> None:
+        """Forget the slot's text."""
+        self._texts.pop(slot, None)
+
+    def memory_bytes(self, slot: int) -> int:
+        """Bytes held for the slot's text and index; reads all of it, so for reports only."""
+        return self._texts[slot].memory_bytes()
+
+
+class _IndexedText:
+    """One text, and for every query length where each suffix of that length was continued."""
+
+    __slots__ = ("_settings", "_tables", "_tokens", "_window")
+
+    def __init__(self, settings: Context) -> None:
+        self._settings = settings
+        self._tokens = array("i")
+        self._window = 0
+        self._tables: list[tuple[int, int, dict[int, _Record]]] = [
+            (length, (1 << _BITS * length) - 1, {})
+            for length in sorted(settings.lengths, reverse=True)
+        ]
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Append tokens; each one is a continuation of the suffixes that ended before it."""
+        text, window, tables = self._tokens, self._window, self._tables
+        full = tables[0][1]
+        position = len(text)
+        for token in tokens:
+            for length, mask, index in tables:
+                if position >= length:
+                    key = window & mask
+                    known = index.get(key)
+                    index[key] = position if known is None else self._again(known, position, token)
+            text.append(token)
+            position += 1
+            window = (window << _BITS | token) & full
+        self._window = window
+
+    def _again(self, known: _Record, position: int, token: int) -> _Record:
+        text = self._tokens
+        pairs = (known, 1) if isinstance(known, int) else known
+        for i in range(0, len(pairs), 2):
+            if text[pairs[i]] == token:
+                return (position, pairs[i + 1] + 1, *pairs[:i], *pairs[i + 2 :])
+        return (position, 1, *pairs[: 2 * self._settings.max_continuations - 2])
+
+    def continuations(self) -> tuple[Continuation, ...]:
+        """See :class:`ContextIndex`."""
+        text, window, settings = self._tokens, self._window, self._settings
+        choices: list[int] = []
+        offered: dict[int, tuple[int, int, int]] = {}
+        for length, mask, index in self._tables:
+            known = index.get(window & mask) if len(text) >= length else None
+            if known is None:
+                continue
+            pairs = (known, 1) if isinstance(known, int) else known
+            choices.append(text[pairs[0]])
+            for i in range(0, len(pairs), 2):
+                offered.setdefault(text[pairs[i]], (pairs[i], pairs[i + 1], length))
+        return tuple(
+            Continuation(
+                tokens=tuple(text[position : position + settings.max_tokens]),
+                match_length=self._match_length(position, length),
+                count=count,
+                agreeing=choices.count(token),
+            )
+            for token, (position, count, length) in islice(
+                offered.items(), settings.max_continuations
+            )
+        )
+
+    def _match_length(self, position: int, known: int) -> int:
+        # By bisection over slices: a loop over tokens costs five times as much on a long match.
+        text = self._tokens
+        end = len(text)
+        beyond = min(position, self._settings.max_match) + 1
+        while known + 1 < beyond:
+            length = (known + beyond) // 2
+            if text[position - length : position - known] == text[end - length : end - known]:
+                known = length
+            else:
+                beyond = length
+        return known
+
+    def memory_bytes(self) -> int:
+        # One integer object serves as the position in all tables of a step.
+        size = sys.getsizeof(self._tokens) + len(self._tokens) * sys.getsizeof(1 << 20)
+        for _, _, index in self._tables:
+            size += sys.getsizeof(index) + sum(map(sys.getsizeof, index))
+            size += sum(sys.getsizeof(known) for known in index.values() if type(known) is tuple)
+        return size
+
+
+PART = Context

@@ -1,0 +1,85 @@
+"""Iso(k): the balanced k-ary tree that GOOSE's spine tree is compared with.
+
+Source: GOOSE, Sections 5.1 and 5.3 (a uniform-rate tree over the same pool of candidates). It
+knows its two sources by name only.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.tree import ROOT, Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """Every node gets ``k`` children, level by level, until the budget is spent.
+
+    On the path of the copied continuation the first child is its next token; all others are the
+    ranking source's best ones. No chain is ever verified alone.
+
+    Raises:
+        DraftwoodError: a negative budget or no children at all.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    k: int = field(default=3, metadata={"help": "children of every node"})
+    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
+    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    def __post_init__(self) -> None:
+        if self.budget < 0 or self.k < 1:
+            raise DraftwoodError(
+                f"budget is {self.budget} and k is {self.k}; give at least 0 and 1"
+            )
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The copying source and the ranking one."""
+        return (self.chain, self.branches)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``isotropic``, or ``plain`` where neither source has anything."""
+        builder = TreeBuilder(growth.anchor)
+        size = min(self.budget, growth.budget) + 1
+        if size < 2 or growth.room < 1:
+            return builder.build("plain")
+        offers: tuple[Continuation, ...] = yield Continue(self.chain)
+        copied = offers[0].tokens if offers else ()
+        match = ROOT  # the deepest node on the copied path
+        queue = [ROOT]
+        head = 0
+        while head < len(queue) and len(builder) < size:
+            # As many parents as it takes at k children each: later ones could not be served.
+            parents = math.ceil((size - len(builder)) / self.k)
+            asked = queue[head : head + parents]
+            head += len(asked)
+            answer: Candidates = yield Expand(self.branches, builder, asked, self.k)
+            tokens, logq = answer.tokens.tolist(), answer.logq.tolist()
+            for i, parent in enumerate(asked):
+                first = len(builder)
+                most = min(first + self.k, size)
+                if parent == match and builder.depths[parent] < len(copied):
+                    match = builder.add(parent, copied[builder.depths[parent]], self.chain)
+                for token, score in zip(tokens[i], logq[i], strict=True):
+                    if token < 0 or len(builder) >= most:
+                        break
+                    builder.add(parent, token, self.branches, logq=score)
+                if builder.depths[parent] + 1 < growth.room:
+                    queue += range(first, len(builder))
+        return builder.build("isotropic" if builder.drafted else "plain")
+
+
+PART = Isotropic

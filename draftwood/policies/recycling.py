@@ -1,0 +1,106 @@
+"""Token Recycling's static tree: 80 nodes, wide near the root, filled from one table of successors.
+
+Source: Token Recycling (Luo et al., 2025), a baseline of GOOSE. Its tree is computed here by a
+rule: of each level, the nodes with the smallest sum of log(1 + rank) along the path, ranks
+counted from 0 and ties in breadth-first order. It knows its source by name only; the method it
+comes from looks up the last token alone and prunes nothing.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from math import prod
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import ROOT, Draw, TreeBuilder
+
+WIDTH = 8
+LEVELS = (8, 21, 25, 15, 8, 3)
+NODES = sum(LEVELS)
+
+RankPath = tuple[int, ...]
+
+
+def _cost(path: RankPath) -> int:
+    """Orders as the sum of log(1 + rank) does, exactly."""
+    return prod(1 + rank for rank in path)
+
+
+@lru_cache(maxsize=64)
+def template(budget: int = NODES) -> tuple[tuple[RankPath, ...], ...]:
+    """The tree's levels, each node as the ranks on its path, in breadth-first order.
+
+    A smaller budget keeps the nodes with the smallest sums; of equal ones, the shallower and then
+    the earlier in breadth-first order. A node's sum is at least its parent's, so no parent is lost.
+    """
+    levels: list[list[RankPath]] = []
+    above: list[RankPath] = [()]
+    for size in LEVELS:
+        children = [(*path, rank) for path in above for rank in range(WIDTH)]
+        above = sorted(sorted(children, key=_cost)[:size])
+        levels.append(above)
+    kept = sorted((path for level in levels for path in level), key=lambda p: (_cost(p), len(p), p))
+    chosen = set(kept[:budget])
+    trimmed = (tuple(path for path in level if path in chosen) for level in levels)
+    return tuple(level for level in trimmed if level)
+
+
+@dataclass(frozen=True)
+class Recycling:
+    """Fills the static tree; where a node has fewer successors, what hangs below is left out.
+
+    Raises:
+        DraftwoodError: a budget outside 0 to 80.
+    """
+
+    budget: int = field(
+        default=NODES, metadata={"help": "most nodes to draft, root excluded (80 at most)"}
+    )
+    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.budget <= NODES:
+            raise DraftwoodError(f"budget is {self.budget}; the static tree has 0 to {NODES} nodes")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The ranking source."""
+        return (self.branches,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``transition``, or ``plain`` where the root has no successors."""
+        builder = TreeBuilder(growth.anchor)
+        placed: dict[RankPath, int] = {(): ROOT}
+        for level in template(max(0, min(self.budget, growth.budget)))[: max(0, growth.room)]:
+            above = list(dict.fromkeys(path[:-1] for path in level if path[:-1] in placed))
+            if not above:
+                break
+            nodes = [placed[path] for path in above]
+            answer: Candidates = yield Expand(self.branches, builder, nodes, WIDTH)
+            row = dict(zip(above, count()))
+            tokens, logq = answer.tokens.tolist(), answer.logq.tolist()
+            for path in level:
+                i = row.get(path[:-1])
+                if i is not None and tokens[i][path[-1]] >= 0:
+                    placed[path] = builder.add(
+                        placed[path[:-1]],
+                        tokens[i][path[-1]],
+                        self.branches,
+                        logq=logq[i][path[-1]],
+                    )
+        return builder.build("transition" if builder.drafted else "plain")
+
+
+PART = Recycling

@@ -1,0 +1,293 @@
+"""GOOSE's spine tree: a chain of copied tokens with branches of likely successors.
+
+Source: GOOSE, Algorithm 1 (tree), Algorithm 2 (routing) and Section 4.3 (adaptation). It knows its
+two sources by name only: one that copies chains, one that ranks successors.
+
+Where the paper is silent or ambiguous:
+
+* ``bypass``: consensus as printed holds for almost every match, so ``distinct`` asks for two
+  different occurrences that agree, or a matched suffix of ``bypass_length`` tokens; ``paper`` is
+  the printed rule (two query lengths agree, or a chain of ``bypass_length`` tokens).
+* A match without any successor is verified as the whole chain: cutting it to the spine's share
+  would leave the rest of the budget unused and break Proposition 4.
+* What the per-node caps leave over goes to step 4, first come first served: a branch leaf gets at
+  most ``max(1, round(K * score / best score among those attached with it))`` successors.
+* ``spine="control"`` (Table 2) draws the spine's tokens, and the bypass chain's, one by one from
+  the ranking source. They keep the copying source's name, which is how acceptance is told apart.
+
+A batch's price is not looked at: the paper's tree always spends its budget.
+"""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.tree import ROOT, Draw, TreeBuilder
+
+EMA = 0.3
+FIRST_P_S = 0.3
+TIERS = ((0.2, 0.15), (0.4, 0.30))
+TOP_RATIO = 0.50
+
+Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
+"""For each node asked about: tokens, best first, and scores. A negative token ends the row, and so
+does a score of 0."""
+
+
+@dataclass(frozen=True)
+class SpineShape:
+    """The numbers of Algorithm 1.
+
+    Attributes:
+        size: most nodes in all, root included (the paper's B).
+        ratio: share of ``size`` for the spine (the paper's r).
+        rho: share of what the spine leaves that goes to its nodes' branches, not the root's.
+        max_depth: deepest branch node, counted from its branching point (D).
+        top_k: most children that the ranking source gives a node (K).
+        room: deepest useful node, counted from the root.
+        spine_branches: whether spine nodes get branches of their own.
+    """
+
+    size: int
+    ratio: float
+    rho: float
+    max_depth: int
+    top_k: int
+    room: int
+    spine_branches: bool = True
+
+    def spine_length(self, available: int) -> int:
+        """Line 1: nodes of the spine, from the chain's length."""
+        return min(available, math.floor(self.size * self.ratio), self.size - 1, self.room)
+
+    def root_branches(self, spine: int) -> int:
+        """Line 2: branches of the root beside a spine of ``spine`` nodes."""
+        return math.floor((self.size - 1 - spine) * (1 - self.rho))
+
+    def node_branches(self, spine: int) -> list[int]:
+        """Lines 3 and 10: branches of each spine node, by harmonic decay."""
+        if not self.spine_branches:
+            return [0] * spine
+        left = self.size - 1 - spine - self.root_branches(spine)
+        harmonic = sum(1 / i for i in range(1, spine + 1))
+        return [math.floor(left * (1 / i) / harmonic) for i in range(1, spine + 1)]
+
+
+def attach_branches(
+    builder: TreeBuilder, shape: SpineShape, source: str
+) -> Generator[list[int], Successors, None]:
+    """Steps 2 to 4 of Algorithm 1, over a builder that holds the spine and nothing else.
+
+    Yields lists of nodes and is sent the :data:`Successors` of each, at most ``shape.top_k``.
+    Nodes are appended in the order of the algorithm. To ask about many leaves at once, the front of
+    the queue is taken for as long as its widths fit into what is left of the budget: whatever
+    these leaves' children are, they queue up behind them.
+    """
+    size, deepest, top_k, add = shape.size, shape.max_depth, shape.top_k, builder.add
+    sequence, depths, spine = builder.tokens, builder.depths, builder.drafted
+    queue: list[tuple[int, int, float]] = []  # leaf, depth below its branching point, score / best
+
+    def attach(parent: int, tokens: list[int], scores: list[float], most: int, below: int) -> None:
+        extensible = below < deepest and depths[parent] + 1 < shape.room
+        best = 0.0
+        for token, score in zip(tokens, scores, strict=True):
+            index = len(sequence)
+            if most <= 0 or token < 0 or score <= 0.0 or index >= size:
+                return
+            if add(parent, token, source, logq=math.log(score)) != index:
+                continue
+            most -= 1
+            best = best or score
+            if extensible:
+                queue.append((index, below, score / best))
+
+    shares = [shape.root_branches(spine), *shape.node_branches(spine)]
+    asked = [(node, 0, share) for node, share in enumerate(shares) if share and node < shape.room]
+    head = 0
+    while asked:
+        tokens, scores = yield [node for node, _, _ in asked]
+        for i, (node, below, width) in enumerate(asked):
+            attach(node, tokens[i], scores[i], width, below + 1)
+        left = size - len(sequence)
+        asked = []
+        while left > 0 and head < len(queue):
+            node, below, relative = queue[head]
+            width = max(1, math.floor(top_k * relative + 0.5))
+            asked.append((node, below, width))
+            left -= width
+            head += 1
+
+
+@dataclass(frozen=True)
+class SpineState:
+    """Running estimate of the spine's acceptance rate (Section 4.3)."""
+
+    p_s: float = FIRST_P_S
+
+
+@dataclass(frozen=True)
+class Spine:
+    """The policy of GOOSE; ``budget`` excludes the root, so the paper's B = 60 is 59 here.
+
+    Raises:
+        DraftwoodError: a setting outside its range, or one source named twice.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    max_depth: int = field(
+        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
+    )
+    rho: float = field(
+        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
+    )
+    top_k: int = field(default=10, metadata={"help": "most successors asked for per node (K)"})
+    ratio: float = field(
+        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
+    )
+    min_chain: int = field(
+        default=1, metadata={"help": "shorter copied chains count as no match, in tokens"}
+    )
+    bypass: Literal["distinct", "paper", "off"] = field(
+        default="distinct", metadata={"help": "when to verify the copied chain alone"}
+    )
+    bypass_length: int = field(
+        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
+    )
+    spine: Literal["on", "off", "control"] = field(
+        default="on",
+        metadata={"help": "ablations: no spine, or a spine drawn from the ranking source"},
+    )
+    spine_branches: bool = field(
+        default=True, metadata={"help": "ablation: off leaves the spine's nodes without branches"}
+    )
+    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
+    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("budget", 0),
+            ("max_depth", 1),
+            ("top_k", 1),
+            ("min_chain", 1),
+            ("bypass_length", 1),
+        ):
+            if getattr(self, name) < least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+        for name in ("rho", "ratio"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
+        for name, known in (
+            ("bypass", ("distinct", "paper", "off")),
+            ("spine", ("on", "off", "control")),
+        ):
+            if getattr(self, name) not in known:
+                raise DraftwoodError(
+                    f'{name} is "{getattr(self, name)}"; give one of {", ".join(known)}'
+                )
+        if self.chain == self.branches:
+            raise DraftwoodError(
+                f'chain and branches are both "{self.chain}"; name two different sources'
+            )
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The copying source and the ranking one."""
+        return (self.chain, self.branches)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> SpineState:
+        """p_s = 0.3 (Algorithm 2, line 3)."""
+        return SpineState()
+
+    def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
+        """Average in the accepted share of the spine, in steps that drafted one."""
+        sources = outcome.tree.sources
+        drafted = sources.count(self.chain)
+        if not drafted:
+            return state
+        accepted = sum(sources[node] == self.chain for node in outcome.path)
+        return SpineState(state.p_s + EMA * (accepted / drafted - state.p_s))
+
+    def spine_ratio(self, state: SpineState) -> float:
+        """r of Section 4.3: the fixed ``ratio``, or a tier of p_s."""
+        if self.ratio:
+            return self.ratio
+        return next((ratio for bound, ratio in TIERS if state.p_s < bound), TOP_RATIO)
+
+    def grow(self, growth: Growth, state: SpineState) -> Grower:
+        """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
+        successors) and ``plain`` (neither source has anything)."""
+        builder = TreeBuilder(growth.anchor)
+        budget = min(self.budget, growth.budget)
+        if budget < 1 or growth.room < 1:
+            return builder.build("plain")
+        offers: tuple[Continuation, ...] = yield Continue(self.chain)
+        tokens = offers[0].tokens[: min(budget, growth.room)] if offers else ()
+        if offers and len(offers[0].tokens) < self.min_chain:
+            tokens = ()
+        if tokens and self._bypasses(offers[0]):
+            yield from self._lay(builder, tokens)
+            return builder.build("bypass" if builder.drafted else "plain")
+        if self.spine == "off":
+            tokens = ()
+        shape = SpineShape(
+            size=budget + 1,
+            ratio=self.spine_ratio(state),
+            rho=self.rho,
+            max_depth=self.max_depth,
+            top_k=self.top_k,
+            room=growth.room,
+            spine_branches=self.spine_branches,
+        )
+        yield from self._lay(builder, tokens[: shape.spine_length(len(tokens))])
+        spine = builder.drafted
+        yield from self._branch(builder, shape)
+        if builder.drafted > spine:
+            return builder.build("spine" if spine else "transition")
+        if self.spine == "on":
+            builder.add_chain(tokens[spine:], self.chain, parent=spine)
+        return builder.build("chain" if builder.drafted else "plain")
+
+    def _bypasses(self, offer: Continuation) -> bool:
+        if self.bypass == "distinct":
+            return offer.count >= 2 or offer.match_length >= self.bypass_length
+        if self.bypass == "paper":
+            return offer.agreeing >= 2 or len(offer.tokens) >= self.bypass_length
+        return False
+
+    def _lay(self, builder: TreeBuilder, tokens: Sequence[int]) -> Generator[Expand, Any, None]:
+        if self.spine != "control":
+            builder.add_chain(tokens, self.chain)
+            return
+        node = ROOT
+        for _ in tokens:
+            answer: Candidates = yield Expand(self.branches, builder, [node], 1)
+            if answer.tokens[0, 0] < 0:
+                return
+            node = builder.add(
+                node, int(answer.tokens[0, 0]), self.chain, logq=float(answer.logq[0, 0])
+            )
+
+    def _branch(
+        self, builder: TreeBuilder, shape: SpineShape
+    ) -> Generator[Expand, Candidates, None]:
+        growing = attach_branches(builder, shape, self.branches)
+        nodes = next(growing, None)
+        while nodes is not None:
+            answer = yield Expand(self.branches, builder, nodes, shape.top_k)
+            try:
+                nodes = growing.send((answer.tokens.tolist(), np.exp(answer.logq).tolist()))
+            except StopIteration:
+                return
+
+
+PART = Spine

@@ -1,0 +1,318 @@
+"""The adjacency table: equal to two plain dictionaries, bounded, and nothing harvested is lost."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from draftwood.drafters.adjacency import Adjacency, AdjacencyTables
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.tree import Draw, TreeBuilder
+
+V, K = 7, 3
+TARGET = TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32)
+
+Row = list[tuple[int, float]]
+
+
+def rows_of(rng: np.random.Generator, n: int, k: int = K) -> Rows:
+    probs = rng.dirichlet([0.3] * V, n).astype(np.float32)
+    order = np.argsort(-probs, axis=1, kind="stable")[:, :k].astype(np.int64)
+    return Rows(
+        torch.zeros(1, 1), order[:, 0].copy(), order, np.take_along_axis(probs, order, axis=1)
+    )
+
+
+def rows_with(*rows: Row) -> Rows:
+    tokens = np.array([[token for token, _ in row] for row in rows], dtype=np.int64)
+    probs = np.array([[prob for _, prob in row] for row in rows], dtype=np.float32)
+    return Rows(torch.zeros(1, 1), tokens[:, 0].copy(), tokens, probs)
+
+
+def grown(rng: np.random.Generator, anchor: int, n: int) -> TreeBuilder:
+    builder = TreeBuilder(anchor)
+    for _ in range(n):
+        builder.add(int(rng.integers(len(builder))), int(rng.integers(V)), "adjacency")
+    return builder
+
+
+class Twin:
+    """The paper's two tiers as two dictionaries, filled row by row."""
+
+    def __init__(self, settings: Adjacency) -> None:
+        self.settings = settings
+        self.pairs: dict[tuple[int, int], Row] = {}
+        self.singles: dict[int, Row] = {}
+        self.before = -1
+
+    def learn(self, before: int, token: int, rows: Rows, i: int) -> None:
+        row = [
+            (int(t), math.log(p))
+            for t, p in zip(rows.top_tokens[i, :K], rows.top_probs[i, :K].tolist(), strict=True)
+            if p >= self.settings.min_score and p > 0
+        ]
+        self.pairs[before, token] = row
+        self.singles[token] = row
+
+    def begin(self, prefill: Prefill) -> None:
+        prompt = prefill.prompt.tolist()
+        for i, token in enumerate(prompt):
+            self.learn(prompt[i - 1] if i else -1, token, prefill.rows, i)
+        self.before = prompt[-1]
+
+    def observe(self, outcome: Outcome) -> None:
+        tree = outcome.tree
+        for node in range(len(tree)):
+            if self.settings.harvest == "all" or node in (0, *outcome.path):
+                parent = int(tree.parents[node])
+                before = self.before if node == 0 else int(tree.tokens[parent])
+                self.learn(before, int(tree.tokens[node]), outcome.rows, node)
+        self.before = [int(tree.tokens[0]), *outcome.committed][-2]
+
+    def expand(self, query: Expand) -> list[Row]:
+        answer = []
+        for i, node in enumerate(query.nodes):
+            tokens, parent = query.tree.tokens, query.tree.parents[node]
+            before = self.before if parent < 0 else tokens[parent]
+            row = self.pairs.get((before, tokens[node])) if self.settings.bigram else None
+            if row is None:
+                row = self.singles.get(tokens[node], [])
+            banned = query.exclude[i] if query.exclude else frozenset()
+            answer.append([pair for pair in row if pair[0] not in banned][: query.k])
+        return answer
+
+
+def listed(tokens: NDArray[np.int64], logq: NDArray[np.float32]) -> list[Row]:
+    found = []
+    for ids, scores in zip(tokens.tolist(), logq.tolist(), strict=True):
+        end = ids.index(-1) if -1 in ids else len(ids)
+        assert ids[end:] == [-1] * (len(ids) - end)
+        assert scores[end:] == [-math.inf] * (len(ids) - end)
+        found.append(list(zip(ids[:end], scores[:end], strict=True)))
+    return found
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    bigram=st.booleans(),
+    everything=st.booleans(),
+    min_score=st.sampled_from([0.0, 0.01, 0.3]),
+    steps=st.integers(0, 4),
+)
+def test_the_arrays_equal_two_dictionaries(
+    seed: int, bigram: bool, everything: bool, min_score: float, steps: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    settings = Adjacency(
+        width=K,
+        min_score=min_score,
+        bigram=bigram,
+        harvest="all" if everything else "accepted",
+    )
+    tables, twin = settings.build(TARGET), Twin(settings)
+    prompt = rng.integers(V, size=int(rng.integers(1, 9)))
+    # Rows may be wider than asked for, when another drafter needs more.
+    prefill = Prefill(prompt, int(rng.integers(V)), rows_of(rng, len(prompt), k=K + 2))
+    tables.begin(0, prefill)
+    twin.begin(prefill)
+    anchor = prefill.first
+    for _ in range(steps + 1):
+        builder = grown(rng, anchor, int(rng.integers(12)))
+        nodes = [int(node) for node in rng.integers(len(builder), size=5)]
+        exclude = [
+            frozenset(int(t) for t in rng.integers(V, size=int(rng.integers(3)))) for _ in nodes
+        ]
+        for k in (1, K, K + 2):
+            for banned in ([], exclude):
+                query = Expand("adjacency", builder, nodes, k, exclude=banned)
+                answer = tables.expand([0], [query])[0]
+                assert answer.tokens.shape == answer.logq.shape == (5, k)
+                assert answer.tokens.dtype == np.int64
+                assert answer.logq.dtype == np.float32
+                got, expected = listed(answer.tokens, answer.logq), twin.expand(query)
+                assert [[t for t, _ in row] for row in got] == [
+                    [t for t, _ in row] for row in expected
+                ]
+                np.testing.assert_allclose(
+                    [s for row in got for _, s in row],
+                    [s for row in expected for _, s in row],
+                    rtol=1e-5,
+                    atol=1e-6,
+                )
+        tree = builder.build()
+        path = tree.path(int(rng.integers(len(tree))))
+        committed = (*(int(tree.tokens[i]) for i in path), int(rng.integers(V)))
+        outcome = Outcome(tree, path, committed, rows_of(rng, len(tree)))
+        tables.observe(0, outcome)
+        twin.observe(outcome)
+        anchor = committed[-1]
+
+
+def successors(tables: AdjacencyTables, *path: int, slot: int = 0) -> list[int]:
+    builder = TreeBuilder(path[0])
+    node = builder.add_chain(path[1:], "adjacency")
+    answer = tables.expand([slot], [Expand("adjacency", builder, [node], K)])[0]
+    return [token for token in answer.tokens[0].tolist() if token >= 0]
+
+
+def begin(
+    tables: AdjacencyTables, prompt: list[int], first: int, rows: Rows, slot: int = 0
+) -> None:
+    tables.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
+
+
+def one(
+    tree: TreeBuilder, path: tuple[int, ...], committed: tuple[int, ...], rows: Rows
+) -> Outcome:
+    return Outcome(tree.build(), path, committed, rows)
+
+
+def test_rejected_nodes_teach_unless_told_otherwise() -> None:
+    for harvest, learnt in (("all", [5]), ("accepted", [])):
+        tables = Adjacency(width=1, harvest=harvest).build(TARGET)  # type: ignore[arg-type]
+        begin(tables, [0], 1, rows_with([(1, 0.9)]))
+        builder = TreeBuilder(1)
+        builder.add(0, 2, "adjacency")
+        builder.add(0, 3, "adjacency")
+        rows = rows_with([(2, 0.9)], [(4, 0.9)], [(5, 0.9)])
+        tables.observe(0, one(builder, (1,), (2, 4), rows))
+        assert successors(tables, 2) == [4]  # the accepted node yields the bonus
+        assert successors(tables, 4, 3) == learnt
+
+
+def test_the_pair_is_asked_before_the_token() -> None:
+    tables = Adjacency(width=1).build(TARGET)
+    begin(tables, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
+    assert successors(tables, 1, 2) == [3]
+    assert successors(tables, 3, 2) == [0]
+    assert successors(tables, 6, 2) == [0]  # an unknown pair: what followed 2 last
+    plain = Adjacency(width=1, bigram=False).build(TARGET)
+    begin(plain, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
+    assert successors(plain, 1, 2) == [0]
+
+
+def test_the_root_is_paired_with_the_token_before_it() -> None:
+    tables = Adjacency(width=1).build(TARGET)
+    begin(tables, [1, 4, 2, 4, 3], 4, rows_with(*([(t, 0.9)] for t in (4, 5, 4, 6, 4))))
+    assert successors(tables, 4) == [6]  # (3, 4) is unknown; 4 was last followed by 6
+    tables.observe(0, one(TreeBuilder(4), (), (1,), rows_with([(1, 0.9)])))
+    tables.observe(0, one(TreeBuilder(1), (), (4,), rows_with([(4, 0.9)])))
+    assert successors(tables, 4) == [5]  # (1, 4)
+
+
+def test_a_pair_without_likely_successors_still_answers() -> None:
+    tables = Adjacency(width=2, min_score=0.1).build(TARGET)
+    begin(tables, [1, 2, 3, 2], 0, rows_with(*([(5, p), (6, 0.05)] for p in (0.9, 0.09, 0.9, 0.9))))
+    assert successors(tables, 1, 2) == []
+    assert successors(tables, 3, 2) == [5]
+
+
+def test_the_last_of_equal_nodes_wins() -> None:
+    tables = Adjacency(width=1).build(TARGET)
+    begin(tables, [0], 1, rows_with([(1, 0.9)]))
+    builder = TreeBuilder(1)
+    left, right = builder.add(0, 2, "a"), builder.add(0, 3, "a")
+    builder.add(left, 4, "a")
+    same = builder.add_chain([2, 4], "a", parent=right)
+    assert same == 5
+    rows = rows_with(*([(t, 0.9)] for t in (0, 1, 2, 3, 4, 5)))
+    tables.observe(0, one(builder, (), (0,), rows))
+    assert successors(tables, 2, 4) == [5]
+
+
+def test_only_the_last_prompt_rows_may_be_there() -> None:
+    tables = Adjacency(width=1).build(TARGET)
+    begin(tables, [1, 2, 3], 4, rows_with([(6, 0.9)]))
+    assert successors(tables, 2, 3) == [6]
+    assert successors(tables, 1, 2) == []
+
+
+def test_the_oldest_pair_makes_room() -> None:
+    settings = Adjacency(width=1, max_rows=2)
+    tables = settings.build(TARGET)
+    begin(tables, [1, 2], 3, rows_with([(2, 0.9)], [(3, 0.9)]))
+    assert successors(tables, 1, 2) == [3]
+    # A new harvest of a known pair keeps its place in the queue, a new pair takes the oldest's.
+    tables.observe(0, one(TreeBuilder(3), (), (5,), rows_with([(5, 0.9)])))
+    assert successors(tables, 0, 1) == []
+    assert successors(tables, 0, 2) == [3]
+    tables.observe(0, one(TreeBuilder(5), (), (6,), rows_with([(6, 0.9)])))
+    assert successors(tables, 0, 2) == []
+    assert (successors(tables, 0, 3), successors(tables, 0, 5)) == ([5], [6])
+    assert tables.memory_bytes(0) <= tables.memory_bound()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
+def test_a_full_table_never_answers_for_another_key(seed: int, rows: int, bigram: bool) -> None:
+    rng = np.random.default_rng(seed)
+    tables = Adjacency(width=1, max_rows=rows, bigram=bigram).build(TARGET)
+    prompt = [int(t) for t in rng.integers(V, size=30)]
+    # Every successor spells the token it follows, so that a stale row would show.
+    begin(tables, prompt, 0, rows_with(*([(t, 0.9)] for t in prompt)))
+    known = 0
+    for before in range(V):
+        for token in range(V):
+            found = successors(tables, before, token)
+            assert found in ([], [token])
+            known += bool(found)
+    assert known > 0
+    assert successors(tables, prompt[-2], prompt[-1]) == [prompt[-1]]
+
+
+def test_memory_is_bounded_when_far_more_is_learnt() -> None:
+    target = TargetInfo(50_000, 64, 1, 8, torch.device("cpu"), torch.float32)
+    tables = Adjacency(width=2, max_rows=3000).build(target)
+    prompt = list(range(1000, 10_000))
+    begin(tables, prompt, 0, rows_with(*([(t, 0.9), (0, 0.05)] for t in prompt)))
+    assert 3000 * 16 < tables.memory_bytes(0) <= tables.memory_bound()
+
+
+def test_tables_are_per_slot_unless_shared() -> None:
+    rows = rows_with([(2, 0.9)])
+    apart = Adjacency(width=1).build(TARGET)
+    begin(apart, [1], 2, rows, slot=0)
+    begin(apart, [3], 2, rows, slot=1)
+    assert (successors(apart, 1, slot=0), successors(apart, 1, slot=1)) == ([2], [])
+    shared = Adjacency(width=1, shared=True).build(TARGET)
+    begin(shared, [1], 2, rows, slot=0)
+    shared.release(0)
+    begin(shared, [3], 2, rows, slot=1)
+    assert (successors(shared, 1, slot=1), successors(shared, 3, slot=1)) == ([2], [2])
+
+
+def test_a_new_request_forgets_the_slots_last_one() -> None:
+    tables = Adjacency(width=1).build(TARGET)
+    begin(tables, [1], 2, rows_with([(2, 0.9)]))
+    begin(tables, [3], 2, rows_with([(2, 0.9)]))
+    assert successors(tables, 1) == []
+    tables.release(0)
+    with pytest.raises(KeyError):
+        successors(tables, 1)
+
+
+def test_it_says_what_it_needs_and_copies_nothing() -> None:
+    tables = Adjacency().build(TARGET)
+    assert tables.needs == Needs(top_k=V, prompt_rows=True)  # a vocabulary of 7 has no 10 best
+    assert tables.continuations([0, 4]) == [(), ()]
+
+
+def test_sampled_children_are_refused() -> None:
+    tables = Adjacency().build(TARGET)
+    begin(tables, [1], 2, rows_of(np.random.default_rng(0), 1, k=V))
+    query = Expand("adjacency", TreeBuilder(2), [0], 3, draw=Draw.WITHOUT_REPLACEMENT)
+    with pytest.raises(DraftwoodError, match="one-hot"):
+        tables.expand([0], [query])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"width": 0}, {"max_rows": 0}, {"min_score": -0.1}, {"min_score": 1.0}, {"harvest": "none"}],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(DraftwoodError):
+        Adjacency(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,184 @@
+"""The context match: the incremental index offers exactly what rescanning the text would."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.drafters.context import Context, ContextIndex
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Continuation, Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.tree import TreeBuilder, tree_of
+
+TARGET = TargetInfo(1000, 4096, 2, 8, torch.device("cpu"), torch.float32)
+NO_ROWS = Rows(
+    torch.zeros(1, 1), np.zeros(1, np.int64), np.zeros((1, 0), np.int64), np.zeros((1, 0), "f4")
+)
+
+
+def begin(index: ContextIndex, text: list[int], slot: int = 0) -> None:
+    index.begin(slot, Prefill(np.array(text[:-1], dtype=np.int64), text[-1], NO_ROWS))
+
+
+def commit(index: ContextIndex, tokens: list[int], slot: int = 0) -> None:
+    index.observe(slot, Outcome(tree_of([0], [-1]), (), tuple(tokens), NO_ROWS))
+
+
+def offers(text: list[int], settings: Context) -> tuple[Continuation, ...]:
+    index = settings.build(TARGET)
+    begin(index, text)
+    return index.continuations([0])[0]
+
+
+def rescanned(text: list[int], settings: Context) -> tuple[Continuation, ...]:
+    """What the definitions say, by looking at the whole text; no bound on continuations."""
+    end = len(text)
+    preferred: list[int] = []
+    found: dict[int, tuple[int, int]] = {}
+    for length in sorted(settings.lengths, reverse=True):
+        places = [p for p in range(length, end) if text[p - length : p] == text[end - length :]]
+        if end < length or not places:
+            continue
+        preferred.append(text[places[-1]])
+        for place in reversed(places):
+            count = sum(text[p] == text[place] for p in places)
+            found.setdefault(text[place], (place, count))
+    answer = []
+    for token, (place, count) in found.items():
+        match = 0
+        while match < min(place, settings.max_match) and text[place - match - 1] == text[~match]:
+            match += 1
+        answer.append(
+            Continuation(
+                tuple(text[place : place + settings.max_tokens]),
+                match,
+                count,
+                preferred.count(token),
+            )
+        )
+    return tuple(answer)
+
+
+@given(
+    text=st.lists(st.integers(0, 3), min_size=2, max_size=80),
+    cuts=st.sets(st.integers(2, 80)),
+    lengths=st.sampled_from([(5, 4, 3), (3,), (1, 2), (4, 2)]),
+    max_tokens=st.integers(1, 6),
+    max_match=st.integers(5, 12),
+)
+def test_the_index_equals_rescanning(
+    text: list[int], cuts: set[int], lengths: tuple[int, ...], max_tokens: int, max_match: int
+) -> None:
+    settings = Context(lengths, max_tokens, max_continuations=4, max_match=max_match)
+    index = settings.build(TARGET)
+    ends = sorted({2, len(text), *(cut for cut in cuts if cut < len(text))})
+    begin(index, text[: ends[0]])
+    assert index.continuations([0])[0] == rescanned(text[: ends[0]], settings)
+    for start, end in pairwise(ends):
+        commit(index, text[start:end])
+        assert index.continuations([0])[0] == rescanned(text[:end], settings)
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=120), st.integers(1, 3))
+def test_a_bound_on_continuations_keeps_the_preferred_ones(text: list[int], bound: int) -> None:
+    bounded = offers(text, Context((3, 2), max_continuations=bound))
+    every = rescanned(text, Context((3, 2)))
+    assert [c.tokens for c in bounded] == [c.tokens for c in every[:bound]]
+    assert [c.match_length for c in bounded] == [c.match_length for c in every[:bound]]
+
+
+def test_the_most_recent_earlier_occurrence_wins() -> None:
+    first, *rest = offers([1, 2, 3, 7, 1, 2, 3, 8, 8, 1, 2, 3], Context())
+    assert first.tokens == (8, 8, 1, 2, 3)
+    assert [other.tokens[:2] for other in rest] == [(7, 1)]
+
+
+def test_a_longer_suffix_is_preferred_to_a_more_recent_one() -> None:
+    text = [4, 1, 2, 3, 7, 5, 1, 2, 3, 8, 4, 1, 2, 3]
+    first, second = offers(text, Context())
+    assert (first.tokens[0], first.match_length, first.agreeing) == (7, 4, 1)
+    assert (second.tokens[0], second.match_length, second.agreeing) == (8, 3, 1)
+
+
+def test_counts_are_of_agreeing_occurrences() -> None:
+    text = [1, 2, 3, 7, 1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3]
+    first, second = offers(text, Context((3,)))
+    assert (first.tokens[0], first.count) == (8, 1)
+    assert (second.tokens[0], second.count) == (7, 2)
+
+
+def test_a_match_is_measured_beyond_the_query_but_not_beyond_the_bound() -> None:
+    text = [9, *range(20), 99, *range(20)]
+    assert offers(text, Context())[0].match_length == 20
+    assert offers(text, Context(max_match=12))[0].match_length == 12
+
+
+def test_a_repeated_token_matches_itself() -> None:
+    assert offers([6] * 5, Context())[0] == Continuation((6,), 4, 1, 2)
+
+
+def test_nothing_is_offered_without_a_match() -> None:
+    assert offers(list(range(50)), Context()) == ()
+    assert offers([3, 3], Context()) == ()
+
+
+def test_slots_are_apart_and_begin_anew() -> None:
+    index = Context().build(TARGET)
+    begin(index, [1, 2, 3, 4, 1, 2, 3], slot=0)
+    begin(index, [5, 6, 7, 8, 5, 6, 7], slot=3)
+    assert [c[0].tokens[0] for c in index.continuations([3, 0])] == [8, 4]
+    begin(index, [5, 6], slot=0)
+    assert index.continuations([0]) == [()]
+    index.release(3)
+    with pytest.raises(KeyError):
+        index.continuations([3])
+
+
+def test_suffixes_of_large_tokens_do_not_collide() -> None:
+    # Equal modulo 2**61 - 1, which is all that Python's hash of an integer keeps.
+    low, high = (0, 0, 0, 2**14), (0, 1, 0, 0)
+    target = TargetInfo(2**25, 64, 1, 8, torch.device("cpu"), torch.float32)
+    index = Context((4,)).build(target)
+    begin(index, [*low, 7, *high, 8, *low])
+    assert [c.tokens[0] for c in index.continuations([0])[0]] == [7]
+
+
+def test_it_expands_nothing_and_needs_nothing() -> None:
+    index = Context().build(TARGET)
+    answer = index.expand([0], [Expand("context", TreeBuilder(1), [0], 3)])[0]
+    assert answer.tokens.tolist() == [[-1, -1, -1]]
+    assert np.isneginf(answer.logq).all()
+    assert index.needs == Needs()
+
+
+def test_memory_grows_with_the_text_and_stays_modest() -> None:
+    index = Context().build(TARGET)
+    begin(index, list(range(10)))
+    small = index.memory_bytes(0)
+    commit(index, list(range(10, 1000)))
+    assert small < index.memory_bytes(0) < 1000 * 512
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lengths": ()},
+        {"lengths": (0, 3)},
+        {"lengths": (3, 3)},
+        {"max_tokens": 0},
+        {"max_continuations": 0},
+        {"max_match": 0},
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(DraftwoodError):
+        Context(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_vocabulary_beyond_the_keys_is_refused() -> None:
+    target = TargetInfo(2**25 + 1, 64, 1, 8, torch.device("cpu"), torch.float32)
+    with pytest.raises(DraftwoodError, match="25 bits"):
+        Context().build(target)

@@ -1,0 +1,102 @@
+"""Iso(k): balanced, breadth-first, the copied token first where the match goes."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.errors import DraftwoodError
+from draftwood.policies.isotropic import Isotropic
+from draftwood.tree import Draw
+from tests.policies.canned import Row, Sources, check_shape, offer, outcome
+
+
+def plenty(token: int) -> Row:
+    return [(100 + (7 * token + i) % 800, 0.5 / (i + 1)) for i in range(10)]
+
+
+def widths(depths: list[int]) -> list[int]:
+    return [depths.count(depth) for depth in range(max(depths) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("k", "budget", "levels"),
+    [
+        (3, 59, [1, 3, 9, 27, 20]),
+        (5, 59, [1, 5, 25, 29]),
+        (2, 14, [1, 2, 4, 8]),
+        (1, 5, [1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_levels_are_filled_to_the_budget(k: int, budget: int, levels: list[int]) -> None:
+    sources = Sources((), plenty)
+    tree = sources.grow(Isotropic(budget, k))
+    assert widths(tree.depths.tolist()) == levels
+    assert tree.parents.tolist()[1:] == [i // k for i in range(budget)]
+    assert tree.route == "isotropic"
+
+
+def test_the_copied_token_comes_first_along_the_match() -> None:
+    tree = Sources(offer(11, 12, 13), plenty).grow(Isotropic())
+    match = 0
+    for token in (11, 12, 13):
+        child = tree.child(match, token)
+        assert child is not None
+        assert child == tree.parents.tolist().index(match)
+        assert tree.sources[child] == "context"
+        match = child
+    assert tree.sources.count("context") == 3
+    assert widths(tree.depths.tolist()) == [1, 3, 9, 27, 20]
+
+
+def test_a_successor_that_repeats_the_copied_token_makes_room_for_the_next() -> None:
+    tree = Sources(offer(2), {0: [(1, 0.5), (2, 0.4), (3, 0.3)]}).grow(Isotropic(k=3))
+    assert tree.tokens.tolist() == [0, 2, 1, 3]
+
+
+def test_nodes_without_successors_leave_budget_to_others() -> None:
+    rows = {0: [(1, 0.5), (2, 0.4)], 2: [(3, 0.5), (4, 0.5)], 3: [(5, 0.5)], 4: [(6, 0.5)]}
+    sources = Sources((), rows)
+    tree = sources.grow(Isotropic(budget=6, k=2))
+    assert tree.tokens.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert sources.expansions == [[0], [1, 2], [3], [4]]  # never more than the budget can use
+
+
+def test_no_chain_is_verified_alone() -> None:
+    tree = Sources(offer(1, 2, 3, count=9, match_length=60), plenty).grow(Isotropic())
+    assert tree.drafted == 59
+    assert Sources(offer(1, 2, 3)).grow(Isotropic()).tokens.tolist() == [0, 1, 2, 3]
+    assert Sources().grow(Isotropic()).route == "plain"
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    chain=st.lists(st.integers(0, 29), max_size=25),
+    k=st.integers(1, 6),
+    budget=st.integers(0, 70),
+    loaded=st.integers(0, 70),
+    room=st.integers(-1, 6),
+)
+def test_every_tree_keeps_to_its_bounds(
+    seed: int, chain: list[int], k: int, budget: int, loaded: int, room: int
+) -> None:
+    rng = random.Random(seed)
+    rows = {t: [(s, 0.5) for s in rng.sample(range(30), rng.randint(0, 8))] for t in range(30)}
+    tree = Sources(offer(*chain) if chain else (), rows).grow(
+        Isotropic(budget, k), room=room, budget=loaded
+    )
+    check_shape(tree, min(budget, loaded), room)
+    assert tree.depths.tolist() == sorted(tree.depths.tolist())
+    parents = tree.parents.tolist()
+    assert all(parents.count(node) <= k for node in range(len(tree)))
+
+
+def test_what_it_declares() -> None:
+    policy = Isotropic()
+    assert policy.sources == ("context", "adjacency")
+    assert policy.draws == {Draw.ONE_HOT}
+    policy.learn(None, outcome(Sources().grow(policy)))
+    for budget, k in ((-1, 3), (59, 0)):
+        with pytest.raises(DraftwoodError):
+            Isotropic(budget, k)

@@ -1,0 +1,94 @@
+"""Token Recycling's static tree: its rule, its levels, and what a smaller budget leaves."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.errors import DraftwoodError
+from draftwood.policies.recycling import LEVELS, NODES, WIDTH, Recycling, template
+from draftwood.tree import Draw
+from tests.policies.canned import Row, Sources, check_shape, outcome
+
+
+def plenty(token: int) -> Row:
+    return [((8 * token + i + 1) % 10**9, 0.5 / (i + 1)) for i in range(WIDTH)]
+
+
+def cost(path: tuple[int, ...]) -> float:
+    return sum(math.log(1 + rank) for rank in path)
+
+
+def test_eighty_nodes_in_the_papers_levels() -> None:
+    assert tuple(len(level) for level in template()) == (8, 21, 25, 15, 8, 3)
+    assert (NODES, sum(LEVELS)) == (80, 80)
+    tree = Sources((), plenty).grow(Recycling())
+    depths = tree.depths.tolist()
+    assert [depths.count(d) for d in range(7)] == [1, 8, 21, 25, 15, 8, 3]
+    assert depths == sorted(depths)
+
+
+def test_each_level_has_the_smallest_sums() -> None:
+    above: list[tuple[int, ...]] = [()]
+    for level in template():
+        possible = [(*path, rank) for path in above for rank in range(WIDTH)]
+        assert set(level) <= set(possible)
+        worst = max(cost(path) for path in level)
+        left_out = [path for path in possible if path not in level]
+        assert all(cost(path) >= worst - 1e-9 for path in left_out)
+        tied = [path for path in possible if math.isclose(cost(path), worst)]
+        kept = [path for path in tied if path in level]
+        assert kept == tied[: len(kept)]
+        above = list(level)
+
+
+@pytest.mark.parametrize("budget", range(NODES + 1))
+def test_a_smaller_tree_is_closed_under_parents_and_cheapest(budget: int) -> None:
+    kept = [path for level in template(budget) for path in level]
+    assert len(kept) == budget
+    assert all(path[:-1] in {(), *kept} for path in kept)
+    dropped = {path for level in template() for path in level} - set(kept)
+    if kept and dropped:
+        assert max(map(cost, kept)) <= min(map(cost, dropped)) + 1e-9
+
+
+def test_nodes_carry_the_successor_of_their_rank() -> None:
+    tree = Sources((), plenty).grow(Recycling())
+    for node in range(1, len(tree)):
+        parent = int(tree.parents[node])
+        ranks = [token for token, _ in plenty(int(tree.tokens[parent]))]
+        siblings = [i for i in range(len(tree)) if tree.parents[i] == parent]
+        assert int(tree.tokens[node]) == ranks[siblings.index(node)]
+
+
+def test_a_level_is_one_query() -> None:
+    sources = Sources((), plenty)
+    sources.grow(Recycling())
+    assert [len(nodes) for nodes in sources.expansions] == [
+        len({path[:-1] for path in level}) for level in template()
+    ]
+
+
+def test_what_hangs_below_a_missing_successor_is_left_out() -> None:
+    tree = Sources((), {0: [(1, 0.5), (2, 0.4)], 1: [(3, 0.9)]}).grow(Recycling())
+    assert tree.tokens.tolist() == [0, 1, 2, 3]
+    assert Sources().grow(Recycling()).route == "plain"
+
+
+@given(st.integers(0, 80), st.integers(0, 90), st.integers(-1, 8))
+def test_every_tree_keeps_to_its_bounds(budget: int, loaded: int, room: int) -> None:
+    tree = Sources((), plenty).grow(Recycling(budget), budget=loaded, room=room)
+    check_shape(tree, min(budget, loaded), room)
+    if room >= len(LEVELS):
+        assert tree.drafted == min(budget, loaded)
+
+
+def test_what_it_declares() -> None:
+    policy = Recycling()
+    assert policy.sources == ("adjacency",)
+    assert policy.draws == {Draw.ONE_HOT}
+    policy.learn(None, outcome(Sources().grow(policy)))
+    for budget in (-1, 81):
+        with pytest.raises(DraftwoodError):
+            Recycling(budget=budget)

@@ -1,0 +1,179 @@
+"""Every registered part keeps its protocol's promises; nobody is listed here by name."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood import registry
+from draftwood.drafting import draft
+from draftwood.methods import Recipe, method, recipes
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Drafter,
+    DrafterSpec,
+    Expand,
+    Growth,
+    Needs,
+    Outcome,
+    Policy,
+    Prefill,
+    TargetInfo,
+)
+from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from tests.fakes import MarkovTarget
+
+INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
+PROMPT = [1, 5, 2, 7, 1, 5, 2, 7, 1, 5, 2]
+
+
+def parts(kind: registry.Kind) -> list[Any]:
+    return [pytest.param(registry.load(kind, name), id=name) for name in registry.names(kind)]
+
+
+@pytest.mark.parametrize("part", [p for kind in registry.KINDS for p in parts(kind)])
+def test_parts_are_frozen_dataclasses_with_explained_settings(part: type) -> None:
+    assert dataclasses.is_dataclass(part)
+    assert part.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert part.__doc__
+    for setting in registry.settings(part):
+        assert setting.help, f"{part.__name__}.{setting.name} has no help"
+        spelt = setting.default
+        text = "+".join(map(str, spelt)) if isinstance(spelt, tuple) else str(spelt)
+        assert registry.parse(setting, text) == spelt
+
+
+class Session:
+    """A drafter that has seen a prompt and some steps of a chain-drafting run, slot by slot."""
+
+    def __init__(self, spec: DrafterSpec) -> None:
+        self.drafter: Drafter = spec.build(INFO)
+
+    def feed(self, slot: int, seed: int, steps: int = 5) -> None:
+        target = MarkovTarget(seed=seed)
+        needs = Needs(top_k=4, prompt_rows=True) | self.drafter.needs
+        target.open(64)
+        prompt = PROMPT[: 6 + seed]
+        rows = target.prefill([0], [prompt], needs)[0]
+        first = int(rows.argmax[-1])
+        self.drafter.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
+        anchor = first
+        for step in range(steps):
+            builder = TreeBuilder(anchor)
+            builder.add_chain([(step + seed) % 13, step % 5], "given")
+            builder.add(ROOT, (step + seed + 1) % 13, "given")
+            tree = builder.build()
+            rows = target.forward([0], [tree], needs)[0]
+            path: tuple[int, ...] = (1,) if step % 2 else ()
+            target.commit([0], [path])
+            bonus = int(rows.argmax[path[-1] if path else 0])
+            committed = (*(int(tree.tokens[i]) for i in path), bonus)
+            self.drafter.observe(slot, Outcome(tree, path, committed, rows))
+            anchor = bonus
+
+    def answers(self, slots: Sequence[int]) -> list[tuple[Any, list[list[int]]]]:
+        copies = self.drafter.continuations(slots)
+        queries = [query(slot) for slot in slots]
+        found = self.drafter.expand(slots, queries)
+        return [(c, f.tokens.tolist()) for c, f in zip(copies, found, strict=True)]
+
+
+def query(slot: int) -> Expand:
+    builder = TreeBuilder(slot % 13)
+    builder.add_chain([5, 2], "given")
+    return Expand("any", builder, [ROOT, 1, 2], 3)
+
+
+@pytest.mark.parametrize("part", parts("drafters"))
+def test_drafters_answer_a_batch_as_they_answer_alone(part: type) -> None:
+    session = Session(part())
+    for slot in range(3):
+        session.feed(slot, seed=slot)
+    together = session.answers([2, 0, 1])
+    assert together == [session.answers([slot])[0] for slot in (2, 0, 1)]
+    for copies, rows in together:
+        firsts = [chain.tokens[0] for chain in copies]
+        assert len(firsts) == len(set(firsts))
+        for row in rows:
+            offered = [token for token in row if token >= 0]
+            assert len(offered) == len(set(offered))
+            assert row == offered + [-1] * (len(row) - len(offered)), "candidates come first"
+
+
+@pytest.mark.parametrize("part", parts("drafters"))
+def test_drafters_forget_on_begin_and_release(part: type) -> None:
+    session, fresh = Session(part()), Session(part())
+    session.feed(0, seed=1)
+    session.feed(0, seed=2)
+    fresh.feed(0, seed=2)
+    assert session.answers([0]) == fresh.answers([0])
+    session.drafter.release(0)
+    session.feed(0, seed=3)
+    fresh = Session(part())
+    fresh.feed(0, seed=3)
+    assert session.answers([0]) == fresh.answers([0])
+
+
+@dataclasses.dataclass
+class Plenty:
+    """A drafter that always has a chain and always has children, some of them the same tokens."""
+
+    needs: Needs = dataclasses.field(default_factory=Needs)
+
+    def begin(self, slot: int, prefill: Prefill) -> None: ...
+
+    def observe(self, slot: int, outcome: Outcome) -> None: ...
+
+    def release(self, slot: int) -> None: ...
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        return [(Continuation(tuple(range(1, 31)), 5, 2, 2),) for _ in slots]
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        answers = []
+        for asked in queries:
+            shape = (len(asked.nodes), asked.k)
+            tokens = np.broadcast_to(np.arange(asked.k), shape).astype(np.int64)
+            scores = np.broadcast_to(0.5 / np.arange(1, asked.k + 1), shape)
+            answers.append(Candidates(tokens, np.log(scores).astype(np.float32)))
+        return answers
+
+
+@pytest.mark.parametrize("name", sorted(recipes()))
+@pytest.mark.parametrize("budget", [0, 1, 2, 15, 59])
+@pytest.mark.parametrize("room", [0, 1, 3, 100])
+def test_policies_keep_to_budget_and_room(name: str, budget: int, room: int) -> None:
+    policy = method(name).policy
+    tree = grow(policy, Growth(anchor=7, room=room, budget=min(budget, policy.budget)))
+    assert tree.drafted <= min(budget, policy.budget)
+    assert tree.depth <= room
+    assert tree.tokens[0] == 7
+    assert tree.parents.tolist()[0] == -1
+    assert all(p < i for i, p in enumerate(tree.parents.tolist()))
+    assert set(tree.draws.tolist()) <= set(policy.draws) | {Draw.ONE_HOT}
+    pairs = list(zip(tree.parents.tolist(), tree.tokens.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+
+
+@pytest.mark.parametrize("name", sorted(recipes()))
+def test_policies_are_pure(name: str) -> None:
+    policy = method(name).policy
+    growth = Growth(anchor=7, room=50, budget=policy.budget)
+    first, second = grow(policy, growth), grow(policy, growth)
+    assert first.tokens.tolist() == second.tokens.tolist()
+    assert first.parents.tolist() == second.parents.tolist()
+    assert policy.start() == policy.start()
+
+
+def grow(policy: Policy, growth: Growth) -> TokenTree:
+    drafters: dict[str, Drafter] = {source: Plenty() for source in policy.sources}
+    return draft(policy, drafters, [0], [growth], [policy.start()])[0]
+
+
+def test_a_third_partys_recipe_needs_no_list() -> None:
+    mine = Recipe("mine", "a long chain", "-", "chain", {"context": "context"})
+    assert mine.build({"budget": 5}).policy.budget == 5

@@ -21,7 +21,15 @@ from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.methods import Method
 from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, Verdict
-from draftwood.requests import Completion, Event, Finished, FinishReason, Request, Stepped
+from draftwood.requests import (
+    Completion,
+    Event,
+    Finished,
+    FinishReason,
+    Request,
+    Stepped,
+    admit,
+)
 from draftwood.running import RunningRequest
 from draftwood.sampling import TreeDistributions
 from draftwood.stats import StepStats, Times
@@ -70,29 +78,10 @@ class Engine:
             DraftwoodError: the prompt is empty, holds an unknown id or exceeds the context, or a
                 limit, a sampling setting or a stop string cannot be honoured.
         """
-        limit = self._limit(request)
+        limit = admit(request, self.target.info, text=self.tokenizer is not None)
         sequence = RunningRequest(next(self._numbers), request, limit, self.tokenizer)
         self._waiting.append(sequence)
         return sequence.number
-
-    def _limit(self, request: Request) -> int:
-        info = self.target.info
-        if not request.prompt:
-            raise DraftwoodError("the prompt is empty: give at least one token")
-        if not all(0 <= token < info.vocab_size for token in request.prompt):
-            raise DraftwoodError(f"the prompt holds token ids outside 0..{info.vocab_size - 1}")
-        if request.max_new_tokens < 1:
-            raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
-        free = info.context_limit - len(request.prompt)
-        if free < 1:
-            raise DraftwoodError(
-                f"the prompt has {len(request.prompt)} tokens and the model's context holds "
-                f"{info.context_limit}: shorten the prompt"
-            )
-        if request.stop and self.tokenizer is None:
-            raise DraftwoodError("stop strings need a tokenizer: give the engine one")
-        request.sampling.validate(info.vocab_size)
-        return min(request.max_new_tokens, free)
 
     def cancel(self, number: int) -> Finished | None:
         """End a waiting or running request now; None if it is not there (any more)."""
@@ -175,6 +164,8 @@ class Engine:
             begun = Prefill(np.array(s.request.prompt, dtype=np.int64), first, prompt_rows)
             for drafter in self._drafters.values():
                 drafter.begin(s.slot, begun)
+            if s.request.observer is not None:
+                s.request.observer(begun)
             s.state = self.method.policy.start()
             delta, reason = s.take([first], last_drafted=0)
             s.ttft = perf_counter() - s.started
@@ -191,6 +182,8 @@ class Engine:
     def _learn(self, sequence: RunningRequest, outcome: Outcome) -> None:
         for drafter in self._drafters.values():
             drafter.observe(sequence.slot, outcome)
+        if sequence.request.observer is not None:
+            sequence.request.observer(outcome)
         sequence.state = self.method.policy.learn(sequence.state, outcome)
 
     def _advance(

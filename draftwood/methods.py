@@ -14,6 +14,7 @@ from typing import Any, cast
 from draftwood import registry
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import DrafterSpec, Policy, Verifier
+from draftwood.settings import Setting, parse, settings
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,13 @@ class Recipe:
     verifier: str = "walk"
     presets: Mapping[str, object] = field(default_factory=dict)
 
-    def settings(self) -> dict[str, registry.Setting]:
+    def settings(self) -> dict[str, Setting]:
         """Everything that can be set, by option name, with this recipe's defaults."""
-        found: dict[str, registry.Setting] = {}
+        found: dict[str, Setting] = {}
         parts = {"": registry.load("policies", self.policy)}
         parts |= {f"{src}.": registry.load("drafters", d) for src, d in self.drafters.items()}
         for prefix, part in parts.items():
-            for setting in registry.settings(part):
+            for setting in settings(part):
                 name = prefix + setting.name
                 default = self.presets.get(name, setting.default)
                 found[name] = dataclasses.replace(setting, name=name, default=default)
@@ -195,5 +196,5 @@ def method(text: str, **options: object) -> Method:
                 f"method {name!r} has no setting {item!r}: write name=value with one of "
                 f"{', '.join(known)}"
             )
-        values[key] = registry.parse(known[key], value)
+        values[key] = parse(known[key], value)
     return chosen.build(values)

@@ -6,6 +6,8 @@ from typing import Literal
 
 import torch
 
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
 
@@ -24,6 +26,7 @@ class Request:
         stop: strings that end the sequence and are left out of its text (needs a tokenizer).
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
+        observer: told what the drafters are told, before the tokens count as generated.
     """
 
     prompt: Sequence[int]
@@ -33,6 +36,7 @@ class Request:
     stop: tuple[str, ...] = ()
     sampler: Sampler | None = None
     should_stop: Callable[[torch.Tensor], bool] | None = None
+    observer: Callable[[Prefill | Outcome], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,28 @@ class Finished:
 
 
 Event = Delta | Stepped | Finished
+
+
+def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
+    """Most tokens the request can generate on a target; ``text``: whether there is a tokenizer.
+
+    Raises:
+        DraftwoodError: the prompt is empty, holds an unknown id or exceeds the context, or a
+            limit, a sampling setting or a stop string cannot be honoured.
+    """
+    if not len(request.prompt):
+        raise DraftwoodError("the prompt is empty: give at least one token")
+    if not all(0 <= token < info.vocab_size for token in request.prompt):
+        raise DraftwoodError(f"the prompt holds token ids outside 0..{info.vocab_size - 1}")
+    if request.max_new_tokens < 1:
+        raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
+    free = info.context_limit - len(request.prompt)
+    if free < 1:
+        raise DraftwoodError(
+            f"the prompt has {len(request.prompt)} tokens and the model's context holds "
+            f"{info.context_limit}: shorten the prompt"
+        )
+    if request.stop and not text:
+        raise DraftwoodError("stop strings need a tokenizer: give the engine one")
+    request.sampling.validate(info.vocab_size)
+    return min(request.max_new_tokens, free)

@@ -69,11 +69,13 @@ class RunningRequest:
     def _text_and_reason(self, token: int) -> tuple[str, FinishReason | None]:
         request = self.request
         reason: FinishReason | None = None
+        # Asked of the last token too: a criterion may count or show what it sees.
+        stops = request.should_stop is not None and request.should_stop(self.history.view())
         if token in request.eos:
             reason = "eos"
         elif len(self.tokens) >= self.limit:
             reason = "length" if len(self.tokens) >= request.max_new_tokens else "context"
-        elif request.should_stop is not None and request.should_stop(self.history.view()):
+        elif stops:
             reason = "stop"
         if self.detokenizer is None:
             return "", reason

@@ -24,6 +24,7 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
+from draftwood.settings import parse, settings
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import MarkovTarget
 
@@ -40,11 +41,11 @@ def test_parts_are_frozen_dataclasses_with_explained_settings(part: type) -> Non
     assert dataclasses.is_dataclass(part)
     assert part.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert part.__doc__
-    for setting in registry.settings(part):
+    for setting in settings(part):
         assert setting.help, f"{part.__name__}.{setting.name} has no help"
         spelt = setting.default
         text = "+".join(map(str, spelt)) if isinstance(spelt, tuple) else str(spelt)
-        assert registry.parse(setting, text) == spelt
+        assert parse(setting, text) == spelt
 
 
 class Session:

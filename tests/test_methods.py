@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
 from draftwood.methods import Method, method, recipes
+from draftwood.settings import settings
 from draftwood.tree import Draw
 
 
@@ -28,8 +28,7 @@ def test_settings_by_text_and_by_keyword() -> None:
 
 
 def test_presets_reach_the_parts() -> None:
-    settings = {s.name for s in registry.settings(type(method("iso5").policy))}
-    assert "k" in settings
+    assert "k" in {s.name for s in settings(type(method("iso5").policy))}
     assert method("iso3") != method("iso5")
 
 

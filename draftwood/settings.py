@@ -1,0 +1,77 @@
+"""The settings of a part: the fields of its dataclass, and how their values are spelt as text.
+
+Every drafter, policy and verifier is a frozen dataclass; this is what turns its fields into
+command-line flags. Knows nothing of any part.
+"""
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal
+
+from draftwood.errors import DraftwoodError
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One field of a part: ``name``, annotated ``type``, ``default`` and one line of ``help``."""
+
+    name: str
+    type: Any
+    default: object
+    help: str
+
+
+def settings(part: type) -> list[Setting]:
+    """The settings of a part: the fields of its dataclass, in order."""
+    hints = typing.get_type_hints(part)
+    return [
+        Setting(field.name, hints[field.name], field.default, field.metadata.get("help", ""))
+        for field in dataclasses.fields(part)
+        if field.init
+    ]
+
+
+def parse(setting: Setting, text: str) -> object:
+    """The value that ``text`` spells for a setting.
+
+    Raises:
+        DraftwoodError: the text is not of the setting's type.
+    """
+    try:
+        return _parse(setting.type, text)
+    except ValueError as error:
+        raise DraftwoodError(f"{setting.name}={text!r}: {error}") from None
+
+
+def _parse(kind: Any, text: str) -> object:
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        for choice in choices:
+            if str(choice) == text:
+                return choice
+        raise ValueError(f"expected one of {', '.join(map(str, choices))}")
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        return tuple(_parse(item, part) for part in text.split("+"))
+    if typing.get_origin(kind) in {typing.Union, types.UnionType}:
+        options = typing.get_args(kind)
+        if text.lower() == "none" and type(None) in options:
+            return None
+        return _parse(next(o for o in options if o is not type(None)), text)
+    if kind is bool:
+        return _parse_bool(text)
+    if kind in {int, float, str}:
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError(f"expected {kind.__name__}") from None
+    raise ValueError(f"settings of type {kind} cannot be spelt as text")
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() in {"true", "on", "yes", "1"}:
+        return True
+    if text.lower() in {"false", "off", "no", "0"}:
+        return False
+    raise ValueError("expected true or false")

@@ -103,8 +103,9 @@ class Engine:
 
         Closing the iterator (or an exception in its body) cancels what is still running.
         """
-        numbers = [self.add(request) for request in requests]
+        numbers: list[int] = []
         try:
+            numbers += map(self.add, requests)
             while self.busy:
                 yield from self.step()
         finally:

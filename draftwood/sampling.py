@@ -12,21 +12,14 @@ from collections.abc import Sequence
 import torch
 from transformers import LogitsProcessor
 from transformers.generation.logits_process import (
-    MinPLogitsWarper,
-    RepetitionPenaltyLogitsProcessor,
-    SequenceBiasLogitsProcessor,
-    SuppressTokensLogitsProcessor,
     SynthIDTextWatermarkLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
     UnbatchedClassifierFreeGuidanceLogitsProcessor,
 )
 
 from draftwood.errors import DraftwoodError
 from draftwood.history import History
 from draftwood.noise import RequestNoise
-from draftwood.penalties import PresenceFrequencyPenalty
+from draftwood.processors import processors_of
 from draftwood.protocols import Rows
 from draftwood.sampling_params import SamplingParams
 from draftwood.tree import TokenTree
@@ -50,7 +43,7 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, prompt_length: int) -> None:
         self._do_sample = params.temperature > 0
-        self._processors = (*_penalties(params, prompt_length), *_warpers(params))
+        self._processors = processors_of(params, prompt_length)
         self._copies = False  # none of these writes into the scores it is given
 
     @classmethod
@@ -96,44 +89,6 @@ class Sampler:
         for processor in self._processors:
             scores = processor(input_ids, scores)
         return scores
-
-
-def _penalties(params: SamplingParams, prompt_length: int) -> list[LogitsProcessor]:
-    found: list[LogitsProcessor] = []
-    if params.logit_bias:
-        bias: list[list[list[int] | float]] = [
-            [[token], value] for token, value in params.logit_bias.items()
-        ]
-        found.append(SequenceBiasLogitsProcessor(bias))
-    if params.repetition_penalty != 1:
-        found.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
-    if params.banned_tokens:
-        found.append(SuppressTokensLogitsProcessor(params.banned_tokens))
-    if params.presence_penalty != 0 or params.frequency_penalty != 0:
-        found.append(
-            PresenceFrequencyPenalty(
-                presence=params.presence_penalty,
-                frequency=params.frequency_penalty,
-                prompt_length=prompt_length,
-            )
-        )
-    return found
-
-
-def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
-    """What ``generate`` applies only when it samples."""
-    found: list[LogitsProcessor] = []
-    if params.temperature == 0:
-        return found
-    if params.temperature != 1:
-        found.append(TemperatureLogitsWarper(params.temperature))
-    if params.top_k > 0:
-        found.append(TopKLogitsWarper(params.top_k))
-    if params.top_p < 1:
-        found.append(TopPLogitsWarper(params.top_p))
-    if params.min_p > 0:
-        found.append(MinPLogitsWarper(params.min_p))
-    return found
 
 
 class TreeDistributions:

@@ -178,6 +178,14 @@ def test_bad_requests_are_refused_before_work(request_: Request, complaint: str)
     assert not target.cached
 
 
+def test_one_bad_request_leaves_none_behind() -> None:
+    target = MarkovTarget()
+    engine = Engine(target, method("goose"))
+    with pytest.raises(DraftwoodError, match="empty"):
+        engine.generate([Request(PROMPT), Request(())])
+    assert not engine.busy
+
+
 def test_bad_batch_is_refused() -> None:
     with pytest.raises(DraftwoodError, match="max_batch"):
         Engine(MarkovTarget(), method("ar"), max_batch=0)

@@ -15,6 +15,7 @@ LAYERS = [
     {"loops", "protocols"},
     {"history", "noise", "penalties", "text"},
     {"sampling_params"},
+    {"processors"},
     {"sampling"},
     {
         "drafters",
@@ -29,7 +30,7 @@ LAYERS = [
     },
     {"methods", "drafting", "requests", "golden"},
     {"running"},
-    {"engine"},
+    {"engine", "options"},
     {"integrations", "bench", "train", "commands"},
     {"cli"},
 ]

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from draftwood import models
 from draftwood.commands.generate import encode, show
-from draftwood.commands.options import model_options
 from draftwood.engine import Engine
 from draftwood.methods import Method, method
+from draftwood.options import model_options
 from draftwood.requests import Completion, Delta, Request
 from draftwood.target.attach import attach
 

@@ -11,10 +11,10 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
-from draftwood.commands.options import method_of, model_options, sampling_of, sampling_options
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import Method
+from draftwood.options import method_of, model_options, sampling_of, sampling_options
 from draftwood.requests import Completion, Delta, Finished, Request
 from draftwood.target.attach import attach
 

@@ -11,10 +11,10 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
 from draftwood.commands.generate import encode
-from draftwood.commands.options import method_of, model_options
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.golden import check_goose
+from draftwood.options import method_of, model_options
 from draftwood.requests import Request, Stepped
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach

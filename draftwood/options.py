@@ -1,4 +1,4 @@
-"""Options that several subcommands share, and how they become library objects."""
+"""Command-line options that several subcommands share, and how they become library objects."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce

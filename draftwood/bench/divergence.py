@@ -1,0 +1,69 @@
+"""Where a method's tokens leave the reference's, and how nearly tied the target was there.
+
+A lossless method may still pick the other of two tokens whose logits differ by rounding, since a
+tree is scored by other kernels than a single token. The gap between the two largest logits, taken
+by one plain forward of the untouched model in the run's dtype, tells such a tie from a defect.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+import torch
+
+from draftwood.bench.rows import Run
+from draftwood.models import Loaded
+
+TIE = 1e-5
+"""Logits closer than this are a near tie."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first difference between a run and the reference's.
+
+    Attributes:
+        id: the prompt's.
+        repeat: of the run.
+        turn: whose answer differs, from 0.
+        position: of the first differing token in that answer, from 0.
+        expected: the reference's token there, None if its answer had ended.
+        found: the method's, None likewise.
+        gap: the target's largest logit minus its second largest there; None if not computed.
+        near_tie: whether the gap is below 1e-5.
+    """
+
+    id: str
+    repeat: int
+    turn: int
+    position: int
+    expected: int | None
+    found: int | None
+    gap: float | None = None
+    near_tie: bool = False
+
+
+def divergence(run: Run, reference: Run) -> Divergence | None:
+    """The first difference in tokens, or None."""
+    for number, (wanted, got) in enumerate(zip(reference.tokens, run.tokens, strict=True)):
+        for position, (a, b) in enumerate(zip_longest(wanted, got)):
+            if a != b:
+                return Divergence(run.prompt.id, run.repeat, number, position, a, b)
+    return None
+
+
+def explain(found: Divergence, reference: Run, gap: Callable[[Sequence[int]], float]) -> Divergence:
+    """The divergence with its gap; ``gap`` answers for the token ids up to it."""
+    turn = reference.turns[found.turn]
+    tokens = (*turn.context.ids, *turn.completion.tokens[: found.position])
+    value = gap(tokens)
+    return replace(found, gap=value, near_tie=value < TIE)
+
+
+def top_two_gap(stock: Loaded, tokens: Sequence[int]) -> float:
+    """Largest minus second largest logit after ``tokens``, in the model's dtype."""
+    ids = torch.tensor([list(tokens)], device=stock.model.device)
+    with torch.inference_mode():
+        logits = stock.model(input_ids=ids, use_cache=False).logits[0, -1]
+    first, second = logits.float().topk(2).values.tolist()
+    return float(first - second)

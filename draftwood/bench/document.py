@@ -1,0 +1,121 @@
+"""The output file: what goes into it, and how it gets to the disk whole or not at all.
+
+Knows nothing of how runs came about. There is no NaN in it: what is unknown is null.
+"""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from draftwood.bench.aggregate import report
+from draftwood.bench.divergence import Divergence
+from draftwood.bench.rows import Row
+from draftwood.errors import DraftwoodError
+
+SCHEMA = 1
+
+
+def method_entry(
+    rows: Sequence[Row],
+    reference: Sequence[Row],
+    divergences: Sequence[Divergence],
+    settings: Mapping[str, object],
+) -> dict[str, object]:
+    """What the file says of one method."""
+    return {
+        **report(rows, reference),
+        "near_ties": sum(found.near_tie for found in divergences),
+        "divergences": [vars(found) for found in divergences],
+        "settings": dict(settings),
+        "rows": [row.figures() for row in rows],
+    }
+
+
+def document(
+    provenance: Mapping[str, object], methods: Mapping[str, Mapping[str, object]], *, complete: bool
+) -> dict[str, object]:
+    """The whole file as plain values."""
+    whole = {
+        "schema": SCHEMA,
+        "complete": complete,
+        "provenance": provenance,
+        "methods": methods,
+    }
+    return cast(dict[str, object], known(whole))
+
+
+def summary(document: Mapping[str, object], path: Path | None) -> dict[str, object]:
+    """The few figures that the last line on standard output holds."""
+    kept = (
+        "prompts",
+        "tokens",
+        "tokens_per_second",
+        "speedup_vs_ar",
+        "mean_acceptance_length",
+        "acceptance_rate",
+        "identical",
+        "compared",
+        "near_ties",
+        "looping_prompts",
+    )
+    methods = cast(Mapping[str, Mapping[str, object]], document["methods"])
+    return {
+        "complete": document["complete"],
+        "json": None if path is None else str(path),
+        "methods": {name: {key: entry[key] for key in kept} for name, entry in methods.items()},
+    }
+
+
+def known(value: object) -> object:
+    """The value with null for every number that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): known(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [known(item) for item in value]
+    return value
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written to, before any work is done.
+
+    Raises:
+        DraftwoodError: the directory is missing or read-only, or the path is a directory.
+    """
+    if path.is_dir():
+        raise DraftwoodError(f"{path} is a directory: name a file in it")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
+            pass
+    except OSError as error:
+        raise DraftwoodError(f"cannot write to {path.parent}: {error.strerror}") from error
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DraftwoodError(f"{path} is read-only: name another file")
+
+
+def write(path: Path, content: Mapping[str, object]) -> None:
+    """Write JSON beside ``path``, then put it in its place in one step."""
+    text = json.dumps(content, allow_nan=False, indent=1)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=".json")
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o666 & ~_umask())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

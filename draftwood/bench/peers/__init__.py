@@ -1,0 +1,34 @@
+"""Other libraries' ways of decoding, for comparison; a peer is one file here, found by its name.
+
+Such a module names its class in a constant ``PEER``: a frozen dataclass whose fields are its
+settings, with a method ``enter`` that returns a contender on an untouched model.
+"""
+
+import importlib
+import pkgutil
+from typing import Any, Protocol
+
+from draftwood.bench.measure import Contender
+from draftwood.models import Loaded
+
+
+class Peer(Protocol):
+    """The settings of a peer."""
+
+    def enter(self, stock: Loaded) -> Contender:
+        """The peer on this model, which is nobody else's.
+
+        Raises:
+            DraftwoodError: the model or the settings do not suit it.
+        """
+        ...
+
+
+def names() -> list[str]:
+    """Sorted names of all peers."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def load(name: str) -> Any:
+    """The class of a peer."""
+    return importlib.import_module(f"{__name__}.{name}").PEER

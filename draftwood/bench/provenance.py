@@ -1,0 +1,104 @@
+"""Where a figure comes from: command, code, versions, hardware and settings.
+
+Reads the machine; decides nothing and measures nothing.
+"""
+
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+import draftwood
+
+
+def provenance(
+    *, model: Mapping[str, object], settings: Mapping[str, object], sets: Sequence[Path]
+) -> dict[str, object]:
+    """Everything needed to repeat the run.
+
+    Args:
+        model: what is known of the model: its name, number of parameters, dtype and device.
+        settings: every option of the run.
+        sets: the prompt files.
+    """
+    return {
+        "command": shlex.join(sys.argv),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git": git_state(Path(draftwood.__file__).parent),
+        "versions": {
+            "draftwood": draftwood.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": version("transformers"),
+            "numpy": version("numpy"),
+        },
+        "hardware": hardware(),
+        "threads": torch.get_num_threads(),
+        "model": dict(model),
+        "prompts": [{"file": str(path), "sha256": _digest(path)} for path in sets],
+        "settings": dict(settings),
+    }
+
+
+def git_state(package: Path) -> dict[str, object] | None:
+    """Commit of the checkout the package is run from, and whether files differ from it.
+
+    None if the package is installed, even inside some other project's checkout, or git is missing.
+    """
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None
+    commit = _git(package, "rev-parse", "HEAD")
+    changes = _git(package, "status", "--porcelain")
+    return None if commit is None else {"commit": commit, "dirty": bool(changes)}
+
+
+def hardware() -> dict[str, object]:
+    """CPU model, cores (all, and those this process may use), load, memory, and GPU if any."""
+    found: dict[str, object] = {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "cores_usable": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "platform": platform.platform(),
+        "gpu": None,
+    }
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # only Linux has the file
+    return platform.processor() or platform.machine()
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=directory, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

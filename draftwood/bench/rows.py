@@ -1,0 +1,158 @@
+"""What one (method, prompt, repeat) came to: the record all figures are made of.
+
+Pure: knows nothing of models and clocks.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+
+from draftwood.bench.measure import Turn
+from draftwood.bench.prompts import Prompt
+from draftwood.loops import looping
+from draftwood.stats import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One prompt answered by one method, all turns of it.
+
+    Attributes:
+        method: the contender's name.
+        prompt: what was answered.
+        seed: the prompt's own.
+        repeat: 0 for the first time.
+        group: number of the prompts that were decoded together.
+        turns: the answers.
+    """
+
+    method: str
+    prompt: Prompt
+    seed: int
+    repeat: int
+    group: int
+    turns: tuple[Turn, ...]
+
+    @property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each answer."""
+        return tuple(turn.completion.tokens for turn in self.turns)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A run in figures.
+
+    Attributes:
+        id: the prompt's, unique.
+        set: the prompt's set.
+        task: the prompt's.
+        seed: what it was sampled with.
+        repeat: 0 for the first time.
+        group: number of the prompts that were decoded together.
+        turns: answers given.
+        prompt_tokens: context of the first turn.
+        tokens: generated over all turns.
+        seconds: from asking to the last token, over all turns.
+        group_seconds: the same for the whole group.
+        ttft: seconds to the first token of the first turn.
+        tpot: seconds per token after each turn's first (NaN if there are none).
+        tally: sums over all steps.
+        other: seconds of decoding that no phase covers.
+        overhead: median seconds of a step outside the target's forward (NaN if unknown).
+        looping: whether an answer ends in a block repeated over and over.
+        truncated: whether a context was cut to fit.
+        reasons: why each answer ended.
+        identical: whether the tokens are the reference's; None if they were not compared.
+    """
+
+    id: str
+    set: str
+    task: str
+    seed: int
+    repeat: int
+    group: int
+    turns: int
+    prompt_tokens: int
+    tokens: int
+    seconds: float
+    group_seconds: float
+    ttft: float
+    tpot: float
+    tally: Tally
+    other: float
+    overhead: float
+    looping: bool
+    truncated: bool
+    reasons: tuple[str, ...]
+    identical: bool | None = None
+
+    def figures(self) -> dict[str, object]:
+        """The row as it is written."""
+        tally = self.tally
+        return {
+            "id": self.id,
+            "set": self.set,
+            "task": self.task,
+            "repeat": self.repeat,
+            "group": self.group,
+            "seed": self.seed,
+            "turns": self.turns,
+            "prompt_tokens": self.prompt_tokens,
+            "truncated": self.truncated,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "group_seconds": self.group_seconds,
+            "ttft": self.ttft,
+            "tpot": self.tpot,
+            "steps": tally.steps,
+            "committed": tally.committed,
+            "drafted": tally.drafted,
+            "accepted": tally.accepted,
+            "tau": tally.mean_acceptance_length,
+            "phases": phases(self),
+            "overhead_ms_per_step": self.overhead * 1e3,
+            "finish_reasons": list(self.reasons),
+            "looping": self.looping,
+            "identical": self.identical,
+        }
+
+
+def row_of(run: Run, identical: bool | None) -> Row:
+    """The figures of a run."""
+    completions = [turn.completion for turn in run.turns]
+    tally = Tally()
+    for completion in completions:
+        tally.merge(completion.tally)
+    later = sum(len(c.tokens) - 1 for c in completions)
+    steps = [seconds for turn in run.turns for seconds in turn.overhead]
+    return Row(
+        id=run.prompt.id,
+        set=run.prompt.set,
+        task=run.prompt.task,
+        seed=run.seed,
+        repeat=run.repeat,
+        group=run.group,
+        turns=len(run.turns),
+        prompt_tokens=completions[0].prompt_tokens,
+        tokens=sum(len(c.tokens) for c in completions),
+        seconds=sum(c.seconds for c in completions),
+        group_seconds=sum(turn.group_seconds for turn in run.turns),
+        ttft=completions[0].ttft,
+        tpot=sum(c.seconds - c.ttft for c in completions) / later if later else float("nan"),
+        tally=tally,
+        other=sum(turn.other for turn in run.turns),
+        overhead=median(steps) if steps else float("nan"),
+        looping=any(looping(c.tokens) for c in completions),
+        truncated=any(turn.context.cut for turn in run.turns),
+        reasons=tuple(c.reason for c in completions),
+        identical=identical,
+    )
+
+
+def phases(*rows: Row) -> dict[str, float]:
+    """Seconds of decoding by phase, summed over rows; empty if no contender told them."""
+    seconds: dict[str, float] = {}
+    for row in rows:
+        for phase, spent in (*row.tally.seconds.items(), ("other", row.other)):
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+    return seconds if any(row.tally.seconds for row in rows) else {}

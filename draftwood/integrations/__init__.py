@@ -1,0 +1,1 @@
+"""Ways into Draftwood from other engines: the only files that know their interfaces."""

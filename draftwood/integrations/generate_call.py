@@ -1,0 +1,158 @@
+"""One call of ``generate`` as requests to the engine, and their completions as its result.
+
+Knows nothing of methods, models or how requests are decoded.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from transformers import (
+    EosTokenCriteria,
+    GenerationConfig,
+    LogitsProcessor,
+    MaxLengthCriteria,
+    StoppingCriteriaList,
+)
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.generate_rows import Recorder, Row, RowProcessors, Stops, rows_of
+from draftwood.requests import Completion, Request
+from draftwood.sampling import Sampler, SamplingParams
+
+logger = logging.getLogger(__name__)
+
+Generated = torch.Tensor | GenerateDecoderOnlyOutput
+"""What ``generate`` returns: int64 ``[B, L]``, or an object if ``return_dict_in_generate``."""
+
+
+class GenerateCall:
+    """What ``generate`` prepared for one call.
+
+    If tokens are drawn, every row gets a seed from torch's default generator (on the CPU), so
+    ``torch.manual_seed`` decides them; greedy decoding leaves the generator alone.
+
+    Args:
+        input_ids: int64 ``[B, L]``, padded on the left.
+        attention_mask: int64 ``[B, L]``, 0 at padding, or None if there is none.
+        processors: for the padded batch, in their order.
+        criteria: for the padded batch.
+        config: with all defaults filled in.
+
+    Raises:
+        DraftwoodError: padding is not on the left, or a processor cannot be applied to drafts.
+    """
+
+    def __init__(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        processors: Sequence[LogitsProcessor],
+        criteria: StoppingCriteriaList,
+        config: GenerationConfig,
+    ) -> None:
+        self._input_ids = input_ids
+        self._criteria = criteria
+        self._config = config
+        self._stops = Stops(criteria)
+        self.rows = rows_of(input_ids, attention_mask)
+        draws = config.do_sample is True
+        Sampler.given(processors, do_sample=draws)  # refuses processors by their own names
+        self._samplers = [
+            Sampler.given([RowProcessors(processors, row)] if processors else [], do_sample=draws)
+            for row in self.rows
+        ]
+        count = len(self.rows)
+        self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if draws else [0] * count
+        reports = config.return_dict_in_generate and (config.output_scores or config.output_logits)
+        self._recorders = [
+            Recorder(row, sampler) if reports else None
+            for row, sampler in zip(self.rows, self._samplers, strict=True)
+        ]
+
+    def requests(self) -> list[Request]:
+        """One request a row."""
+        return [self._request(row) for row in self.rows]
+
+    def _request(self, row: Row) -> Request:
+        lengths = [c.max_length for c in self._criteria if type(c) is MaxLengthCriteria]
+        ends = [c for c in self._criteria if type(c) is EosTokenCriteria]
+        recorder = self._recorders[row.index]
+
+        def should_stop(ids: torch.Tensor) -> bool:
+            scores = recorder.scores if recorder and self._config.output_scores else None
+            return self._stops.ask(row, ids, scores)
+
+        # The engine knows these two without asking torch at every token.
+        plain = len(lengths) + len(ends) == len(self._criteria)
+        return Request(
+            prompt=row.prompt,
+            max_new_tokens=max(1, min([*lengths, self._config.max_length]) - row.width),
+            sampling=SamplingParams(seed=self._seeds[row.index]),
+            eos=frozenset(token for c in ends for token in c.eos_token_id.tolist()),
+            sampler=self._samplers[row.index],
+            should_stop=None if plain else should_stop,
+            observer=recorder,
+        )
+
+    def finish(self, completions: Sequence[Completion]) -> list[Completion]:
+        """The completions, without tokens that ``generate`` would not have returned."""
+        if any(done.reason == "context" for done in completions):
+            logger.warning(
+                "a sequence reached the end of the model's context before max_length and was "
+                "ended there"
+            )
+        return [
+            replace(done, tokens=self._stops.cut(row, done.tokens))
+            for row, done in zip(self.rows, completions, strict=True)
+        ]
+
+    def result(self, completions: Sequence[Completion]) -> Generated:
+        """What ``generate`` returns.
+
+        Scores and logits at the padding of a finished row are zeros: ``generate`` reports what the
+        model says after padding there, which no one computed.
+
+        Raises:
+            DraftwoodError: rows have different lengths and there is no token to pad them with.
+        """
+        config, device = self._config, self._input_ids.device
+        tokens = [done.tokens for done in completions]
+        length = max(map(len, tokens))
+        if min(map(len, tokens)) < length:
+            pad = _pad(config)
+            tokens = [(*row, *[pad] * (length - len(row))) for row in tokens]
+        sequences = torch.cat([self._input_ids, torch.tensor(tokens, device=device)], dim=1)
+        if not config.return_dict_in_generate:
+            return sequences
+        counts = [len(done.tokens) for done in completions]
+        scores = [recorder.scores for recorder in self._recorders if recorder]
+        logits = [recorder.logits for recorder in self._recorders if recorder]
+        # transformers declares these fields as tuples of one tensor, which they are not.
+        fields: dict[str, Any] = {
+            "sequences": sequences,
+            "scores": _steps(scores, counts) if config.output_scores else None,
+            "logits": _steps(logits, counts) if config.output_logits else None,
+        }
+        return GenerateDecoderOnlyOutput(**fields)
+
+
+def _pad(config: GenerationConfig) -> int:
+    for found in (config.pad_token_id, config.eos_token_id):
+        if found is not None:
+            return int(found[0] if isinstance(found, list) else found)
+    raise DraftwoodError("rows ended at different lengths: set pad_token_id to fill them up with")
+
+
+def _steps(
+    rows: Sequence[Sequence[torch.Tensor]], counts: Sequence[int]
+) -> tuple[torch.Tensor, ...]:
+    """``[B, V]`` for every step, of each row's ``[1, V]`` for its own steps; zeros after them."""
+    nothing = torch.zeros_like(rows[0][0])
+    return tuple(
+        torch.cat([row[t] if t < n else nothing for row, n in zip(rows, counts, strict=True)])
+        for t in range(max(counts))
+    )

@@ -1,0 +1,92 @@
+"""What ``generate`` can be asked for that Draftwood does not do, refused by name.
+
+Silence would be worse: ``generate`` hands a callable all its settings and trusts that they are
+honoured. Whatever is not known to be honoured is therefore refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel
+
+from draftwood.errors import DraftwoodError
+
+_REASONS = {
+    "output_attentions": "attention weights of a tree are not those of a sequence",
+    "output_hidden_states": "hidden states of a tree are not those of a sequence",
+    "num_beams": "a beam is not a draft",
+    "num_beam_groups": "a beam is not a draft",
+    "constraints": "they need beam search",
+    "force_words_ids": "they need beam search",
+    "penalty_alpha": "contrastive search is not sampling from the model",
+    "dola_layers": "DoLa is not sampling from the model",
+    "prompt_lookup_num_tokens": "it drafts by itself; use custom_generate=draftwood.pld()",
+    "assistant_early_exit": "it drafts by itself",
+    "use_mtp": "it drafts by itself",
+    "speculation_type": "it drafts by itself",
+    "is_assistant": "the model drafts for another one",
+    "cache_implementation": "Draftwood keeps its own cache",
+    "cache_config": "Draftwood keeps its own cache",
+    "max_cache_len": "Draftwood keeps its own cache",
+    "prefill_chunk_size": "the prompt is cached in one piece",
+    "low_memory": "Draftwood keeps its own cache",
+    "compile_config": "Draftwood does not compile the model",
+}
+_HARMLESS = {"num_beams": 1, "num_beam_groups": 1}
+# What generate itself adds to the model's arguments.
+_KNOWN = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+
+
+def refuse_unsupported(
+    model: PreTrainedModel, config: GenerationConfig, model_kwargs: Mapping[str, Any]
+) -> None:
+    """Check what ``generate`` prepared.
+
+    Raises:
+        DraftwoodError: something was asked for that cannot be honoured; the message names it.
+    """
+    if model.config.is_encoder_decoder:
+        raise DraftwoodError(
+            f"{type(model).__name__} is an encoder-decoder model: Draftwood needs a decoder only"
+        )
+    for name, reason in _REASONS.items():
+        value = getattr(config, name, None)
+        if value and value != _HARMLESS.get(name):
+            raise DraftwoodError(
+                f"generate({name}={value!r}) cannot be combined with a Draftwood method: {reason}"
+            )
+    if config.use_cache is False:
+        raise DraftwoodError("generate(use_cache=False) cannot be honoured: drafting needs a cache")
+    for name, value in model_kwargs.items():
+        if value is not None and name not in _KNOWN:
+            raise DraftwoodError(f"generate({name}=...) is not supported by a Draftwood method")
+    _refuse_cache(model_kwargs.get("past_key_values"))
+    _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
+
+
+def _refuse_cache(cache: Any) -> None:
+    # generate marks a cache that it was given; the one it made itself is empty.
+    if cache is not None and (
+        getattr(cache, "_is_user_defined", False) or cache.get_seq_length() > 0
+    ):
+        raise DraftwoodError(
+            "generate(past_key_values=...) is not supported: Draftwood keeps its own cache, "
+            "so give the whole sequence as input_ids"
+        )
+
+
+def _refuse_positions(positions: torch.Tensor | None, mask: torch.Tensor | None) -> None:
+    if positions is None:
+        return
+    if mask is None:
+        expected = torch.arange(positions.shape[-1], device=positions.device)
+        same = positions.dim() <= 2 and bool((positions == expected).all())
+    else:
+        expected = mask.ne(0).long().cumsum(-1) - 1
+        same = positions.shape == mask.shape and bool(((positions == expected) | mask.eq(0)).all())
+    if not same:
+        raise DraftwoodError(
+            "generate(position_ids=...) is not supported: positions count the prompt's tokens "
+            "from 0"
+        )

@@ -1,0 +1,188 @@
+"""One row of the batch that ``generate`` hands over, and what ``generate`` reports of it.
+
+Draftwood decodes rows as separate requests without padding, at their own pace. Processors and
+stopping criteria were built by ``generate`` for its padded batch, so they are shown what they would
+have seen there. They must treat rows apart, as all of transformers' own do. Knows nothing of
+methods, models or the engine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import LogitsProcessor, StoppingCriteriaList
+from transformers.generation.logits_process import (
+    EncoderNoRepeatNGramLogitsProcessor,
+    EncoderRepetitionPenaltyLogitsProcessor,
+    PrefixConstrainedLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Outcome, Prefill
+from draftwood.sampling import Sampler
+
+# Of transformers' own processors, these hold something for every row of the batch.
+_BATCH_SHAPED = (
+    EncoderNoRepeatNGramLogitsProcessor,
+    EncoderRepetitionPenaltyLogitsProcessor,
+    PrefixConstrainedLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row of ``generate``'s batch.
+
+    Attributes:
+        index: which one.
+        count: how many rows the batch has.
+        prompt: token ids without padding.
+        pads: int64 ``[1, p]`` on the batch's device: what is left of the prompt.
+    """
+
+    index: int
+    count: int
+    prompt: tuple[int, ...]
+    pads: torch.Tensor
+
+    @property
+    def width(self) -> int:
+        """Length of the padded prompt, the same for all rows."""
+        return self.pads.shape[1] + len(self.prompt)
+
+    def padded(self, ids: torch.Tensor) -> torch.Tensor:
+        """Int64 ``[1, p + L]`` on the batch's device, of this row's ``[1, L]``."""
+        ids = ids.to(self.pads.device)
+        return torch.cat([self.pads, ids], dim=1) if self.pads.shape[1] else ids
+
+    def batched(self, row: torch.Tensor) -> torch.Tensor:
+        """``[count, ...]``: as many copies of ``[1, ...]`` as the batch has rows."""
+        return row.repeat(self.count, *[1] * (row.dim() - 1)) if self.count > 1 else row
+
+
+def rows_of(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[Row]:
+    """The rows of ``input_ids`` int64 ``[B, L]``, whose left padding has ``attention_mask`` 0.
+
+    Raises:
+        DraftwoodError: masked tokens stand elsewhere than on the left, or a row is all padding.
+    """
+    count, width = input_ids.shape
+    lengths = [width] * count
+    if attention_mask is not None:
+        lengths = attention_mask.ne(0).sum(dim=1).tolist()
+        place = torch.arange(width, device=attention_mask.device)
+        left = place >= width - attention_mask.ne(0).sum(dim=1, keepdim=True)
+        if not torch.equal(left, attention_mask.ne(0)):
+            raise DraftwoodError(
+                "the attention_mask hides tokens inside or right of a prompt: pad on the left "
+                "(tokenizer.padding_side = 'left') and, if a prompt holds the pad token, give "
+                "an attention_mask"
+            )
+    if 0 in lengths:
+        raise DraftwoodError(f"row {lengths.index(0)} has no tokens: give every row a prompt")
+    ids = input_ids.tolist()
+    return [
+        Row(i, count, tuple(ids[i][width - n :]), input_ids[i : i + 1, : width - n])
+        for i, n in enumerate(lengths)
+    ]
+
+
+class RowProcessors(LogitsProcessor):
+    """``generate``'s processors, for one row.
+
+    Args:
+        processors: in their order, made for the whole padded batch.
+        row: the one that is asked about.
+    """
+
+    def __init__(self, processors: Sequence[LogitsProcessor], row: Row) -> None:
+        self._processors = tuple(processors)
+        self._row = row
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores float32 ``[1, V]`` after ``input_ids`` int64 ``[1, L]``, unpadded."""
+        row, device = self._row, scores.device
+        ids = row.padded(input_ids)
+        scores = scores.to(ids.device)
+        for processor in self._processors:
+            if row.count > 1 and _wants_the_batch(processor):
+                scores = processor(row.batched(ids), row.batched(scores))
+                scores = scores[row.index : row.index + 1]
+            else:
+                scores = processor(ids, scores)
+        return scores.to(device)
+
+
+def _wants_the_batch(processor: LogitsProcessor) -> bool:
+    own = type(processor).__module__ == LogitsProcessor.__module__
+    return isinstance(processor, _BATCH_SHAPED) or not own
+
+
+class Recorder:
+    """Keeps the raw logits and processed scores of a row's tokens, as ``generate`` reports them.
+
+    Both are lists of float32 ``[1, V]`` on the batch's device, one for each token chosen. They run
+    ahead of the committed tokens by what a stop cuts off.
+    """
+
+    def __init__(self, row: Row, sampler: Sampler) -> None:
+        self.logits: list[torch.Tensor] = []
+        self.scores: list[torch.Tensor] = []
+        self._row = row
+        self._sampler = sampler
+        self._ids = list(row.prompt)
+
+    def __call__(self, learnt: Prefill | Outcome) -> None:
+        """Take in what the target said of the nodes that were kept."""
+        if isinstance(learnt, Prefill):
+            nodes: tuple[int, ...] = (-1,)
+            tokens: tuple[int, ...] = (learnt.first,)
+        else:
+            nodes, tokens = (0, *learnt.path), learnt.committed
+        for node, token in zip(nodes, tokens, strict=True):
+            row = learnt.rows.logits[node][None]
+            ids = torch.tensor([self._ids], device=row.device)
+            device = self._row.pads.device
+            self.logits.append(row.to(device, torch.float32, copy=True))
+            self.scores.append(self._sampler.scores(ids, row).to(device))
+            self._ids.append(token)
+
+
+class Stops:
+    """When ``generate``'s criteria end the rows of one call.
+
+    Where an end-of-sequence criterion is among them, ``generate`` fills a finished row with
+    padding. Where none is, it goes on with all rows until each has finished once, and so must we.
+    """
+
+    def __init__(self, criteria: StoppingCriteriaList) -> None:
+        self.pads_finished = any(hasattr(criterion, "eos_token_id") for criterion in criteria)
+        self._criteria = criteria
+        self._finished: dict[int, int] = {}
+
+    def ask(self, row: Row, ids: torch.Tensor, scores: Sequence[torch.Tensor] | None) -> bool:
+        """Whether the row ends after ``ids``, int64 ``[1, L]``, unpadded.
+
+        ``scores`` are the row's, ``[1, V]`` a token, where ``generate`` shows them to criteria;
+        there may be more of them than there are tokens.
+        """
+        ids = row.padded(ids)
+        shown = None
+        if scores is not None:
+            known = scores[: ids.shape[1] - row.width]
+            shown = tuple(step.expand(row.count, -1) for step in known)
+        held = bool(self._criteria(row.batched(ids), shown)[row.index])
+        if held:
+            self._finished.setdefault(row.index, ids.shape[1])
+        if self.pads_finished:
+            return held
+        every = len(self._finished) == row.count
+        return every and ids.shape[1] >= max(self._finished.values())
+
+    def cut(self, row: Row, tokens: Sequence[int]) -> tuple[int, ...]:
+        """The tokens of a finished row without those beyond the row that finished last."""
+        if self.pads_finished or len(self._finished) < row.count:
+            return tuple(tokens)
+        return tuple(tokens[: max(self._finished.values()) - row.width])

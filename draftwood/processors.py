@@ -1,0 +1,65 @@
+"""The logits processors that sampling settings stand for, in the order that ``generate`` has.
+
+They are transformers' own wherever it has them. Knows nothing of trees: a processor sees token ids
+and scores.
+"""
+
+from transformers import LogitsProcessor
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from draftwood.penalties import PresenceFrequencyPenalty
+from draftwood.sampling_params import SamplingParams
+
+
+def processors_of(params: SamplingParams, prompt_length: int) -> tuple[LogitsProcessor, ...]:
+    """Penalties, bias and bans, then (above temperature 0) temperature, top-k, top-p and min-p.
+
+    ``prompt_length`` tells how many of a request's tokens were given and not generated.
+    """
+    return (*_penalties(params, prompt_length), *_warpers(params))
+
+
+def _penalties(params: SamplingParams, prompt_length: int) -> list[LogitsProcessor]:
+    found: list[LogitsProcessor] = []
+    if params.logit_bias:
+        bias: list[list[list[int] | float]] = [
+            [[token], value] for token, value in params.logit_bias.items()
+        ]
+        found.append(SequenceBiasLogitsProcessor(bias))
+    if params.repetition_penalty != 1:
+        found.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
+    if params.banned_tokens:
+        found.append(SuppressTokensLogitsProcessor(params.banned_tokens))
+    if params.presence_penalty != 0 or params.frequency_penalty != 0:
+        found.append(
+            PresenceFrequencyPenalty(
+                presence=params.presence_penalty,
+                frequency=params.frequency_penalty,
+                prompt_length=prompt_length,
+            )
+        )
+    return found
+
+
+def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
+    """What ``generate`` applies only when it samples."""
+    found: list[LogitsProcessor] = []
+    if params.temperature == 0:
+        return found
+    if params.temperature != 1:
+        found.append(TemperatureLogitsWarper(params.temperature))
+    if params.top_k > 0:
+        found.append(TopKLogitsWarper(params.top_k))
+    if params.top_p < 1:
+        found.append(TopPLogitsWarper(params.top_p))
+    if params.min_p > 0:
+        found.append(MinPLogitsWarper(params.min_p))
+    return found

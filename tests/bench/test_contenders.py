@@ -1,0 +1,73 @@
+"""Which contenders a run has, and with which settings."""
+
+import pytest
+
+from draftwood.bench import peers
+from draftwood.bench.contenders import OwnContender, choose, decode_with, plain
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method
+from draftwood.requests import Request
+from tests.fakes import MarkovTarget
+
+
+def test_the_reference_always_runs_and_comes_first() -> None:
+    assert [c.name for c in choose(["goose", "hf"])] == ["ar", "goose", "hf"]
+    assert [c.name for c in choose(["goose", " ar"])] == ["ar", "goose"]
+
+
+def test_a_budget_is_for_those_who_have_one_and_do_not_set_it() -> None:
+    found = choose(["ar", "goose", "goose:budget=7", "hf"], budget=16)
+    assert [c.settings.get("budget") for c in found] == [0, 16, 7, None]
+    assert found[1].name == "goose"
+
+
+def test_settings_name_the_drafters_and_the_verifier() -> None:
+    settings = choose(["goose:bypass=off"])[1].settings
+    assert settings["bypass"] == "off"
+    assert settings["verifier"] == "Walk"
+    assert "adjacency.bigram" in settings
+
+
+@pytest.mark.parametrize(
+    ("specs", "said"),
+    [
+        (["nonsense"], "unknown method 'nonsense'"),
+        (["goose:nonsense=1"], "no setting 'nonsense=1'"),
+        (["goose:budget=x"], "expected int"),
+        (["hf:tokens=3"], "peer 'hf' has no setting"),
+        (["pld", "pld"], "named twice"),
+    ],
+)
+def test_refuses_what_it_does_not_know(specs: list[str], said: str) -> None:
+    with pytest.raises(DraftwoodError, match=said):
+        choose(specs)
+
+
+def test_peers_are_found_by_file_name() -> None:
+    assert "hf" in peers.names()
+    for name in peers.names():
+        assert callable(peers.load(name).enter)
+
+
+def test_answers_come_in_the_order_of_the_requests_with_their_steps() -> None:
+    target = MarkovTarget()
+    requests = [Request([1, 2, 3], max_new_tokens=n) for n in (9, 1, 5)]
+    answers = decode_with(Engine(target, method("pld"), max_batch=3), requests)
+    for request, answer in zip(requests, answers, strict=True):
+        assert answer.completion.tokens == target.greedy([1, 2, 3], request.max_new_tokens)
+        assert len(answer.steps) == answer.completion.tally.steps
+
+
+def test_every_group_has_cold_drafters() -> None:
+    target = MarkovTarget()
+    contender = OwnContender(target, method("tr"))
+    request = Request([1, 2, 3, 1, 2], max_new_tokens=24)
+    drafted = [
+        contender.begin(1)([request])[0].completion.tally.accepted_by_source for _ in range(3)
+    ]
+    assert drafted[0] == drafted[1] == drafted[2]
+
+
+def test_settings_become_plain_values() -> None:
+    assert plain((1, {2}, None, {3: 0.5})) == [1, [2], None, {"3": 0.5}]

@@ -1,0 +1,113 @@
+"""What a Draftwood method does not do is refused by name, and nothing else is."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    DynamicCache,
+    LogitsProcessorList,
+    SynthIDTextWatermarkingConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.generation.configuration_utils import CompileConfig
+
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.transformers import custom_generate
+from tests.tiny import tiny_llama
+
+IDS = torch.tensor([[5, 17, 44, 5, 17]])
+MODEL: Any = tiny_llama()
+
+
+def run(**kwargs: Any) -> torch.Tensor:
+    inputs = {"input_ids": IDS, "max_new_tokens": 4, "pad_token_id": 0}
+    found: torch.Tensor = MODEL.generate(
+        **inputs | kwargs, custom_generate=custom_generate("goose")
+    )
+    return found
+
+
+def filled_cache() -> Any:
+    return MODEL(IDS[:, :2], use_cache=True).past_key_values
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("output_attentions", {"output_attentions": True}),
+        ("output_hidden_states", {"output_hidden_states": True}),
+        ("num_beams", {"num_beams": 2}),
+        ("penalty_alpha", {"penalty_alpha": 0.6, "top_k": 4}),
+        ("dola_layers", {"dola_layers": "low"}),
+        ("prompt_lookup_num_tokens", {"prompt_lookup_num_tokens": 3}),
+        ("assistant_early_exit", {"assistant_early_exit": 1}),
+        ("cache_implementation", {"cache_implementation": "static"}),
+        ("use_cache", {"use_cache": False}),
+        ("prefill_chunk_size", {"prefill_chunk_size": 2}),
+        ("compile_config", {"compile_config": CompileConfig()}),
+        ("past_key_values", {"past_key_values": DynamicCache()}),
+        ("past_key_values", {"past_key_values": filled_cache()}),
+        ("position_ids", {"position_ids": torch.arange(3, 8)[None]}),
+        ("inputs_embeds", {"inputs_embeds": torch.zeros(1, 5, 32), "input_ids": None}),
+        ("UnbatchedClassifierFreeGuidance", {"guidance_scale": 1.5}),
+        (
+            "SynthIDText",
+            {"watermarking_config": SynthIDTextWatermarkingConfig(ngram_len=5, keys=[1, 2, 3])},
+        ),
+        ("attention_mask", {"attention_mask": torch.tensor([[1, 1, 0, 1, 1]])}),
+        ("attention_mask", {"attention_mask": torch.tensor([[1, 1, 1, 1, 0]])}),
+        (
+            "row 1 has no tokens",
+            {
+                "input_ids": IDS.repeat(2, 1),
+                "attention_mask": torch.tensor([[1] * 5, [0] * 5]),
+            },
+        ),
+        ("outside 0..259", {"input_ids": torch.tensor([[5, 260]])}),
+    ],
+)
+def test_refused_by_name(name: str, kwargs: dict[str, Any]) -> None:
+    with pytest.raises(DraftwoodError, match=name):
+        run(**kwargs)
+
+
+def test_encoder_decoder_models_are_refused() -> None:
+    config = T5Config(vocab_size=32, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    model: Any = T5ForConditionalGeneration(config)
+    with pytest.raises(DraftwoodError, match="encoder-decoder"):
+        model.generate(
+            IDS % 32,
+            max_new_tokens=3,
+            decoder_start_token_id=0,
+            custom_generate=custom_generate("ar"),
+        )
+
+
+def test_unknown_arguments_are_transformers_own_to_refuse() -> None:
+    with pytest.raises(ValueError, match="budget"):
+        run(budget=4)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"num_beams": 1},
+        {"output_attentions": False},
+        {"attention_mask": torch.ones_like(IDS)},
+        {"position_ids": torch.arange(5)[None]},
+        {"logits_processor": LogitsProcessorList()},
+        {"use_cache": True},
+        {"attention_mask": torch.tensor([[0, 0, 1, 1, 1]])},
+    ],
+)
+def test_harmless_settings_pass(kwargs: dict[str, Any]) -> None:
+    assert run(**kwargs).shape == (1, 9)
+
+
+def test_methods_and_settings_are_checked_when_they_are_named() -> None:
+    with pytest.raises(DraftwoodError, match="unknown method"):
+        custom_generate("gooose")
+    with pytest.raises(DraftwoodError, match="no setting"):
+        custom_generate("goose", bugdet=3)

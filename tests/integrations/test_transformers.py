@@ -1,0 +1,432 @@
+"""``generate`` with a Draftwood method returns what plain ``generate`` returns."""
+
+import runpy
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+import draftwood
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
+from draftwood.requests import Completion, Delta
+from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+
+GOOSE = custom_generate("goose", budget=12)
+AR = custom_generate("ar")
+PAD = 257
+PROMPTS = ([5, 17, 8, 5, 17], [90, 3, 22, 61, 7, 90, 3, 22, 61, 7, 90], [201, 14, 9, 201, 14, 9, 8])
+
+
+def repetitive(*, context: int = 256) -> Any:
+    """A model that mostly says some two dozen tokens, so that drafts of them are accepted."""
+    model = tiny_llama(seed=3, context=context)
+    with torch.no_grad():
+        model.lm_head.weight[24:] *= 0.2
+    return model
+
+
+@cache
+def plain_model() -> Any:
+    """The reference; it is never attached."""
+    return repetitive()
+
+
+@cache
+def attached_model() -> Any:
+    """The same weights; Draftwood's methods run on it."""
+    return repetitive()
+
+
+def padded(prompts: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+    width = max(map(len, prompts))
+    ids = [[PAD] * (width - len(p)) + list(p) for p in prompts]
+    mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+
+def run(model: Any, prompts: Sequence[Sequence[int]], **kwargs: Any) -> Any:
+    settings = {"max_new_tokens": 24, "eos_token_id": None, "pad_token_id": PAD} | kwargs
+    return model.generate(**padded(prompts), **settings)
+
+
+def plain(prompts: Sequence[Sequence[int]] = PROMPTS, **kwargs: Any) -> torch.Tensor:
+    return cast(torch.Tensor, run(plain_model(), prompts, **kwargs))
+
+
+def ours(
+    prompts: Sequence[Sequence[int]] = PROMPTS, method: CustomGenerate = GOOSE, **kwargs: Any
+) -> torch.Tensor:
+    found = run(attached_model(), prompts, custom_generate=method, **kwargs)
+    return cast(torch.Tensor, found)
+
+
+@cache
+def unset(rows: int) -> torch.Tensor:
+    """What plain greedy decoding returns with no further setting."""
+    return plain(PROMPTS[:rows])
+
+
+@cache
+def greedy() -> tuple[tuple[int, ...], ...]:
+    """What plain greedy decoding generates for each prompt on its own."""
+    return tuple(tuple(plain([p])[0, len(p) :].tolist()) for p in PROMPTS)
+
+
+def some_eos() -> int:
+    """A token that ends the prompts' continuations at different places, none at once."""
+    for token in range(VOCAB):
+        places = [row.index(token) if token in row else 99 for row in greedy()]
+        if min(places) > 2 and len(set(places)) > 1 and sorted(places)[1] < 99:
+            return token
+    for token in range(VOCAB):
+        places = [row.index(token) if token in row else 99 for row in greedy()]
+        if 2 < min(places) < 20:
+            return token
+    raise AssertionError("choose another seed")
+
+
+class Ban(LogitsProcessor):
+    """A caller's own processor with something for every row of the batch."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self.tokens = torch.tensor(list(tokens))
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> Any:
+        return scores.scatter(1, self.tokens[:, None], float("-inf"))
+
+
+class Sum(StoppingCriteria):
+    """Ends a row when its last three ids add up to a multiple of ``modulus``."""
+
+    def __init__(self, modulus: int) -> None:
+        self.modulus = modulus
+        self.seen: list[list[int]] = []
+
+    def __call__(self, input_ids: torch.LongTensor, scores: Any, **kwargs: Any) -> Any:
+        self.seen.append(input_ids[0].tolist())
+        return input_ids[:, -3:].sum(dim=1) % self.modulus == 0
+
+
+class Unsure(StoppingCriteria):
+    """Ends a row at the first token whose score is not ``margin`` above the runner-up's."""
+
+    def __init__(self, margin: float) -> None:
+        self.margin = margin
+
+    def __call__(self, input_ids: torch.LongTensor, scores: Any, **kwargs: Any) -> Any:
+        assert len(scores) == 1 or scores[0].shape == scores[-1].shape
+        best = scores[-1].topk(2).values
+        return best[:, 0] - best[:, 1] < self.margin
+
+
+def settings() -> dict[str, dict[str, Any]]:
+    rows = greedy()
+    eos = some_eos()
+    return {
+        "plain": {},
+        "max_length": {"max_new_tokens": None, "max_length": 26},
+        "one token": {"max_new_tokens": 1},
+        "eos": {"eos_token_id": eos},
+        "several eos": {"eos_token_id": [eos, rows[1][9]]},
+        "eos is the pad token": {"eos_token_id": eos, "pad_token_id": eos},
+        "min_new_tokens": {"eos_token_id": eos, "min_new_tokens": 12},
+        "min_length": {"eos_token_id": eos, "min_length": 20},
+        "forced_eos": {"eos_token_id": eos, "forced_eos_token_id": 9},
+        "repetition_penalty": {"repetition_penalty": 1.4},
+        "encoder_repetition_penalty": {"encoder_repetition_penalty": 1.5},
+        "no_repeat_ngram_size": {"no_repeat_ngram_size": 2},
+        "encoder_no_repeat_ngram_size": {"encoder_no_repeat_ngram_size": 1},
+        "bad_words_ids": {"bad_words_ids": [[rows[0][2]], [rows[1][3], rows[1][4]]]},
+        "sequence_bias": {
+            "sequence_bias": [[[rows[0][1]], -5.0], [[rows[2][1], rows[2][2]], -9.0]]
+        },
+        "suppress_tokens": {"suppress_tokens": [row[0] for row in rows]},
+        "begin_suppress_tokens": {"begin_suppress_tokens": [row[0] for row in rows]},
+        "exponential_decay": {
+            "eos_token_id": eos,
+            "exponential_decay_length_penalty": (3, 1.2),
+        },
+        "prefix_allowed": {
+            "prefix_allowed_tokens_fn": lambda row, ids: list(range(row + 1, VOCAB, 2))
+        },
+        "several": {"eos_token_id": eos, "repetition_penalty": 1.2, "no_repeat_ngram_size": 3},
+        "processor": {
+            "logits_processor": lambda n: LogitsProcessorList([Ban([row[1] for row in rows[:n]])])
+        },
+        "criterion": {"stopping_criteria": lambda n: StoppingCriteriaList([Sum(5)])},
+        "criterion and eos": {
+            "eos_token_id": eos,
+            "stopping_criteria": lambda n: StoppingCriteriaList([Sum(7)]),
+        },
+        "max_time": {"max_time": 1e-9},
+    }
+
+
+def case(name: str, rows: int) -> dict[str, Any]:
+    made = ("logits_processor", "stopping_criteria")
+    return {k: v(rows) if k in made else v for k, v in settings()[name].items()}
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", settings())
+def test_greedy_is_generates(name: str, rows: int) -> None:
+    prompts = PROMPTS[:rows]
+    expected = plain(prompts, **case(name, rows))
+    got = ours(prompts, **case(name, rows))
+    assert got.dtype == expected.dtype
+    assert got.tolist() == expected.tolist()
+    # A setting that changed nothing would have been honoured by ignoring it.
+    assert torch.equal(expected, unset(rows)) == (name == "plain")
+
+
+@pytest.mark.parametrize("method", ["ar", "pld", "tr", "iso3", "goose:budget=5"])
+def test_any_method(method: str) -> None:
+    assert torch.equal(ours(method=custom_generate(method)), plain())
+
+
+def test_methods_are_attributes_of_the_package() -> None:
+    assert torch.equal(ours(method=draftwood.goose(budget=6)), plain())
+    assert draftwood.generate is generate
+
+
+def test_rows_of_a_batch_are_single_rows() -> None:
+    batch = ours()
+    for row, prompt in zip(batch, PROMPTS, strict=True):
+        assert row[-24:].tolist() == ours([prompt])[0, len(prompt) :].tolist()
+
+
+def test_another_architecture() -> None:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=VOCAB, n_positions=64, n_embd=32, n_layer=2, n_head=4, initializer_range=0.3
+    )
+    model: Any = GPT2LMHeadModel(config)
+    model.eval()
+    expected = run(model, PROMPTS)
+    assert torch.equal(run(model, PROMPTS, custom_generate=GOOSE), expected)
+
+
+def test_a_criterion_sees_what_it_would_see() -> None:
+    for modulus in (5, 10_007):
+        theirs, mine = Sum(modulus), Sum(modulus)
+        plain(PROMPTS[:1], stopping_criteria=StoppingCriteriaList([theirs]))
+        ours(PROMPTS[:1], stopping_criteria=StoppingCriteriaList([mine]))
+        assert mine.seen == theirs.seen
+        assert mine.seen
+
+
+def test_a_criterion_is_shown_scores() -> None:
+    wanted: dict[str, Any] = {
+        "return_dict_in_generate": True,
+        "output_scores": True,
+        "eos_token_id": some_eos(),
+    }
+    for rows in (1, 3):
+        found = [
+            decode(PROMPTS[:rows], **wanted, stopping_criteria=StoppingCriteriaList([Unsure(0.3)]))
+            for decode in (plain, ours)
+        ]
+        expected, got = (cast(GenerateDecoderOnlyOutput, f).sequences for f in found)
+        assert torch.equal(got, expected)
+        assert got.shape[1] < 11 + 24
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_scores_and_logits(rows: int) -> None:
+    kwargs: dict[str, Any] = {
+        "return_dict_in_generate": True,
+        "output_scores": True,
+        "output_logits": True,
+        "repetition_penalty": 1.3,
+        "eos_token_id": some_eos(),
+    }
+    expected = cast(GenerateDecoderOnlyOutput, plain(PROMPTS[:rows], **kwargs))
+    got = cast(GenerateDecoderOnlyOutput, ours(PROMPTS[:rows], **kwargs))
+    assert type(got) is type(expected)
+    assert torch.equal(got.sequences, expected.sequences)
+    assert got.past_key_values is None
+    assert got.attentions is None
+    width = padded(PROMPTS[:rows])["input_ids"].shape[1]
+    for name in ("scores", "logits"):
+        steps, reference = getattr(got, name), getattr(expected, name)
+        assert len(steps) == len(reference)
+        for i, (mine, theirs) in enumerate(zip(steps, reference, strict=True)):
+            assert mine.shape == theirs.shape
+            assert mine.dtype == theirs.dtype
+            ended = got.sequences[:, width + i] == PAD
+            torch.testing.assert_close(mine[~ended], theirs[~ended], atol=1e-4, rtol=1e-4)
+            assert not mine[ended].any()
+    assert not torch.allclose(got.scores[0], got.logits[0])  # type: ignore[index]
+
+
+def test_only_what_was_asked_for_is_reported() -> None:
+    got = cast(GenerateDecoderOnlyOutput, ours(return_dict_in_generate=True, output_logits=True))
+    assert got.scores is None
+    assert got.logits is not None
+    assert cast(GenerateDecoderOnlyOutput, ours(return_dict_in_generate=True)).logits is None
+
+
+def sampled(seed: int, method: CustomGenerate = GOOSE, **kwargs: Any) -> torch.Tensor:
+    torch.manual_seed(seed)
+    kwargs = {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.95} | kwargs
+    return ours(method=method, **kwargs)
+
+
+def test_seeds_decide_what_is_drawn() -> None:
+    first = sampled(1)
+    assert torch.equal(first, sampled(1))
+    assert not torch.equal(first, sampled(2))
+    assert not torch.equal(first, ours())
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"repetition_penalty": 1.3}, {"min_p": 0.1, "top_p": 1.0}])
+def test_drafting_draws_what_plain_decoding_draws(kwargs: dict[str, Any]) -> None:
+    assert torch.equal(sampled(4, **kwargs), sampled(4, AR, **kwargs))
+
+
+def test_greedy_decoding_leaves_torchs_generator_alone() -> None:
+    before = torch.get_rng_state()
+    ours()
+    assert torch.equal(torch.get_rng_state(), before)
+    ours(do_sample=True)
+    assert not torch.equal(torch.get_rng_state(), before)
+
+
+def test_samples_follow_the_models_distribution() -> None:
+    count = 400
+    prompt = PROMPTS[1]
+    torch.manual_seed(0)
+    found = ours([prompt], do_sample=True, top_k=3, num_return_sequences=count, max_new_tokens=2)
+    assert found.shape == (count, len(prompt) + 2)
+    pairs = [tuple(row) for row in found[:, -2:].tolist()]
+
+    def after(ids: Sequence[int]) -> tuple[list[int], list[float]]:
+        with torch.no_grad():
+            best = plain_model()(torch.tensor([ids])).logits[0, -1].topk(3)
+        return best.indices.tolist(), best.values.softmax(-1).tolist()
+
+    statistic = 0.0
+    for first, p in zip(*after(prompt), strict=True):
+        for second, q in zip(*after([*prompt, first]), strict=True):
+            expected = count * p * q
+            statistic += (pairs.count((first, second)) - expected) ** 2 / expected
+    assert statistic < 20.1  # the 1 % point of chi-square with 8 degrees of freedom
+
+
+def test_streamer_is_put_what_generate_puts() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.values: list[list[int] | list[list[int]] | str] = []
+
+        def put(self, value: torch.Tensor) -> None:
+            self.values.append(value.tolist())
+
+        def end(self) -> None:
+            self.values.append("end")
+
+    theirs, mine = Kept(), Kept()
+    eos = some_eos()
+    ids = torch.tensor([PROMPTS[1]])
+    kwargs: dict[str, Any] = {"max_new_tokens": 20, "eos_token_id": eos, "pad_token_id": PAD}
+    plain_model().generate(ids, attention_mask=torch.ones_like(ids), streamer=theirs, **kwargs)
+    generate(attached_model(), ids[0], "goose", streamer=mine, **kwargs)
+    assert mine.values == theirs.values
+    failed = Kept()
+    with pytest.raises(DraftwoodError, match="num_beams"):
+        generate(attached_model(), ids, streamer=failed, num_beams=2, **kwargs)
+    assert failed.values[-1] == "end"
+    with pytest.raises(DraftwoodError, match="streamer takes one sequence"):
+        generate(attached_model(), torch.cat([ids, ids]), streamer=failed, **kwargs)
+    with pytest.raises(DraftwoodError, match="num_return_sequences"):
+        generate(
+            attached_model(),
+            ids,
+            streamer=failed,
+            do_sample=True,
+            num_return_sequences=2,
+            **kwargs,
+        )
+
+
+def test_text_and_stop_strings() -> None:
+    tokenizer = tiny_tokenizer()
+    letters = [tokenizer.convert_tokens_to_ids(chr(c)) for c in range(97, 123)]
+    others = sorted(set(range(VOCAB)) - set(letters))
+    kwargs: dict[str, Any] = {
+        "max_new_tokens": 24,
+        "suppress_tokens": others,
+        "repetition_penalty": 1.5,
+    }
+    inputs = tokenizer(["hello there"], return_tensors="pt")
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    text = tokenizer.decode(
+        plain_model().generate(input_ids=ids, attention_mask=mask, **kwargs)[0, 11:]
+    )
+    kwargs["stop_strings"] = [text[5:7]]
+    expected = plain_model().generate(
+        input_ids=ids, attention_mask=mask, tokenizer=tokenizer, **kwargs
+    )
+    assert expected.shape[1] < 11 + 24
+    got = generate(attached_model(), "hello there", tokenizer=tokenizer, **kwargs)
+    assert torch.equal(cast(torch.Tensor, got), expected)
+    with pytest.raises(DraftwoodError, match="stop_strings need a tokenizer"):
+        generate(attached_model(), ids, **kwargs)
+    with pytest.raises(DraftwoodError, match="needs a tokenizer"):
+        generate(attached_model(), "hello there", max_new_tokens=2)
+    kwargs["custom_generate"] = AR
+    with pytest.raises(DraftwoodError, match="leave it out"):
+        generate(attached_model(), ids, **kwargs)
+
+
+def test_statistics_and_events() -> None:
+    done: list[list[Completion]] = []
+    deltas: list[Delta] = []
+    tokens = ours(on_finish=done.append, on_tokens=deltas.append)
+    assert len(done) == 1
+    width = tokens.shape[1] - 24
+    for row, completion in enumerate(done[0]):
+        generated = tuple(tokens[row, width:].tolist())
+        assert completion.tokens == generated
+        assert sum((d.tokens for d in deltas if d.request_id == row), ()) == generated
+    assert min(c.tally.mean_acceptance_length for c in done[0]) > 1.5
+    ours(method=AR, on_finish=done.append)
+    assert {c.tally.mean_acceptance_length for c in done[1]} == {1.0}
+
+
+def test_the_context_ends_a_sequence(caplog: pytest.LogCaptureFixture) -> None:
+    model = repetitive(context=32)
+    tokens = run(model, PROMPTS[:1], custom_generate=GOOSE, max_new_tokens=60)
+    assert tokens[0].tolist() == ours(PROMPTS[:1], max_new_tokens=27)[0].tolist()
+    assert tokens.shape[1] == 32
+    assert "end of the model's context" in caplog.text
+
+
+def test_rows_that_cannot_be_padded_are_refused() -> None:
+    model = repetitive(context=24)
+    with pytest.raises(DraftwoodError, match="set pad_token_id"):
+        run(model, PROMPTS[:2], custom_generate=GOOSE, max_new_tokens=60, pad_token_id=None)
+
+
+def test_the_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[2] / "examples" / "transformers_generate.py"
+    monkeypatch.setattr(sys, "argv", [str(example), str(save_tiny(tmp_path))])
+    runpy.run_path(str(example), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "tokens in" in out
+    assert "same as generate: True" in out

@@ -1,0 +1,172 @@
+"""Cost of a step on this machine: by nodes, and outside the model's forward; index memory.
+
+Prints one JSON object. Run it on a quiet machine:
+
+    python runs/engine_overhead.py --model embedded --context 512 --threads 2
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import click
+import numpy as np
+import torch
+
+from draftwood import attach, load
+from draftwood.bench.provenance import provenance
+from draftwood.drafters.adjacency import Adjacency
+from draftwood.drafters.context import Context
+from draftwood.engine import Engine
+from draftwood.methods import method
+from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, TargetInfo
+from draftwood.requests import Finished, Request, Stepped
+from draftwood.tree import TreeBuilder
+
+NODES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def tree_of(count: int, rng: np.random.Generator, vocab: int) -> TreeBuilder:
+    """A random recursive tree of ``count`` nodes, root included."""
+    builder = TreeBuilder(int(rng.integers(vocab)))
+    while len(builder) < count:
+        builder.add(int(rng.integers(len(builder))), int(rng.integers(vocab)), "random")
+    return builder
+
+
+def milliseconds(work: Callable[[], object], repeats: int = 40) -> float:
+    """Median wall-clock of ``work``."""
+    for _ in range(5):
+        work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def cost_curve(target: Target, context: int) -> dict[int, float]:
+    """Milliseconds of one target call by nodes, at ``context`` cached tokens."""
+    rng = np.random.default_rng(0)
+    vocab = target.info.vocab_size
+    slot = target.open(context + 128)
+    target.prefill([slot], [rng.integers(vocab, size=context).tolist()], Needs())
+    found = {}
+    for count in NODES:
+        tree = tree_of(count, rng, vocab).build()
+        found[count] = milliseconds(lambda tree=tree: target.forward([slot], [tree], Needs()))  # type: ignore[misc]
+    target.release(slot)
+    return found
+
+
+def outside_model(
+    engine: Engine, model: torch.nn.Module, prompt: Sequence[int]
+) -> dict[str, float]:
+    """Median milliseconds of a step, of the model's forward in it, and of everything else."""
+    inside = [0.0]
+    started = [0.0]
+    before = model.register_forward_pre_hook(lambda *_: started.__setitem__(0, time.perf_counter()))
+    after = model.register_forward_hook(
+        lambda *_: inside.__setitem__(0, inside[0] + time.perf_counter() - started[0])
+    )
+    rows = []
+    engine.add(Request(prompt, max_new_tokens=200))
+    engine.step()
+    while engine.busy:
+        inside[0] = 0.0
+        start = time.perf_counter()
+        events = engine.step()
+        total = time.perf_counter() - start
+        drafted = [e.stats.tree.drafted for e in events if isinstance(e, Stepped)]
+        if drafted and not any(isinstance(e, Finished) for e in events):
+            rows.append((drafted[0], total, inside[0]))
+    before.remove()
+    after.remove()
+    full = max(drafted for drafted, _, _ in rows)
+    rows = [row for row in rows if row[0] == full]
+    return {
+        "drafted": full,
+        "steps": len(rows),
+        "step_ms": statistics.median(total for _, total, _ in rows) * 1e3,
+        "model_ms": statistics.median(model for _, _, model in rows) * 1e3,
+        "outside_ms": statistics.median(total - model for _, total, model in rows) * 1e3,
+        "outside_share": statistics.median((total - model) / total for _, total, model in rows),
+    }
+
+
+def index_memory(info: TargetInfo, tokens: int = 100_000) -> dict[str, float]:
+    """Megabytes of both drafters after ``tokens`` tokens of random text with 59-node trees."""
+    rng = np.random.default_rng(0)
+    context, adjacency = Context().build(info), Adjacency().build(info)
+    k = adjacency.needs.top_k
+
+    def rows(count: int) -> Rows:
+        top = rng.integers(info.vocab_size, size=(count, k))
+        probs = np.full((count, k), 1 / k, dtype=np.float32)
+        return Rows(torch.empty(0), top[:, 0], top, probs)
+
+    prompt = rng.integers(info.vocab_size, size=1000)
+    begun = Prefill(prompt, 0, rows(1000))
+    for drafter in (context, adjacency):
+        drafter.begin(0, begun)
+    seen = 1000
+    while seen < tokens:
+        tree = tree_of(60, rng, info.vocab_size).build()
+        path = tree.path(int(rng.integers(60)))
+        bonus = int(rng.integers(info.vocab_size))
+        committed = (*(int(tree.tokens[i]) for i in path), bonus)
+        outcome = Outcome(tree, path, committed, rows(60))
+        for drafter in (context, adjacency):
+            drafter.observe(0, outcome)
+        seen += len(committed)
+    return {
+        "tokens": seen,
+        "context_mb": context.memory_bytes(0) / 1e6,
+        "adjacency_mb": adjacency.memory_bytes(0) / 1e6,
+    }
+
+
+@click.command()
+@click.option("--model", default="embedded", show_default=True)
+@click.option("--dtype", default="auto", show_default=True)
+@click.option("--context", default=512, show_default=True)
+@click.option("--threads", default=2, show_default=True)
+def main(model: str, dtype: str, context: int, threads: int) -> None:
+    """Measure and print."""
+    torch.set_num_threads(threads)
+    loaded = load(model, dtype=dtype)
+    curves, target = {}, None
+    for packing in ("off", "copy"):
+        if target is not None:
+            target.detach()
+        target = attach(loaded.model, packing=packing)
+        curves[packing] = cost_curve(target, context)
+    assert target is not None
+    prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
+    steps = {
+        name: outside_model(Engine(target, method(name)), loaded.model, prompt)
+        for name in (
+            "ar",
+            "goose:budget=8:bypass=off",
+            "goose:budget=16:bypass=off",
+            "goose:bypass=off",
+        )
+    }
+    click.echo(
+        json.dumps(
+            {
+                "provenance": provenance(cast(dict[str, object], {"model": model})),
+                "cost_ms_by_nodes": curves,
+                "steps": steps,
+                "index_memory": index_memory(target.info),
+            },
+            indent=1,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

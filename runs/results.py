@@ -1,0 +1,192 @@
+"""Writes docs/results.md from the JSON files of the runs; no figure in it is typed.
+
+python runs/results.py --out runs/out > docs/results.md
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+SETS = ("humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test")
+PAPER = {
+    "spine over Iso(3)": "1.12-1.33 (Table 1)",
+    "over the better single source": "1.16-1.45 (Section D.2)",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """The number, or a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def cut(entry: dict[str, Any], name: str | None, *, loops: bool) -> dict[str, Any]:
+    """The aggregates of one method: of all sets or one, with or without looping outputs."""
+    chosen = entry if name is None else entry["by_set"][name]
+    return chosen if loops else chosen["without_looping"]  # type: ignore[no-any-return]
+
+
+def by_set(
+    run: dict[str, Any], value: Callable[[dict[str, Any]], str], *, loops: bool = True
+) -> str:
+    """One row a method, one column a set."""
+    sets = [name for name in SETS if name in next(iter(run["methods"].values()))["by_set"]]
+    rows = [
+        [f"`{name}`", *(value(cut(entry, s, loops=loops)) for s in (*sets, None))]
+        for name, entry in run["methods"].items()
+    ]
+    return table(["method", *sets, "all"], rows)
+
+
+def provenance(run: dict[str, Any]) -> str:
+    """Where a table's figures come from, in one line."""
+    facts = run["provenance"]
+    return f"<sub>`{json.dumps(facts, sort_keys=True)}`</sub>"
+
+
+def tau(metrics: dict[str, Any]) -> str:
+    """Mean acceptance length."""
+    return number(metrics["mean_acceptance_length"])
+
+
+def lossless(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """Identity with plain decoding, counted in prompts."""
+    yield "## Is it lossless?\n"
+    yield (
+        "Prompts whose token ids equal those of plain decoding through the same engine, of those "
+        "compared (`hf` is transformers' own `generate` on an untouched copy of the model). A "
+        "*near tie* is a divergence at a place where the target's two best logits are less than "
+        "1e-5 apart; every other one would be a fault.\n"
+    )
+    for name, run in runs.items():
+        if not name.startswith("lossless"):
+            continue
+        rows = [
+            [f"`{m}`", str(e["compared"]), str(e["identical"]), str(e["near_ties"])]
+            for m, e in run["methods"].items()
+        ]
+        yield f"**{name}**\n"
+        yield table(["method", "compared", "identical", "near ties"], rows) + "\n"
+        yield provenance(run) + "\n"
+
+
+def ratios(run: dict[str, Any], *, loops: bool) -> str:
+    """GOOSE against Iso(3) and against the better of its two sources, per set."""
+    methods = run["methods"]
+    tr = "tr:budget=59" if "tr:budget=59" in methods else "tr"
+
+    def of(name: str, each: str | None) -> float:
+        return float(cut(methods[name], each, loops=loops)["mean_acceptance_length"] or "nan")
+
+    sets = [*(s for s in SETS if s in methods["goose"]["by_set"]), None]
+    spine = [number(of("goose", s) / of("iso3", s)) for s in sets]
+    single = [number(of("goose", s) / max(of("pld", s), of(tr, s))) for s in sets]
+    header = ["ratio of τ", *(s or "all" for s in sets), "the paper"]
+    return table(
+        header,
+        [
+            ["spine over Iso(3)", *spine, PAPER["spine over Iso(3)"]],
+            ["over the better single source", *single, PAPER["over the better single source"]],
+        ],
+    )
+
+
+def acceptance(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """τ of GOOSE against its baselines, its ablations and its sweeps."""
+    yield "## Tokens per target call\n"
+    for name, title in (("tau_greedy", "Greedy"), ("tau_sampled", "Temperature 0.8")):
+        if name not in runs:
+            continue
+        run = runs[name]
+        yield f"### {title}\n"
+        for loops in (True, False):
+            yield ("All outputs:" if loops else "Without looping outputs:") + "\n"
+            yield by_set(run, tau, loops=loops) + "\n"
+            yield ratios(run, loops=loops) + "\n"
+        looping = {m: e["looping_prompts"] for m, e in run["methods"].items()}
+        plain = run["methods"]["ar"]
+        yield f"Looping outputs of `ar`: {looping['ar']} of {plain['prompts']}.\n"
+        goose = run["methods"]["goose"]
+        yield (
+            f"`goose`: routes {goose['routes']}, path kinds {goose['kinds']}, "
+            f"p_s {number(goose['p_s'], 3)}, p_t {number(goose['p_t'], 3)}.\n"
+        )
+        yield provenance(run) + "\n"
+    for name, title in (
+        ("tau_ablations", "Ablations (the paper's Table 2)"),
+        ("tau_sweeps", "Sweeps of B, D, r and rho (its Figures 4 and 5)"),
+    ):
+        if name in runs:
+            yield f"### {title}\n"
+            yield by_set(runs[name], tau) + "\n"
+            yield "Without looping outputs:\n"
+            yield by_set(runs[name], tau, loops=False) + "\n"
+            yield provenance(runs[name]) + "\n"
+
+
+def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """Tokens per second against plain decoding."""
+    yield "## Speed\n"
+    yield "Median over prompts of the paired ratio to plain decoding through the same engine.\n"
+    for name, run in runs.items():
+        if not name.startswith("speed"):
+            continue
+        yield f"**{name}**, all outputs, then without looping ones:\n"
+        for loops in (True, False):
+            yield by_set(run, lambda m: number(m["speedup_vs_ar"]["median"]), loops=loops) + "\n"
+        yield "Tokens per second:\n"
+        yield by_set(run, lambda m: number(m["tokens_per_second"]["median"], 0)) + "\n"
+        yield provenance(run) + "\n"
+
+
+def overhead(run: dict[str, Any]) -> Iterable[str]:
+    """Cost of a step."""
+    yield "## Cost of a step\n"
+    curves = run["cost_ms_by_nodes"]
+    nodes = list(next(iter(curves.values())))
+    rows = []
+    for packing, curve in curves.items():
+        rows.append([f"packing {packing}, ms", *(number(curve[n]) for n in nodes)])
+        rows.append(["relative to 1", *(number(curve[n] / curve["1"]) for n in nodes)])
+    yield table(["nodes, root included", *nodes], rows) + "\n"
+    keys = ("drafted", "steps", "step_ms", "model_ms", "outside_ms", "outside_share")
+    yield (
+        table(
+            ["method", *keys],
+            [
+                [f"`{name}`", *(number(s[key], 3) for key in keys)]
+                for name, s in run["steps"].items()
+            ],
+        )
+        + "\n"
+    )
+    yield f"Index memory: {run['index_memory']}.\n"
+    yield provenance(run) + "\n"
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, exists=True), default="runs/out")
+def main(out: Path) -> None:
+    """Print the page."""
+    runs = {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
+    parts = ["# Results\n", "Generated by `python runs/results.py`; the scripts are in `runs/`.\n"]
+    if any(name.startswith("lossless") for name in runs):
+        parts += lossless(runs)
+    parts += acceptance(runs)
+    if any(name.startswith("speed") for name in runs):
+        parts += speed(runs)
+    if "engine_overhead" in runs:
+        parts += overhead(runs["engine_overhead"])
+    click.echo("\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()

@@ -101,7 +101,7 @@ class Engine:
     def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
         """Decode the requests, numbered in order, and yield events as they happen.
 
-        Closing the iterator (or an exception in its body) cancels what is still running.
+        Closing the iterator cancels what is still running.
         """
         numbers: list[int] = []
         try:

@@ -1,0 +1,124 @@
+"""Attaching a Hugging Face causal language model, and taking the attachment back.
+
+Refuses, each with a sentence, what cannot decode trees losslessly, and has everything else prove
+itself in a self-test. Knows what an attachment consists of; nothing of how a step runs.
+"""
+
+import logging
+from typing import Any
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetInfo
+from draftwood.target.attention import PREFIX, register
+from draftwood.target.cache import Slab
+from draftwood.target.masks import TreeMasks, layer_kinds
+from draftwood.target.norms import FusedNorms, fuse_norms
+from draftwood.target.packing import Packed, Packing, pack
+from draftwood.target.probe import learn_layout
+from draftwood.target.runner import Runner
+from draftwood.target.selftest import Exam, examine, prepare
+
+logger = logging.getLogger(__name__)
+
+UNBOUNDED = 1 << 30
+"""``context_limit`` of a model whose config names none."""
+
+
+def attach(
+    model: Any, *, packing: Packing = "copy", chunk: int = 512, self_test: bool = True
+) -> Runner:
+    """Make ``model`` score token trees; undone by :meth:`Runner.detach`.
+
+    The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout.
+
+    Args:
+        model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
+            plain), in ``eval()`` mode, on one device.
+        packing: how CPU weights are laid out for few rows, see
+            :func:`draftwood.target.packing.pack`; ``off`` leaves norms alone as well.
+        chunk: prompt tokens per sequence and prefill forward.
+        self_test: compare trees with the model's own forward before returning.
+
+    Raises:
+        DraftwoodError: the model cannot decode trees losslessly; says why.
+    """
+    if chunk < 1:
+        raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
+    config, device = _admit(model)
+    kinds = layer_kinds(config)
+    original = config._attn_implementation
+    name = register(original)
+    exam: Exam | None = None
+    if self_test:
+        exam = prepare(model, config.vocab_size, device)
+    model.set_attn_implementation(name)
+    patches: list[Packed | FusedNorms] = []
+
+    def undo() -> None:
+        for patch in patches:
+            patch.undo()
+        patches.clear()
+        model.set_attn_implementation(original)
+
+    try:
+        if config._attn_implementation != name:
+            raise DraftwoodError(
+                f"{type(model).__name__} computes attention by itself and ignores "
+                "set_attn_implementation; decode it without draftwood"
+            )
+        layers = config.num_hidden_layers
+        layout = learn_layout(model, kinds, layers, device)
+        if device.type == "cpu" and packing != "off":
+            patches += [pack(model, packing), fuse_norms(model)]
+        masks = TreeMasks(kinds, layout.group, layout.dtype, device)
+        info = TargetInfo(
+            vocab_size=layout.vocab_size,
+            context_limit=getattr(config, "max_position_embeddings", None) or UNBOUNDED,
+            layers=layers,
+            hidden_size=config.hidden_size,
+            device=device,
+            dtype=layout.dtype,
+        )
+        runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo)
+        if exam is not None:
+            examine(runner, exam)
+    except BaseException:
+        undo()
+        raise
+    return runner
+
+
+def _admit(model: Any) -> tuple[Any, torch.device]:
+    """The text config and the device of a model that may be attached."""
+    kind = type(model).__name__
+    if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
+        raise DraftwoodError(f"{kind} is not a transformers model; load it with transformers")
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise DraftwoodError(f"{kind} is an encoder-decoder; only decoder-only models can be used")
+    config = model.config.get_text_config()
+    if getattr(config, "_attn_implementation", "").startswith(PREFIX):
+        raise DraftwoodError(f"this {kind} is attached already; detach it first")
+    if getattr(model, "_is_stateful", False):
+        raise DraftwoodError(
+            f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
+            "draftwood"
+        )
+    if getattr(config, "attn_temperature_tuning", False):
+        raise DraftwoodError(
+            f"{kind} scales attention by cache slots instead of positions, which is wrong for "
+            "trees; decode it without draftwood"
+        )
+    places = getattr(model, "hf_device_map", {}).values()
+    devices = {parameter.device for parameter in model.parameters()}
+    if ("cpu" in places and len(set(places)) > 1) or "disk" in places or len(devices) != 1:
+        raise DraftwoodError(
+            f"{kind} is spread over several devices or offloaded; load it on a single one"
+        )
+    if model.training:
+        raise DraftwoodError(
+            f"{kind} is in training mode, where dropout makes every forward random; call "
+            "model.eval() first"
+        )
+    return config, devices.pop()

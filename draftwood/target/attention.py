@@ -1,0 +1,210 @@
+"""Tree attention inside an unmodified Hugging Face model, and the mask function that goes with it.
+
+Both are registered as a pair under our own name, one name per original implementation. The
+function acts only when the forward was called with ``draftwood_step=``; otherwise the original
+runs, so plain ``generate`` computes what it always did. It refuses to know how masks are built:
+what arrives as ``attention_mask`` already says who sees whom.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from draftwood.errors import DraftwoodError
+
+AttentionFunction = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
+
+ORIGINALS = ("sdpa", "eager")
+PREFIX = "draftwood_"
+
+
+class Step(Enum):
+    """How the queries of one forward see the keys.
+
+    * ``OPEN``: every query sees every key (plain decoding of one sequence);
+    * ``CAUSAL``: the queries are the first tokens of their sequences, in order;
+    * ``TREE``: a float mask ``[b, 1, g*q, kv]``, repeated for the g query heads of a group;
+    * ``CHUNK``: a float mask ``[b, 1, q, kv]``.
+    """
+
+    OPEN = 0
+    CAUSAL = 1
+    TREE = 2
+    CHUNK = 3
+
+
+@dataclass
+class Survey:
+    """A causal step that notes how query heads share key heads, for a model not yet known."""
+
+    groups: set[int] = field(default_factory=set)
+
+
+# What models hand through to attention without changing its result, given that the mask is ours.
+_HARMLESS = frozenset(
+    {
+        "is_causal",
+        "sliding_window",
+        "position_ids",
+        "position_embeddings",
+        "use_cache",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "return_dict",
+        "logits_to_keep",
+        "softcap",
+        "head_mask",
+        "layer_idx",
+        "layer_type",
+    }
+)
+
+
+def register(original: str) -> str:
+    """Register our pair for a model that runs ``original``; returns the name to set.
+
+    Raises:
+        DraftwoodError: the original is neither ``sdpa`` nor ``eager``.
+    """
+    if original not in ORIGINALS:
+        raise DraftwoodError(
+            f"attention implementation {original!r} cannot be restored faithfully; load the model "
+            "with attn_implementation='sdpa' or 'eager'"
+        )
+    name = PREFIX + original
+    AttentionInterface.register(name, _delegating(original))
+    AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS[original])
+    return name
+
+
+def _delegating(original: str) -> AttentionFunction:
+    def attention(
+        module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float | None = None,
+        dropout: float = 0.0,
+        draftwood_step: Step | Survey | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if draftwood_step is None:
+            function = (
+                _eager_of(module) if original == "eager" else ALL_ATTENTION_FUNCTIONS[original]
+            )
+            return function(
+                module,
+                query,
+                key,
+                value,
+                attention_mask,
+                scaling=scaling,
+                dropout=dropout,
+                **kwargs,
+            )
+        if isinstance(draftwood_step, Survey):
+            draftwood_step.groups.add(query.shape[1] // key.shape[1])
+            draftwood_step = Step.CAUSAL
+        if not kwargs.keys() <= _HARMLESS:
+            _refuse_demands(kwargs)
+        if kwargs.get("softcap") is not None:
+            output = _capped(
+                query, key, value, attention_mask, scaling, kwargs["softcap"], draftwood_step
+            )
+        else:
+            output = _fused(query, key, value, attention_mask, scaling, draftwood_step)
+        return output, None
+
+    return attention
+
+
+def _eager_of(module: nn.Module) -> AttentionFunction:
+    function = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if function is None:
+        raise DraftwoodError(
+            f"{type(module).__name__} has no eager attention function to fall back on; load the "
+            "model with attn_implementation='sdpa'"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _refuse_demands(kwargs: dict[str, Any]) -> None:
+    unknown = sorted(n for n, v in kwargs.items() if n not in _HARMLESS and v is not None)
+    if unknown:
+        raise DraftwoodError(
+            f"the model's attention asks for {', '.join(unknown)}, which tree attention does not "
+            "compute; decode this model without draftwood"
+        )
+
+
+def _fused(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    step: Step,
+) -> torch.Tensor:
+    b, heads, q, d = query.shape
+    kv_heads = key.shape[1]
+    if step is Step.TREE or step is Step.OPEN:
+        # The g query heads that share a key head become g*q queries of it: nothing is repeated.
+        g = heads // kv_heads
+        if step is Step.OPEN:
+            mask = None
+        packed = query if g == 1 else query.reshape(b, kv_heads, g * q, d)
+        output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+        if g > 1:
+            output = output.reshape(b, heads, q, value.shape[-1])
+    else:
+        output = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask if step is Step.CHUNK else None,
+            is_causal=step is Step.CAUSAL,
+            scale=scaling,
+            enable_gqa=heads != kv_heads,
+        )
+    return output.transpose(1, 2).contiguous()
+
+
+def _capped(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    softcap: float,
+    step: Step,
+) -> torch.Tensor:
+    """Soft-capped attention: ``c * tanh(scores / c)`` before the mask (Gemma 2, section 2)."""
+    b, heads, q, d = query.shape
+    kv_heads, kv = key.shape[1], key.shape[2]
+    g = heads // kv_heads
+    packed = query.reshape(b, kv_heads, g * q, d)
+    scores = torch.matmul(packed, key.transpose(2, 3))
+    scores = scores * (d**-0.5 if scaling is None else scaling)
+    scores = torch.tanh(scores / softcap) * softcap
+    if step is Step.CAUSAL:
+        hidden = torch.ones(q, kv, dtype=torch.bool, device=query.device).triu_(1)
+        scores = scores.view(b, kv_heads, g, q, kv).masked_fill_(hidden, -torch.inf)
+    elif step is Step.CHUNK and mask is not None:
+        scores = scores.view(b, kv_heads, g, q, kv) + mask.unsqueeze(2)
+    elif step is Step.TREE and mask is not None:
+        scores = scores + mask
+    scores = scores.view(b, kv_heads, g * q, kv)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    output = torch.matmul(weights, value).reshape(b, heads, q, value.shape[-1])
+    return output.transpose(1, 2).contiguous()

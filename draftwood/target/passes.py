@@ -1,0 +1,86 @@
+"""One pass of the model over staged tokens; the only place that calls it.
+
+Knows the model's calling convention, and nothing of what the tokens mean.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from draftwood.target.attention import Step
+from draftwood.target.cache import Slab
+from draftwood.target.masks import Masks
+from draftwood.target.staging import Staging
+
+
+class Passes:
+    """Stages ids, positions and cells of a batch, then runs the model on them."""
+
+    def __init__(self, model: Any, slab: Slab, device: torch.device) -> None:
+        self._model = model
+        self._slab = slab
+        self._staging = Staging(3, device)
+        self._ramp = np.arange(1024)
+
+    def lanes(self, b: int, q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Writable token ids and positions, ``[b, q]`` each, of the coming pass."""
+        lanes = self._staging.lanes(b * q).reshape(3, b, q)
+        self._cells = lanes[2]
+        return lanes[0], lanes[1]
+
+    def run(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        kv: int,
+        step: Step,
+        mask: Masks,
+        taps: tuple[int, ...] = (),
+        keep: torch.Tensor | None = None,
+    ) -> Any:
+        """The model's output for the staged tokens.
+
+        Args:
+            rows: the cache row of every sequence, ascending.
+            starts: the first cell each sequence writes.
+            kv: cells that every sequence reads, those written included.
+            step: how queries see keys.
+            mask: what the attention gets as its mask.
+            taps: layers whose input hidden states are wanted.
+            keep: int64 ``[n]`` positions whose logits are wanted; None: all.
+        """
+        slab, cells = self._slab, self._cells
+        b, q = cells.shape
+        straight = slab.straight(rows, starts)
+        if not straight:
+            if q > self._ramp.size:
+                self._ramp = np.arange(2 * q)
+            ramp, stride = self._ramp[:q], slab.stride
+            for i in range(b):
+                np.add(ramp, rows[i] * stride + starts[i], out=cells[i])
+        ids, positions, index = self._staging.send(b, q)
+        slab.begin(rows, starts, q, kv, None if straight else index.view(-1))
+        extra: dict[str, Any] = {}
+        if taps:
+            extra["output_hidden_states"] = list(taps)
+        if keep is not None:
+            extra["logits_to_keep"] = keep
+        return self._model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=slab,
+            use_cache=True,
+            draftwood_step=step,
+            **extra,
+        )
+
+
+def tapped(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
+    """``[b, q, taps * H]`` hidden states entering the tapped layers, or None without taps."""
+    if not taps:
+        return None
+    return torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)

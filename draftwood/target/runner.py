@@ -1,0 +1,176 @@
+"""Runs a Hugging Face causal language model over batches of token trees.
+
+Positions are the cached length plus the depth, every node sees its own ancestors, and one forward
+scores all trees. Knows nothing of how trees are drafted or which path is kept.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.target.cache import Slab
+from draftwood.target.harvest import hand_over
+from draftwood.target.masks import TreeMasks
+from draftwood.target.passes import Passes, tapped
+from draftwood.target.prefill import prefill
+from draftwood.target.staging import Staging
+from draftwood.tree import TokenTree
+
+
+class Runner:
+    """A :class:`draftwood.protocols.Target`; made by :func:`draftwood.target.attach.attach`.
+
+    Args:
+        model: the attached model.
+        info: what the parts may know of it.
+        slab: its cache.
+        masks: its mask buffers.
+        chunk: prompt tokens per sequence and prefill forward.
+        undo: takes the attachment back.
+    """
+
+    #: Hand over by ``torch.topk``, the plain twin of the two-stage search.
+    plain_topk: bool = False
+
+    def __init__(
+        self,
+        model: Any,
+        info: TargetInfo,
+        slab: Slab,
+        masks: TreeMasks,
+        chunk: int,
+        undo: Callable[[], None],
+    ) -> None:
+        self.model = model
+        self.slab = slab
+        self.masks = masks
+        self.chunk = chunk
+        self._info = info
+        self._undo: Callable[[], None] | None = undo
+        self._passes = Passes(model, slab, info.device)
+        self._moves = Staging(2, info.device)
+
+    @property
+    def info(self) -> TargetInfo:
+        """What the parts may know of the target model."""
+        return self._info
+
+    def detach(self) -> None:
+        """Undo the attachment; the model is again what it was. Further calls do nothing."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
+
+    def open(self, capacity: int) -> int:
+        """Reserve a slot for a request that will cache up to ``capacity`` tokens; its number.
+
+        Raises:
+            DraftwoodError: the model was detached, or put into training mode.
+        """
+        if self._undo is None:
+            raise DraftwoodError("the model was detached; attach it again before decoding")
+        if self.model.training:
+            raise DraftwoodError("the model was put into training mode; call model.eval() first")
+        return self.slab.open(capacity)
+
+    def release(self, slot: int) -> None:
+        """Give the slot back."""
+        self.slab.release(slot)
+
+    def length(self, slot: int) -> int:
+        """Number of tokens cached in the slot."""
+        return self.slab.length(slot)
+
+    def roll_back(self, slot: int, length: int) -> None:
+        """Forget all but the slot's first ``length`` tokens.
+
+        Raises:
+            DraftwoodError: fewer than ``length`` tokens are cached.
+        """
+        if not 0 <= length <= self.slab.length(slot):
+            raise DraftwoodError(
+                f"slot {slot} holds {self.slab.length(slot)} tokens and cannot be cut to {length}"
+            )
+        self.slab.resize(slot, length)
+
+    @torch.inference_mode()
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+    ) -> list[Rows]:
+        """Cache every prompt behind what its slot holds, and return its rows.
+
+        ``argmax``, ``top_tokens`` and ``features`` cover all positions of the prompt if
+        ``needs.prompt_rows``, else the last one only; ``logits`` is always the last one's,
+        ``[1, V]``.
+
+        Raises:
+            DraftwoodError: a prompt is empty, a slot is not open, or it is named twice.
+        """
+        return prefill(
+            self.slab, self.masks, self._passes, slots, prompts, needs, self.chunk, self.plain_topk
+        )
+
+    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+        """Score every node of every tree in one forward pass. The cache is not advanced.
+
+        ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype.
+
+        Raises:
+            DraftwoodError: a slot is not open, or is named twice.
+        """
+        slab, b = self.slab, len(trees)
+        rows = [slab.row(slot) for slot in slots]
+        order = [0]
+        if b > 1:
+            order = sorted(range(b), key=rows.__getitem__)
+            slots, trees = [slots[i] for i in order], [trees[i] for i in order]
+            rows = [rows[i] for i in order]
+            if len(set(rows)) < b:
+                raise DraftwoodError("a slot is named twice in one forward; give it one tree")
+        lengths = [slab.length(slot) for slot in slots]
+        q = max([len(tree) for tree in trees])
+        kv = max(lengths) + q
+        slab.reserve(0, kv)
+
+        ids, positions = self._passes.lanes(b, q)
+        for i, tree in enumerate(trees):
+            n = len(tree)
+            if n == q:
+                ids[i] = tree.tokens
+                np.add(tree.depths, lengths[i], out=positions[i])
+            else:
+                ids[i, :n], ids[i, n:] = tree.tokens, 0
+                positions[i, :n], positions[i, n:] = tree.depths, 0
+                positions[i] += lengths[i]
+        step, mask = self.masks.build(lengths, trees, q, kv)
+        with torch.inference_mode():
+            output = self._passes.run(rows, lengths, kv, step, mask, needs.taps)
+            logits, features = output.logits, tapped(output, needs.taps)
+            argmax, tokens, probs = hand_over(logits, needs.top_k, self.plain_topk)
+            if b == 1:
+                features = None if features is None else features[0]
+                return [Rows(logits[0], argmax[0], tokens[0], probs[0], features)]
+            found = [
+                Rows(
+                    logits[i, :n],
+                    argmax[i, :n],
+                    tokens[i, :n],
+                    probs[i, :n],
+                    None if features is None else features[i, :n],
+                )
+                for i, n in enumerate(map(len, trees))
+            ]
+        return [found[place] for place in sorted(range(b), key=order.__getitem__)]
+
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Keep the root and the nodes of each path (root excluded) of the last forward."""
+        sources, targets = self.slab.advance(slots, paths)
+        if sources:
+            lanes = self._moves.lanes(len(sources))
+            lanes[0], lanes[1] = sources, targets
+            with torch.inference_mode():
+                self.slab.move(*self._moves.send())

@@ -1,0 +1,84 @@
+"""The two-stage search finds what torch finds, on every shape and every kind of row."""
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.target.harvest import hand_over
+
+
+def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(n * vocab)
+    return torch.randn(1, n, vocab, generator=generator, dtype=torch.float64).mul(scale).float()
+
+
+@pytest.mark.parametrize("vocab", [5, 96, 260, 4096, 4100, 32001])
+@pytest.mark.parametrize("n", [1, 4, 5, 33])
+@pytest.mark.parametrize("k", [1, 8, 300])
+def test_both_searches_agree(vocab: int, n: int, k: int) -> None:
+    logits = rows(n, vocab)
+    argmax, tokens, probs = hand_over(logits, k)
+    expected, plain_tokens, plain_probs = hand_over(logits, k, plain=True)
+    assert argmax.tolist() == expected.tolist() == logits.argmax(-1).tolist()
+    assert tokens.shape == probs.shape == (1, n, min(k, vocab))
+    values = np.take_along_axis(logits.numpy(), tokens, axis=2)
+    assert values.tolist() == np.take_along_axis(logits.numpy(), plain_tokens, axis=2).tolist()
+    np.testing.assert_allclose(probs, plain_probs, rtol=2e-5, atol=1e-7)
+    assert [str(x.dtype) for x in (argmax, tokens, probs)] == ["int64", "int64", "float32"]
+    assert all(len(set(row)) == len(row) for row in tokens[0].tolist())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0, 1e4])
+def test_probabilities_of_extreme_logits(scale: float) -> None:
+    logits = rows(12, 1024, scale)
+    probs = hand_over(logits, 6)[2]
+    expected = logits.double().softmax(-1).topk(6).values.numpy()
+    np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_the_first_of_equal_maxima_is_the_argmax(k: int) -> None:
+    logits = torch.zeros(1, 9, 2048)
+    logits[0, :, 700] = logits[0, :, 30] = 5.0
+    logits[0, 3] = 0.0
+    logits[0, 4, 2000] = logits[0, 4, 1] = 7.0
+    logits[0, 5, 0], logits[0, 5, 9] = -0.0, 0.0
+    logits[0, 5, 30] = logits[0, 5, 700] = -1.0
+    argmax, tokens, _ = hand_over(logits, k)
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    if k == 4:
+        assert {*tokens[0, 0, :2].tolist()} == {30, 700}
+        assert {*tokens[0, 4, :2].tolist()} == {1, 2000}
+
+
+def test_rows_with_removed_tokens() -> None:
+    logits = torch.full((1, 7, 4096), -torch.inf)
+    logits[0, :, 17] = 1.0
+    argmax, tokens, probs = hand_over(logits, 5)
+    assert argmax.tolist() == [[17] * 7]
+    assert tokens[0, :, 0].tolist() == [17] * 7
+    np.testing.assert_allclose(probs[0, 0], [1, 0, 0, 0, 0], atol=1e-6)
+
+
+def test_nan_is_handed_over_as_torch_does() -> None:
+    logits = rows(8, 2048)
+    logits[0, 3, 99] = torch.nan
+    assert hand_over(logits, 4)[0].tolist() == logits.argmax(-1).tolist()
+
+
+def test_half_precision() -> None:
+    logits = rows(16, 4096).bfloat16()
+    argmax, tokens, probs = hand_over(logits, 3)
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    expected = logits.float().softmax(-1).topk(3).values.numpy()
+    np.testing.assert_allclose(probs, expected, rtol=2e-5)
+    assert tokens[0, :, 0].tolist() == argmax[0].tolist()
+
+
+def test_a_batch_keeps_its_shape() -> None:
+    logits = rows(12, 4096).reshape(3, 4, 4096)
+    argmax, tokens, probs = hand_over(logits, 2)
+    assert (argmax.shape, tokens.shape, probs.shape) == ((3, 4), (3, 4, 2), (3, 4, 2))
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    nothing = hand_over(logits, 0)
+    assert (nothing[1].shape, nothing[2].shape) == ((3, 4, 0), (3, 4, 0))

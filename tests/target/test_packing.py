@@ -1,0 +1,169 @@
+"""Packed linears compute the same, leave the model's face alone, and come off without a trace."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from draftwood.target.packing import Chooser, pack
+from draftwood.target.speeds import BLOCKED, TRANSPOSED, Choice, Form, blocked_works, measured
+from tests.target.families import FAMILIES
+
+FORMS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
+
+
+def always(form: Form, low: int = 0, high: int = 1 << 40) -> Chooser:
+    return lambda weight, bias: Choice(form, low, high)
+
+
+def never(weight: torch.Tensor, bias: torch.Tensor | None) -> Choice | None:
+    return None
+
+
+def state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(before: dict[str, torch.Tensor], model: nn.Module) -> bool:
+    after = model.state_dict()
+    return before.keys() == after.keys() and all(
+        torch.equal(value, after[name]) for name, value in before.items()
+    )
+
+
+@pytest.fixture
+def model() -> Any:
+    return FAMILIES["qwen2"]()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["copy", "move"])
+def test_the_same_logits_with_and_without(
+    model: Any, form: Form, dtype: torch.dtype, mode: Any
+) -> None:
+    model.to(dtype)
+    ids = torch.arange(2, 26).view(2, 12)
+    with torch.inference_mode():
+        plain = model(input_ids=ids).logits
+        before = state(model)
+        packed = pack(model, mode, always(form))
+        # Seven linears in each of two layers, and the lm_head.
+        assert len(packed) == 15
+        found = model(input_ids=ids).logits
+    tolerance = 1e-4 if dtype is torch.float32 else 0.1
+    torch.testing.assert_close(found, plain, rtol=0, atol=tolerance)
+    assert same(before, model)
+    packed.undo()
+    assert same(before, model)
+    with torch.inference_mode():
+        assert torch.equal(model(input_ids=ids).logits, plain)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_moving_frees_what_nobody_shares(form: Form) -> None:
+    model = FAMILIES["llama"]()
+    model.lm_head.weight = model.model.embed_tokens.weight
+    packed = pack(model, "move", always(form))
+    inner = model.model.layers[0].mlp.up_proj
+    assert inner.weight.untyped_storage().nbytes() == inner.weight.element_size()
+    assert inner.weight.shape == (48, 32)
+    assert model.lm_head.weight.untyped_storage().nbytes() > 0
+    inner.state_dict()
+    assert inner.weight.untyped_storage().nbytes() == inner.weight.numel() * 4
+    packed.undo()
+    assert all(p.untyped_storage().nbytes() > 0 for p in model.parameters())
+
+
+def _in_place(linear: nn.Linear) -> None:
+    with torch.no_grad():
+        linear.weight.mul_(2)
+
+
+def _replaced(linear: nn.Linear) -> None:
+    linear.weight = nn.Parameter(linear.weight.detach() * 2)
+
+
+def _through_data(linear: nn.Linear) -> None:
+    linear.weight.data = linear.weight.data * 2
+
+
+@pytest.mark.parametrize("change", [_in_place, _replaced, _through_data])
+def test_a_changed_weight_counts(change: Callable[[nn.Linear], None]) -> None:
+    linear = nn.Linear(8, 6, bias=False)
+    packed = pack(nn.Sequential(linear), "copy", always(TRANSPOSED))
+    x = torch.ones(1, 3, 8)
+    with torch.inference_mode():
+        before = linear(x)
+    change(linear)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x), 2 * before)
+    packed.undo()
+
+
+def test_gradients_flow_past_the_packing() -> None:
+    linear = nn.Linear(8, 6)
+    packed = pack(nn.Sequential(linear), "copy", always(TRANSPOSED))
+    linear(torch.ones(2, 8)).sum().backward()
+    assert linear.weight.grad is not None
+    packed.undo()
+
+
+def test_copies_and_pickles_are_plain(model: Any) -> None:
+    packed = pack(model, "copy", always(TRANSPOSED))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with torch.no_grad():
+            twin.lm_head.weight.zero_()
+        with torch.inference_mode():
+            ids = torch.arange(2, 9)[None]
+            assert not twin(input_ids=ids).logits.any()
+            assert model(input_ids=ids).logits.any()
+    packed.undo()
+
+
+def test_only_row_counts_that_pay_are_packed() -> None:
+    used: list[int] = []
+
+    def apply(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        used.append(x.numel() // x.shape[-1])
+        return torch.nn.functional.linear(x, weight, bias)
+
+    noted = Form("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
+    linear = nn.Linear(8, 6)
+    packed = pack(nn.Sequential(linear), "copy", always(noted, 4, 16))
+    with torch.inference_mode():
+        for n in (1, 3, 4, 15, 16, 300):
+            linear(torch.ones(1, n, 8))
+    assert used == [4, 15]
+    packed.undo()
+
+
+def test_nothing_else_is_touched() -> None:
+    class Special(nn.Linear):
+        pass
+
+    adapter = nn.Module()
+    adapter.base_layer = nn.Linear(4, 4)
+    held = nn.Sequential(Special(4, 4), nn.Linear(4, 4).double(), adapter)
+    assert len(pack(held, "copy", always(TRANSPOSED))) == 0
+    assert len(pack(nn.Sequential(nn.Linear(4, 4)), "off", always(TRANSPOSED))) == 0
+    assert len(pack(nn.Sequential(nn.Linear(4, 4)), "copy", never)) == 0
+
+
+def test_the_measured_choice_names_a_form() -> None:
+    choice = measured(torch.randn(64, 64), None)
+    assert choice is None or (choice.form in FORMS and 1 <= choice.low < choice.high)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unpacking_is_exact(form: Form, dtype: torch.dtype) -> None:
+    weight = torch.randn(37, 53).to(dtype)
+    found = form.unpack(form.pack(weight))
+    assert torch.equal(found, weight)
+    assert found.is_contiguous()

@@ -1,0 +1,68 @@
+"""A trained model as a Hugging Face directory, with a record of where it comes from."""
+
+import copy
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from draftwood.errors import DraftwoodError
+
+_PROVENANCE = "provenance.json"
+
+
+def export_model(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    provenance: dict[str, Any],
+    directory: Path,
+) -> None:
+    """Write ``model`` in bfloat16, its tokenizer and ``provenance.json`` to ``directory``."""
+    narrow = copy.deepcopy(model).bfloat16()
+    narrow.config.dtype = torch.bfloat16
+    narrow.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        bos_token_id=0, eos_token_id=0
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    narrow.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    (directory / _PROVENANCE).write_text(
+        json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+
+
+def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
+    """Read a model written by `export_model` as float32; DraftwoodError where there is none."""
+    if not (directory / "config.json").is_file():
+        raise DraftwoodError(f"There is no model in {directory}; train it first.")
+    model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    assert isinstance(model, LlamaForCausalLM)
+    torch.nn.Module.to(model, device)
+    model.train(False)
+    return model
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether ``directory`` holds a model whose training reached its end."""
+    path = directory / _PROVENANCE
+    return path.is_file() and bool(json.loads(path.read_text(encoding="utf-8"))["finished"])
+
+
+def surroundings() -> dict[str, Any]:
+    """Name the machine and the versions, for the record."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    machine = {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cpus": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+    packages = ("torch", "transformers", "tokenizers", "numpy", "safetensors")
+    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
+    return {"hardware": machine, "versions": versions}

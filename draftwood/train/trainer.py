@@ -1,0 +1,267 @@
+"""The training loop: batches in, a trained model out, a checkpoint every so often.
+
+Knows the recipe, the data and a Llama model; refuses to know where models are
+exported and how they are judged.
+"""
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from draftwood.train.batches import Batches
+from draftwood.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from draftwood.train.loss import distilled_head_loss, head_loss
+from draftwood.train.muon import Muon
+from draftwood.train.recipe import Recipe, Shape
+
+logger = logging.getLogger(__name__)
+
+_LOG_EVERY = 10
+_CLIP = 1.0
+# What a resumed run may change: how long it goes on, and what that alone decides.
+_MAY_CHANGE = ("tokens", "decay_share", "short_share", "teacher_share", "teacher_from")
+
+
+class Outcome(Enum):
+    """How a call of `Trainer.run` ended."""
+
+    FINISHED = "the recipe is done"
+    PAUSED = "as many updates as were asked for"
+    INTERRUPTED = "a signal"
+
+
+def new_model(shape: Shape, vocab_size: int, seed: int) -> LlamaForCausalLM:
+    """Build a model [float32] whose residual branches start at zero."""
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(shape.config(vocab_size))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            torch.nn.init.zeros_(parameter)
+    return model
+
+
+def last_hidden(model: LlamaForCausalLM, tokens: Tensor) -> Tensor:
+    """Return the last hidden states [rows * length, d] of ``tokens`` [rows, length]."""
+    with torch.autocast(
+        tokens.device.type, dtype=torch.bfloat16, enabled=tokens.device.type == "cuda"
+    ):
+        hidden: Tensor = model.model(input_ids=tokens, use_cache=False).last_hidden_state
+    return hidden.flatten(0, 1)
+
+
+class Trainer:
+    """One model's training, resumable at any update.
+
+    Args:
+        directory: where checkpoint.pt and log.jsonl lie; an earlier checkpoint
+            there is taken up, one of another run raises DraftwoodError.
+        model: the model to train, in float32, on its device.
+        recipe: how.
+        batches: rows of ``recipe.length + 1`` tokens, at their beginning.
+        identity: further facts that must agree when resuming (shape, data, ...).
+        teacher: the model to distil from, where the recipe has a teacher's share.
+        micro_tokens: tokens run through the model at once; decides memory and
+            speed, and rounding.
+        workers: parts of a batch in flight at a time, each on one CPU thread. With
+            several threads inside one operation, each of a thousand operations an
+            update waits for the slowest; apart, they meet once an update, which is
+            as fast on a quiet machine and twice as fast on a busy one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        model: LlamaForCausalLM,
+        recipe: Recipe,
+        batches: Batches,
+        identity: dict[str, Any],
+        teacher: LlamaForCausalLM | None = None,
+        micro_tokens: int = 1024,
+        workers: int = 1,
+    ) -> None:
+        self.model = model
+        self.recipe = recipe
+        self.batches = batches
+        self._directory = directory
+        self._teacher = teacher
+        self._micro_tokens = micro_tokens
+        self._parameters = list(model.parameters())
+        self._pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        fixed = {name: v for name, v in asdict(recipe).items() if name not in _MAY_CHANGE}
+        self._identity = json.loads(json.dumps(fixed | identity))
+        hidden = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if parameter.ndim == 2 and "embed_tokens" not in name
+        ]
+        chosen = {id(parameter) for parameter in hidden}
+        others = [p for p in self._parameters if id(p) not in chosen]
+        self._optimisers: list[tuple[torch.optim.Optimizer, float]] = [
+            (Muon(hidden, spread=self._pool.map), recipe.muon_rate),
+            (
+                torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
+                recipe.adam_rate,
+            ),
+        ]
+        self.step = 0
+        self.wall_seconds = 0.0
+        self.cpu_seconds = 0.0
+        self._resume()
+
+    def run(
+        self,
+        checkpoint_every: int = 100,
+        stop_after: int | None = None,
+        on_step: Callable[[int, float], None] | None = None,
+    ) -> Outcome:
+        """Train to the recipe's end, for ``stop_after`` updates, or until SIGTERM or SIGINT.
+
+        A checkpoint is written every ``checkpoint_every`` updates and when it returns.
+
+        Args:
+            on_step: called with the updates made and the last loss in nats per token.
+        """
+        end = self.recipe.steps
+        if stop_after is not None:
+            end = min(end, self.step + stop_after)
+        losses: list[float] = []
+        with _stop_signal() as stopping, (self._directory / "log.jsonl").open("a") as log:
+            while self.step < end and not stopping():
+                wall, cpu = time.perf_counter(), time.process_time()
+                losses.append(self._update())
+                self.step += 1
+                self.wall_seconds += time.perf_counter() - wall
+                self.cpu_seconds += time.process_time() - cpu
+                if on_step is not None:
+                    on_step(self.step, losses[-1])
+                if self.step % _LOG_EVERY == 0:
+                    self._log(log, losses)
+                    losses.clear()
+                if self.step % checkpoint_every == 0 and self.step < end:
+                    self._save()
+        self._save()
+        if self.step >= self.recipe.steps:
+            return Outcome.FINISHED
+        return Outcome.PAUSED if self.step >= end else Outcome.INTERRUPTED
+
+    @property
+    def tokens(self) -> int:
+        """Tokens trained on so far."""
+        return self.step * self.recipe.rows * self.recipe.length
+
+    def _update(self) -> float:
+        recipe = self.recipe
+        device = self.model.device
+        rows = torch.from_numpy(self.batches.take(recipe.rows)).to(device)
+        given, wanted = rows[:, :-1], rows[:, 1:]
+        length = recipe.length // 2 if recipe.halves(self.step) else recipe.length
+        given, wanted = given.reshape(-1, length), wanted.reshape(-1, length)
+        micro = max(1, self._micro_tokens // length)
+        parts = [slice(start, start + micro) for start in range(0, len(given), micro)]
+        total = 0.0
+        # In the order of the parts, so that the sum does not depend on who is faster.
+        for part, (loss, gradients) in zip(
+            parts, self._pool.map(lambda p: self._slopes(given[p], wanted[p]), parts), strict=True
+        ):
+            share = len(given[part]) / len(given)
+            total += loss * share
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = gradient * share
+                else:
+                    parameter.grad.add_(gradient, alpha=share)
+        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+        factor = recipe.rate(self.step)
+        for optimiser, peak in self._optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = peak * factor
+            optimiser.step()
+            optimiser.zero_grad()
+        return total
+
+    def _slopes(self, given: Tensor, wanted: Tensor) -> tuple[float, tuple[Tensor, ...]]:
+        loss = self._loss(given, wanted)
+        return loss.item(), torch.autograd.grad(loss, self._parameters)
+
+    def _loss(self, given: Tensor, wanted: Tensor) -> Tensor:
+        hidden = last_hidden(self.model, given)
+        head = self.model.lm_head.weight
+        if self._teacher is None or not self.recipe.taught(self.step):
+            return head_loss(hidden, head, wanted.flatten())
+        with torch.no_grad():
+            teacher = last_hidden(self._teacher, given)
+        return distilled_head_loss(
+            hidden,
+            head,
+            wanted.flatten(),
+            teacher,
+            self._teacher.lm_head.weight,
+            self.recipe.teacher_share,
+        )
+
+    def _resume(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        found = load_checkpoint(self._directory, self._identity)
+        if found is None:
+            return
+        self.model.load_state_dict(found.model)
+        for (optimiser, _), state in zip(self._optimisers, found.optimisers, strict=True):
+            optimiser.load_state_dict(state)
+        self.step = found.step
+        self.wall_seconds = found.wall_seconds
+        self.cpu_seconds = found.cpu_seconds
+        self.batches.skip(found.step * self.recipe.rows)
+        logger.info("resuming at update %d", self.step)
+
+    def _save(self) -> None:
+        checkpoint = Checkpoint(
+            step=self.step,
+            wall_seconds=self.wall_seconds,
+            cpu_seconds=self.cpu_seconds,
+            identity=self._identity,
+            model=self.model.state_dict(),
+            optimisers=[optimiser.state_dict() for optimiser, _ in self._optimisers],
+        )
+        save_checkpoint(self._directory, checkpoint)
+
+    def _log(self, log: Any, losses: list[float]) -> None:
+        line = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "loss": round(sum(losses) / len(losses), 4),
+            "rate": round(self.recipe.rate(self.step - 1), 4),
+            "wall_s": round(self.wall_seconds, 1),
+            "cpu_s": round(self.cpu_seconds, 1),
+        }
+        log.write(json.dumps(line) + "\n")
+        log.flush()
+
+
+@contextmanager
+def _stop_signal() -> Iterator[Callable[[], bool]]:
+    asked = False
+
+    def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal asked
+        asked = True
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, ask) for number in numbers]
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -40,7 +40,7 @@ def fuse_norms(model: nn.Module) -> FusedNorms:
             continue
         eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
         if isinstance(eps, float) and _is_rms_norm(module, eps):
-            module.forward = _Forward(module, eps)  # type: ignore[method-assign,assignment]
+            module.forward = _Forward(module, eps)
             members.append(module)
     return FusedNorms(members)
 

@@ -9,7 +9,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import click
 import numpy as np
@@ -158,7 +157,11 @@ def main(model: str, dtype: str, context: int, threads: int) -> None:
     click.echo(
         json.dumps(
             {
-                "provenance": provenance(cast(dict[str, object], {"model": model})),
+                "provenance": provenance(
+                    model={"name": model, "dtype": str(target.info.dtype)},
+                    settings={"context": context, "threads": threads},
+                    sets=[],
+                ),
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
                 "index_memory": index_memory(target.info),

@@ -1,0 +1,46 @@
+"""Draws docs/tree.svg: one real step of the embedded model, the accepted path in green.
+
+python runs/readme_picture.py
+"""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from draftwood import attach, load
+from draftwood.commands.demo import PROMPTS
+from draftwood.commands.generate import encode
+from draftwood.commands.tree import picture
+from draftwood.engine import Engine
+from draftwood.methods import method
+from draftwood.requests import Request, Stepped
+
+BUDGET = 14
+
+
+def main() -> None:
+    """Take the step whose accepted path leaves the spine for a branch, the longest such path."""
+    loaded = load("embedded")
+    engine = Engine(attach(loaded.model, packing="move"), method("goose", budget=BUDGET))
+    best = None
+    for text in PROMPTS.values():
+        request = Request(encode(loaded.tokenizer, text, chat=False), 120, eos=loaded.eos)
+        for event in engine.stream([request]):
+            if not isinstance(event, Stepped) or event.stats.tree.drafted < BUDGET:
+                continue
+            stats = event.stats
+            rank = (stats.kind == "context+adjacency", stats.tree.route == "spine", len(stats.path))
+            if best is None or rank > best[0]:
+                best = (rank, stats)
+    if best is None:
+        raise SystemExit("no step filled its budget: nothing to draw")
+    console = Console(record=True, width=84, file=io.StringIO(), highlight=False)
+    console.print(picture(best[1], loaded.tokenizer))
+    target = Path(__file__).parent.parent / "docs" / "tree.svg"
+    console.save_svg(str(target), title="draftwood tree", theme=MONOKAI)
+
+
+if __name__ == "__main__":
+    main()

@@ -59,7 +59,7 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
 
 def _probabilities(values: NDArray[np.float32], top: NDArray[np.float32]) -> NDArray[np.float32]:
     peak = top[:, :1]
-    if not (_SAFE_LOW < peak.min() and peak.max() < _SAFE_HIGH):
+    if not (peak.min() > _SAFE_LOW and peak.max() < _SAFE_HIGH):
         values, top = values - peak, top - peak
     n, vocab = values.shape
     # In blocks that stay in the cache, and that the allocator does not map anew every time.
@@ -71,8 +71,7 @@ def _probabilities(values: NDArray[np.float32], top: NDArray[np.float32]) -> NDA
         part = values[i : i + block]
         np.exp(part, out=weights[: len(part)])
         np.add.reduce(weights[: len(part)], axis=1, out=total[i : i + block])
-    likeliest: NDArray[np.float32] = np.exp(top) / total[:, None]
-    return likeliest
+    return np.divide(np.exp(top), total[:, None], dtype=np.float32)
 
 
 def _two_stages(

@@ -1,0 +1,85 @@
+"""The models that ship with the package: small, documented, and decoded losslessly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from draftwood import models
+from draftwood.commands.demo import PROMPTS
+from draftwood.commands.generate import encode
+from draftwood.engine import Engine
+from draftwood.methods import method, recipes
+from draftwood.requests import Request
+from draftwood.sampling import SamplingParams
+from draftwood.target.attach import attach
+from draftwood.target.runner import Runner
+
+NAMES = sorted(models.EMBEDDED)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> models.Loaded:
+    return models.load("embedded")
+
+
+@pytest.fixture(scope="module")
+def runner(loaded: models.Loaded) -> Runner:
+    return attach(loaded.model)
+
+
+def folder(name: str) -> Path:
+    return Path(models.location(name))
+
+
+def test_they_are_small() -> None:
+    size = sum(file.stat().st_size for name in NAMES for file in folder(name).iterdir())
+    assert size <= 30e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_documented(name: str) -> None:
+    text = (folder(name) / "provenance.json").read_text()
+    record = json.loads(text)
+    assert record["data"]
+    for word in ("licence", "tokens", "loss"):
+        assert word in text
+    config = json.loads((folder(name) / "config.json").read_text())
+    assert config["model_type"] == "llama"
+    assert config["dtype"] == "bfloat16"
+    assert config["max_position_embeddings"] == 4096
+
+
+def test_they_share_a_tokenizer() -> None:
+    target, draft = ((folder(name) / "tokenizer.json").read_text() for name in NAMES)
+    assert target == draft
+
+
+def test_loaded_in_float32_on_a_cpu(loaded: models.Loaded) -> None:
+    assert loaded.model.dtype == torch.float32
+    assert loaded.tokenizer.chat_template
+    assert loaded.eos == frozenset({loaded.tokenizer.eos_token_id})
+
+
+@pytest.mark.parametrize("prompt", sorted(PROMPTS))
+def test_every_method_equals_generate(loaded: models.Loaded, runner: Runner, prompt: str) -> None:
+    ids = encode(loaded.tokenizer, PROMPTS[prompt], chat=False)
+    untouched: Any = models.load("embedded").model
+    expected = untouched.generate(
+        torch.tensor([ids]), max_new_tokens=64, do_sample=False, pad_token_id=0
+    )
+    plain = tuple(expected[0, len(ids) :].tolist())
+    for name in recipes():
+        engine = Engine(runner, method(name))
+        found = engine.generate([Request(ids, 64, eos=loaded.eos)])[0]
+        assert found.tokens == plain, name
+
+
+def test_sampled_methods_equal_plain_sampling(loaded: models.Loaded, runner: Runner) -> None:
+    ids = encode(loaded.tokenizer, PROMPTS["code"], chat=False)
+    request = Request(ids, 64, SamplingParams(temperature=0.8, seed=3), eos=loaded.eos)
+    found = {n: Engine(runner, method(n)).generate([request])[0].tokens for n in recipes()}
+    assert len(set(found.values())) == 1
+    assert found["ar"] != Engine(runner, method("ar")).generate([Request(ids, 64)])[0].tokens

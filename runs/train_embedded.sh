@@ -21,6 +21,7 @@ shared=(--data "$data" --out "$out" --threads "$threads" --sources "$here/train_
 mixture=code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18
 
 "$python" -m draftwood.train target "${shared[@]}" --mixture "$mixture" \
-    --tokens "$target_tokens" --export "$assets/target"
+    --tokens "$target_tokens" --short-share 0.8 --export "$assets/target"
 "$python" -m draftwood.train draft "${shared[@]}" --mixture "$mixture" \
-    --tokens "$draft_tokens" --export "$assets/draft"
+    --tokens "$draft_tokens" --rows 4 --short-share 0.8 \
+    --teacher-share 0.9 --teacher-from 0.8 --export "$assets/draft"

@@ -334,7 +334,7 @@ class Distributions(Protocol):
     """The target's distribution p after each node of a tree, processors applied along its path."""
 
     def draw(self, node: int, uniform: float) -> int:
-        """The token at quantile ``uniform`` of p (the argmax at temperature 0)."""
+        """The token that ``uniform`` selects from p (the argmax at temperature 0)."""
         ...
 
     def probabilities(self, node: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from transformers import LogitsProcessor
 from transformers.generation.logits_process import (
@@ -117,10 +118,10 @@ class TreeDistributions:
         self._p: dict[int, torch.Tensor] = {}
 
     def draw(self, node: int, uniform: float) -> int:
-        """The token at quantile ``uniform``, in [0, 1), of p; at temperature 0 the argmax.
+        """The token that ``uniform``, in [0, 1), selects from p; at temperature 0 the argmax.
 
-        That is the first token whose cumulative probability, summed in float64 in the order of the
-        vocabulary, exceeds ``uniform``; its probability is never zero.
+        The same number selects the same token from the same p, and over all numbers tokens come
+        with their probabilities; one of probability zero never does.
 
         Raises:
             DraftwoodError: the processors left no token to choose.
@@ -129,16 +130,7 @@ class TreeDistributions:
             return int(self._argmax[node])
         if not self._sampler.do_sample:
             return self._argmax_of(node)
-        p = self._sampled(node)
-        cumulative = torch.cumsum(p, 0, dtype=torch.float64)
-        quantile = uniform * float(cumulative[-1])
-        token = int(torch.searchsorted(cumulative, quantile, right=True))
-        if token < p.shape[0] and float(p[token]) > 0:
-            return token
-        # Nothing is possible at all, or rounding pushed the quantile off the end, or (on a GPU,
-        # where the sum runs in parallel) into a flat part.
-        possible = self.probabilities(node).nonzero()[:, 0]
-        return int(possible[min(int(torch.searchsorted(possible, token)), len(possible) - 1)])
+        return _race(self.probabilities(node), uniform)
 
     def probabilities(self, node: int) -> torch.Tensor:
         """p as float32 ``[V]`` on the logits' device; one-hot at temperature 0.
@@ -176,6 +168,19 @@ class TreeDistributions:
             raise DraftwoodError("the history grew; ask a tree's distributions before committing")
         input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
         return self._sampler.scores(input_ids, self._logits[node : node + 1])[0]
+
+
+def _race(p: torch.Tensor, uniform: float) -> int:
+    """Winner of a race of exponential clocks with rates p, which token i wins with probability p_i.
+
+    The clocks are a function of ``uniform`` alone. An inverse cumulative sum would be simpler, but
+    a rounding error in p moves every one of its V boundaries a little, and some draw falls between;
+    here an error matters only where the two fastest clocks nearly tie.
+    """
+    bits = np.random.Philox(key=int(uniform * 2.0**53))
+    clocks = np.random.Generator(bits).standard_exponential(p.shape[0])
+    np.maximum(clocks, np.finfo(np.float64).tiny, out=clocks)
+    return int((p / torch.from_numpy(clocks).to(p.device)).argmax())
 
 
 def _emptied(node: int) -> DraftwoodError:

@@ -318,17 +318,24 @@ def test_draws_follow_p() -> None:
     assert chi_square(single(logits, SamplingParams(temperature=1.0)), wrong) < 1e-6
 
 
-def test_draw_is_the_inverse_of_the_cumulative_sum() -> None:
-    logits = torch.tensor([0.25, 0.0, 0.5, 0.25]).log()
-    p = single(logits, SamplingParams(temperature=1.0))
-    assert [p.draw(0, u) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, 0.9999)] == [0, 0, 2, 2, 3, 3]
+def test_rounding_errors_rarely_change_a_draw() -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(4096, generator=generator)
+    off = logits + 3e-4 * torch.randn(4096, generator=generator)
+    exact, rounded = (single(row, SamplingParams(temperature=1.0)) for row in (logits, off))
+    sums = [p.probabilities(0).double().cumsum(0) for p in (exact, rounded)]
+    uniforms = [RequestNoise(5, position).token(0) for position in range(1500)]
+    changed = sum(exact.draw(0, u) != rounded.draw(0, u) for u in uniforms)
+    inverse = sum(len({int(torch.searchsorted(c, u)) for c in sums}) > 1 for u in uniforms)
+    assert changed <= 3
+    assert inverse > 10, "the obvious way is much more sensitive"
 
 
 @pytest.mark.parametrize("uniform", [0.0, 1e-300, 0.5, 1 - 2**-53, 1.0])
 def test_impossible_tokens_are_never_drawn(uniform: float) -> None:
     never = -math.inf
     edges = single([never, 1.0, never, 1.0, never], SamplingParams(temperature=1.0))
-    assert edges.draw(0, uniform) == (1 if uniform < 0.5 else 3)
+    assert edges.draw(0, uniform) in {1, 3}
     only = single([never, never, -50.0, never], SamplingParams(temperature=1.0))
     assert only.draw(0, uniform) == 2
     many = torch.full((50_000,), never)

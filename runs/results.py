@@ -4,6 +4,7 @@ python runs/results.py --out runs/out > docs/results.md
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,10 @@ def by_set(
 
 def provenance(run: dict[str, Any]) -> str:
     """Where a table's figures come from, in one line."""
-    facts = run["provenance"]
-    return f"<sub>`{json.dumps(facts, sort_keys=True)}`</sub>"
+    # Directories are the measuring machine's own business; names of files are not.
+    facts = re.sub(r"/[\w./-]*/", "", json.dumps(run["provenance"], sort_keys=True))
+    ended = "" if run.get("complete", True) else " (interrupted: it holds what had ended)"
+    return f"<sub>`{facts}`{ended}</sub>"
 
 
 def tau(metrics: dict[str, Any]) -> str:

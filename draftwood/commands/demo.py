@@ -44,8 +44,8 @@ PROMPTS = {
         "time when its windows had been lit. On the evening of the storm"
     ),
 }
-# Each method at the budget that suits a small model on a CPU: checking 16 nodes costs about 1.3x
-# of one token there, the papers' 59 about 2.5x.
+# Each method at the budget that suits a small model on a CPU: checking 16 nodes costs about 1.6x
+# of one token there, the papers' 59 about 2.5x (docs/results.md).
 METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16")
 
 

@@ -161,7 +161,7 @@ class Engine:
         for s, prompt_rows in zip(joining, rows, strict=True):
             # The first token follows a tree that is the prompt's last token alone.
             last = TreeBuilder(s.request.prompt[-1]).build()
-            first = self._verify(s, last, _last_row(prompt_rows)).bonus
+            first = self._verify(s, last, prompt_rows).bonus
             begun = Prefill(np.array(s.request.prompt, dtype=np.int64), first, prompt_rows)
             for drafter in self._drafters.values():
                 drafter.begin(s.slot, begun)
@@ -215,7 +215,3 @@ def _outcome(tree: TokenTree, verdict: Verdict, rows: Rows) -> Outcome:
     tokens = tree.tokens
     committed = (*(int(tokens[i]) for i in verdict.path), verdict.bonus)
     return Outcome(tree, verdict.path, committed, rows)
-
-
-def _last_row(rows: Rows) -> Rows:
-    return Rows(rows.logits[-1:], rows.argmax[-1:], rows.top_tokens[-1:], rows.top_probs[-1:])

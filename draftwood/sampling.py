@@ -138,19 +138,16 @@ class TreeDistributions:
         Raises:
             DraftwoodError: the processors left no token to choose.
         """
-        if self._sampler.do_sample:
-            p = self._sampled(node)
-            if math.isnan(float(p[0])):  # one bad score makes the whole softmax NaN
-                raise _emptied(node)
-            return p
-        one_hot = torch.zeros(self._logits.shape[-1], device=self._logits.device)
-        one_hot[self.draw(node, 0.0)] = 1
-        return one_hot
-
-    def _sampled(self, node: int) -> torch.Tensor:
+        if not self._sampler.do_sample:
+            one_hot = torch.zeros(self._logits.shape[-1], device=self._logits.device)
+            one_hot[self.draw(node, 0.0)] = 1
+            return one_hot
         found = self._p.get(node)
         if found is None:
-            found = self._p[node] = torch.softmax(self._scores(node), dim=-1)
+            found = torch.softmax(self._scores(node), dim=-1)
+            if math.isnan(float(found[0])):  # one bad score makes the whole softmax NaN
+                raise _emptied(node)
+            self._p[node] = found
         return found
 
     def _argmax_of(self, node: int) -> int:

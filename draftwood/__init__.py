@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from draftwood.engine import Engine
     from draftwood.errors import DraftwoodError
     from draftwood.integrations.transformers import custom_generate, detach, generate
-    from draftwood.methods import Method, Recipe, method, recipes
+    from draftwood.methods import method, recipes
     from draftwood.models import load
+    from draftwood.recipes import Method, Recipe
     from draftwood.requests import Completion, Delta, Finished, Request, Stepped
     from draftwood.sampling import SamplingParams
     from draftwood.target.attach import attach

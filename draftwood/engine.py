@@ -19,8 +19,10 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method
+from draftwood.hosting import TargetHost
+from draftwood.hosts import Host
 from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, Verdict
+from draftwood.recipes import Method
 from draftwood.requests import (
     Completion,
     Event,
@@ -46,6 +48,7 @@ class Engine:
         method: what drafts, shapes and verifies the trees.
         tokenizer: needed for text and for stop strings.
         max_batch: most requests decoded at once; more wait in a queue.
+        host: where drafters are built; engines that share one share draft models.
 
     Raises:
         DraftwoodError: a drafter's settings do not fit the target.
@@ -58,6 +61,7 @@ class Engine:
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         max_batch: int = 64,
+        host: Host | None = None,
     ) -> None:
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
@@ -65,7 +69,8 @@ class Engine:
         self.method = method
         self.tokenizer = tokenizer
         self.max_batch = max_batch
-        self._drafters = {n: spec.build(target.info) for n, spec in method.drafters.items()}
+        host = host or TargetHost(target, tokenizer)
+        self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
         self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
@@ -126,6 +131,7 @@ class Engine:
         slots = [s.slot for s in live]
         clock = [perf_counter()]
         budget = self.method.policy.budget
+        forwards = self._forwards()
         growths = [s.growth(budget) for s in live]
         trees = draft(self.method.policy, self._drafters, slots, growths, [s.state for s in live])
         clock.append(perf_counter())
@@ -140,8 +146,9 @@ class Engine:
             self._learn(sequence, outcome)
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
+        forwards = self._forwards() - forwards
         for sequence, outcome in zip(live, outcomes, strict=True):
-            events += self._advance(sequence, outcome, times, len(live))
+            events += self._advance(sequence, outcome, times, len(live), forwards)
         return events
 
     def _admit(self) -> list[Event]:
@@ -187,11 +194,14 @@ class Engine:
             sequence.request.observer(outcome)
         sequence.state = self.method.policy.learn(sequence.state, outcome)
 
+    def _forwards(self) -> int:
+        return sum(drafter.forwards for drafter in self._drafters.values())
+
     def _advance(
-        self, sequence: RunningRequest, outcome: Outcome, times: Times, batch: int
+        self, sequence: RunningRequest, outcome: Outcome, times: Times, batch: int, forwards: int
     ) -> list[Event]:
         delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
-        stats = StepStats(outcome.tree, outcome.path, len(delta.tokens), times, batch)
+        stats = StepStats(outcome.tree, outcome.path, len(delta.tokens), times, batch, forwards)
         sequence.tally.add(stats)
         events: list[Event] = [delta, Stepped(sequence.number, stats)]
         if reason:

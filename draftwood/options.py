@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method, method
+from draftwood.methods import method
+from draftwood.recipes import Method
 from draftwood.sampling import SamplingParams
 
 F = TypeVar("F", bound=Callable[..., Any])

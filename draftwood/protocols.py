@@ -90,8 +90,8 @@ class Target(Protocol):
     ) -> list[Rows]:
         """Cache every prompt and return its rows.
 
-        ``argmax``, ``top_tokens`` and ``features`` cover all positions of the prompt if
-        ``needs.prompt_rows``, else the last one only; ``logits`` is always the last one.
+        ``argmax`` and ``top_tokens`` cover all positions of the prompt if ``needs.prompt_rows``,
+        else the last one only; ``features`` all of them, ``logits`` the last one.
         """
         ...
 
@@ -112,6 +112,10 @@ class Target(Protocol):
 
     def release(self, slot: int) -> None:
         """Give the slot back."""
+        ...
+
+    def embedding(self) -> torch.nn.Module:
+        """The module that turns token ids into ``[.., H]`` embeddings."""
         ...
 
 
@@ -234,6 +238,11 @@ class Drafter(Protocol):
         """What the target must hand over for this drafter to learn."""
         ...
 
+    @property
+    def forwards(self) -> int:
+        """Forward passes of a model of its own over drafted trees so far; 0 without a model."""
+        ...
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts in ``slot``; whatever was there before is forgotten."""
         ...
@@ -252,18 +261,6 @@ class Drafter(Protocol):
 
     def release(self, slot: int) -> None:
         """The request in ``slot`` has ended."""
-        ...
-
-
-class DrafterSpec(Protocol):
-    """The frozen settings of a drafter; its fields are command-line flags."""
-
-    def build(self, target: TargetInfo) -> Drafter:
-        """A fresh drafter for this target.
-
-        Raises:
-            DraftwoodError: the settings do not fit the target.
-        """
         ...
 
 

@@ -37,6 +37,7 @@ class StepStats:
         committed: tokens committed, after any cut.
         times: of the whole batch's step.
         batch: number of requests that shared the step.
+        draft_calls: forward passes of draft models, shared by the batch as well.
     """
 
     tree: TokenTree
@@ -44,6 +45,7 @@ class StepStats:
     committed: int
     times: Times
     batch: int
+    draft_calls: int = 0
 
     @property
     def kind(self) -> str:
@@ -74,6 +76,7 @@ class Tally:
         self.committed += step.committed
         self.drafted += step.tree.drafted
         self.accepted += len(step.path)
+        self.draft_calls += step.draft_calls
         self.drafted_by_source.update(step.tree.sources[1:])
         self.accepted_by_source.update(step.tree.sources[i] for i in step.path)
         self.offered_by_depth.update(range(1, step.tree.depth + 1))

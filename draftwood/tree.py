@@ -92,17 +92,6 @@ class TokenTree:
         """Token ids along :meth:`path`."""
         return tuple(int(self.tokens[i]) for i in self.path(node))
 
-    def ancestor_mask(self) -> NDArray[np.bool_]:
-        """Bool ``[n, n]``: entry ``(i, j)`` says that ``j`` is ``i`` or one of its ancestors."""
-        n = len(self)
-        mask = np.zeros((n, n), dtype=np.bool_)
-        mask[0, 0] = True
-        parents = self.parents.tolist()
-        for i in range(1, n):
-            mask[i] = mask[parents[i]]
-            mask[i, i] = True
-        return mask
-
 
 class TreeBuilder:
     """Grows a tree node by node; indices it returns are those of the finished tree.

@@ -1,12 +1,33 @@
 """Stand-ins that make the loop testable without a model: exact, instant, deterministic."""
 
+import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from draftwood.hosts import DraftModel
 from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.target.attach import attach
 from draftwood.tree import TokenTree
+
+
+@dataclass
+class FakeHost:
+    """Builds drafters beside a target that is only described; draft models are Markov chains."""
+
+    info: TargetInfo
+
+    def embedding(self) -> torch.nn.Module:
+        return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)
+
+    def model(self, name: Any) -> DraftModel:
+        return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
+
+    def attach(self, module: Any) -> DraftModel:
+        return attach(module, self_test=False)
 
 
 class MarkovTarget:
@@ -45,8 +66,13 @@ class MarkovTarget:
         return slot
 
     def prefill(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        needs: Needs,
+        hidden: Sequence[torch.Tensor] = (),
     ) -> list[Rows]:
+        assert not hidden
         found = []
         for slot, prompt in zip(slots, prompts, strict=True):
             self.cached[slot] = list(prompt)
@@ -56,12 +82,28 @@ class MarkovTarget:
             found.append(Rows(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs))
         return found
 
-    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+    def forward(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        done: Sequence[int] = (),
+        hidden: Sequence[torch.Tensor] = (),
+    ) -> list[Rows]:
+        assert not hidden
         self.forwards += 1
         found = []
-        for slot, tree in zip(slots, trees, strict=True):
+        for slot, tree, first in zip(slots, trees, done or [0] * len(trees), strict=True):
+            # Nodes that are done must be those that were forwarded before, in the same order.
+            before = self._last.get(slot)
+            assert not first or before is not None
+            if first and before is not None:
+                assert before.tokens[:first].tolist() == tree.tokens[:first].tolist()
+                assert before.parents[:first].tolist() == tree.parents[:first].tolist()
+                assert first == len(before) < len(tree)
             prefix = [*self.cached[slot], int(tree.tokens[0])]
-            logits = [self.logits([*prefix, *tree.path_tokens(i)]) for i in range(len(tree))]
+            new = range(first, len(tree))
+            logits = [self.logits([*prefix, *tree.path_tokens(i)]) for i in new]
             found.append(self._rows(torch.stack(logits), needs))
             self._last[slot] = tree
         return found
@@ -76,6 +118,10 @@ class MarkovTarget:
 
     def release(self, slot: int) -> None:
         del self.cached[slot]
+        self._last.pop(slot, None)
+
+    def embedding(self) -> torch.nn.Module:
+        return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)
 
     @staticmethod
     def _rows(logits: torch.Tensor, needs: Needs) -> Rows:

@@ -10,12 +10,12 @@ import torch
 
 from draftwood import registry
 from draftwood.drafting import draft
-from draftwood.methods import Recipe, method, recipes
+from draftwood.hosts import DrafterSpec
+from draftwood.methods import method, recipes
 from draftwood.protocols import (
     Candidates,
     Continuation,
     Drafter,
-    DrafterSpec,
     Expand,
     Growth,
     Needs,
@@ -24,9 +24,10 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
+from draftwood.recipes import Recipe
 from draftwood.settings import parse, settings
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from tests.fakes import MarkovTarget
+from tests.fakes import FakeHost, MarkovTarget
 
 INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 PROMPT = [1, 5, 2, 7, 1, 5, 2, 7, 1, 5, 2]
@@ -52,7 +53,7 @@ class Session:
     """A drafter that has seen a prompt and some steps of a chain-drafting run, slot by slot."""
 
     def __init__(self, spec: DrafterSpec) -> None:
-        self.drafter: Drafter = spec.build(INFO)
+        self.drafter: Drafter = spec.build(FakeHost(INFO))
 
     def feed(self, slot: int, seed: int, steps: int = 5) -> None:
         target = MarkovTarget(seed=seed)
@@ -124,6 +125,7 @@ class Plenty:
     """A drafter that always has a chain and always has children, some of them the same tokens."""
 
     needs: Needs = dataclasses.field(default_factory=Needs)
+    forwards: int = 0
 
     def begin(self, slot: int, prefill: Prefill) -> None: ...
 

@@ -25,6 +25,7 @@ class Echo:
     """Offers ``slot * 10 + depth`` below every node and logs how it was called."""
 
     needs: Needs = field(default_factory=Needs)
+    forwards: int = 0
     calls: list[tuple[int, ...]] = field(default_factory=list)
 
     def begin(self, slot: int, prefill: Prefill) -> None: ...

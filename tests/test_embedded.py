@@ -11,6 +11,7 @@ from draftwood import models
 from draftwood.commands.demo import PROMPTS
 from draftwood.commands.generate import encode
 from draftwood.engine import Engine
+from draftwood.hosting import TargetHost
 from draftwood.methods import method, recipes
 from draftwood.requests import Request
 from draftwood.sampling import SamplingParams
@@ -28,6 +29,11 @@ def loaded() -> models.Loaded:
 @pytest.fixture(scope="module")
 def runner(loaded: models.Loaded) -> Runner:
     return attach(loaded.model)
+
+
+@pytest.fixture(scope="module")
+def host(loaded: models.Loaded, runner: Runner) -> TargetHost:
+    return TargetHost(runner, loaded.tokenizer)
 
 
 def folder(name: str) -> Path:
@@ -67,7 +73,9 @@ def test_loaded_in_float32_on_a_cpu(loaded: models.Loaded) -> None:
 
 
 @pytest.mark.parametrize("prompt", sorted(PROMPTS))
-def test_every_method_equals_generate(loaded: models.Loaded, runner: Runner, prompt: str) -> None:
+def test_every_method_equals_generate(
+    loaded: models.Loaded, runner: Runner, host: TargetHost, prompt: str
+) -> None:
     ids = encode(loaded.tokenizer, PROMPTS[prompt], chat=False)
     untouched: Any = models.load("embedded").model
     expected = untouched.generate(
@@ -75,14 +83,17 @@ def test_every_method_equals_generate(loaded: models.Loaded, runner: Runner, pro
     )
     plain = tuple(expected[0, len(ids) :].tolist())
     for name in recipes():
-        engine = Engine(runner, method(name))
+        engine = Engine(runner, method(name), host=host)
         found = engine.generate([Request(ids, 64, eos=loaded.eos)])[0]
         assert found.tokens == plain, name
 
 
-def test_sampled_methods_equal_plain_sampling(loaded: models.Loaded, runner: Runner) -> None:
+def test_sampled_methods_equal_plain_sampling(
+    loaded: models.Loaded, runner: Runner, host: TargetHost
+) -> None:
     ids = encode(loaded.tokenizer, PROMPTS["code"], chat=False)
     request = Request(ids, 64, SamplingParams(temperature=0.8, seed=3), eos=loaded.eos)
-    found = {n: Engine(runner, method(n)).generate([request])[0].tokens for n in recipes()}
+    engines = {name: Engine(runner, method(name), host=host) for name in recipes()}
+    found = {name: engine.generate([request])[0].tokens for name, engine in engines.items()}
     assert len(set(found.values())) == 1
     assert found["ar"] != Engine(runner, method("ar")).generate([Request(ids, 64)])[0].tokens

@@ -8,14 +8,19 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling import SamplingParams
-from tests.fakes import MarkovTarget
+from draftwood.stats import Tally
+from tests.fakes import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
 
 
+def engine_of(target: MarkovTarget, name: str, max_batch: int = 64) -> Engine:
+    return Engine(target, method(name), max_batch=max_batch, host=FakeHost(target.info))
+
+
 def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]:
-    return Engine(target, method(name)).generate([request])[0].tokens
+    return engine_of(target, name).generate([request])[0].tokens
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -58,7 +63,7 @@ def test_batch_mates_do_not_matter(name: str) -> None:
         for i, t in enumerate([0.0, 0.9, 0.0, 0.7, 0.0])
     ]
     target = MarkovTarget()
-    together = Engine(target, method(name), max_batch=3).generate(requests)
+    together = engine_of(target, name, max_batch=3).generate(requests)
     alone = [decode(target, name, request) for request in requests]
     assert [c.tokens for c in together] == alone
     assert not target.cached, "every slot is given back"
@@ -81,7 +86,7 @@ def test_trees_save_target_calls() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 17])
 def test_length_limit_is_exact(name: str, count: int) -> None:
     target = MarkovTarget()
-    completion = Engine(target, method(name)).generate([Request(PROMPT, count)])[0]
+    completion = engine_of(target, name).generate([Request(PROMPT, count)])[0]
     assert completion.tokens == target.greedy(PROMPT, count)
     assert completion.reason == "length"
 
@@ -89,7 +94,7 @@ def test_length_limit_is_exact(name: str, count: int) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_context_limit_ends_the_request(name: str) -> None:
     target = MarkovTarget(context_limit=30)
-    completion = Engine(target, method(name)).generate([Request(PROMPT, 100)])[0]
+    completion = engine_of(target, name).generate([Request(PROMPT, 100)])[0]
     assert completion.tokens == target.greedy(PROMPT, 30 - len(PROMPT))
     assert completion.reason == "context"
 
@@ -100,7 +105,7 @@ def test_any_of_several_eos_ends_the_request(name: str) -> None:
     plain = target.greedy(PROMPT, 50)
     eos = frozenset({plain[20], 99})
     end = next(i for i, token in enumerate(plain) if token in eos)
-    completion = Engine(target, method(name)).generate([Request(PROMPT, 50, eos=eos)])[0]
+    completion = engine_of(target, name).generate([Request(PROMPT, 50, eos=eos)])[0]
     assert completion.tokens == plain[: end + 1]
     assert completion.reason == "eos"
 
@@ -189,3 +194,25 @@ def test_one_bad_request_leaves_none_behind() -> None:
 def test_bad_batch_is_refused() -> None:
     with pytest.raises(DraftwoodError, match="max_batch"):
         Engine(MarkovTarget(), method("ar"), max_batch=0)
+
+
+def test_draft_forwards_are_counted() -> None:
+    target = MarkovTarget()
+    engine = engine_of(target, "sd:budget=4")
+    steps = [e.stats for e in engine.stream([Request(PROMPT, 41)]) if isinstance(e, Stepped)]
+    # One forward per node of a chain, each asked below the one before.
+    assert [step.draft_calls for step in steps] == [step.tree.depth for step in steps]
+    assert steps[0].draft_calls == 4
+    tally = Tally()
+    for step in steps:
+        tally.add(step)
+    assert tally.draft_efficiency == sum(step.tree.depth for step in steps) / len(steps)
+
+
+def test_draft_forwards_are_shared_by_a_batch() -> None:
+    target = MarkovTarget()
+    engine = engine_of(target, "sd:budget=4")
+    requests = [Request(PROMPT, 41), Request(PROMPT[:5], 41)]
+    steps = [e.stats for e in engine.stream(requests) if isinstance(e, Stepped)]
+    assert [step.batch for step in steps[:2]] == [2, 2]
+    assert [step.draft_calls for step in steps[:2]] == [4, 4]

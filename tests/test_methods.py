@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method, method, recipes
+from draftwood.methods import method, recipes
+from draftwood.recipes import Method, Recipe
 from draftwood.settings import settings
 from draftwood.tree import Draw
 
@@ -27,6 +29,21 @@ def test_settings_by_text_and_by_keyword() -> None:
     assert method("goose") != spelt
 
 
+def test_a_source_may_be_given_another_drafter() -> None:
+    built = method("goose:adjacency=model:adjacency.model=some/name")
+    assert built.drafters["adjacency"] == Model("some/name")
+    assert built == method("goose", adjacency="model", adjacency__model="some/name")
+    assert built == recipes()["goose"].build({"adjacency": "model", "adjacency.model": "some/name"})
+    # What Token Recycling decides about its table means nothing to another drafter.
+    assert method("tr:adjacency=model").drafters["adjacency"] == Model()
+    assert method("tr:adjacency=adjacency") == method("tr")
+
+
+def test_sources_that_the_policy_does_not_ask_are_not_built() -> None:
+    idle = Recipe("idle", "-", "-", "plain", {"context": "context"})
+    assert not idle.build().drafters
+
+
 def test_presets_reach_the_parts() -> None:
     assert "k" in {s.name for s in settings(type(method("iso5").policy))}
     assert method("iso3") != method("iso5")
@@ -41,6 +58,8 @@ def test_presets_reach_the_parts() -> None:
         ("goose:budget=x", "expected int"),
         ("goose:budget=-1", "budget"),
         ("ar:budget=4", "no setting"),
+        ("goose:adjacency=nope", "no 'nope' among drafters"),
+        ("goose:adjacency=model:adjacency.width=3", "no setting 'adjacency.width=3'"),
     ],
 )
 def test_refusals(text: str, complaint: str) -> None:

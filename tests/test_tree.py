@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
 from draftwood.tree import ROOT_SOURCE, Draw, TokenTree, TreeBuilder, tree_of
@@ -62,15 +60,6 @@ def test_children_and_paths() -> None:
     assert tree.path(0) == ()
     assert tree.path(4) == (1, 4)
     assert tree.path_tokens(4) == (5, 7)
-
-
-@given(st.lists(st.integers(0, 10**6), max_size=20))
-def test_the_ancestor_mask_is_the_paths(seeds: list[int]) -> None:
-    parents = [-1] + [seed % (i + 1) for i, seed in enumerate(seeds)]
-    tree = tree_of(range(len(parents)), parents)
-    mask = tree.ancestor_mask()
-    for node in range(len(tree)):
-        assert np.flatnonzero(mask[node]).tolist() == sorted({0, node, *tree.path(node)})
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from draftwood.bench import peers
 from draftwood.bench.measure import Answer, Contender, Decode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method, method, recipe
+from draftwood.hosting import TargetHost
+from draftwood.hosts import Host
+from draftwood.methods import method, recipe
 from draftwood.models import Loaded
 from draftwood.protocols import Target
+from draftwood.recipes import Method
 from draftwood.requests import Completion, Finished, Request, Stepped
 from draftwood.settings import parse
 from draftwood.settings import settings as fields_of
@@ -38,6 +41,7 @@ class Stage:
         self.loaded = load()
         self._parameters = sum(p.numel() for p in self.loaded.model.parameters())
         self.target: Target = attach(self.loaded.model)
+        self.host = TargetHost(self.target, self.loaded.tokenizer)
 
     @cached_property
     def stock(self) -> Loaded:
@@ -102,7 +106,7 @@ class OwnChoice:
 
     def enter(self, stage: Stage) -> Contender:
         """Our engine on the stage's attached target."""
-        return OwnContender(stage.target, self.method)
+        return OwnContender(stage.target, self.method, stage.host)
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,12 @@ class OwnContender:
 
     target: Target
     method: Method
+    host: Host
 
     def begin(self, batch: int) -> Decode:
         """An engine without a tokenizer: peers return token ids as well."""
-        return partial(decode_with, Engine(self.target, self.method, max_batch=batch))
+        engine = Engine(self.target, self.method, max_batch=batch, host=self.host)
+        return partial(decode_with, engine)
 
 
 def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:

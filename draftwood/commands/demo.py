@@ -12,8 +12,10 @@ from rich.table import Table
 from draftwood import models
 from draftwood.commands.generate import encode, show
 from draftwood.engine import Engine
-from draftwood.methods import Method, method
+from draftwood.hosting import TargetHost
+from draftwood.methods import method
 from draftwood.options import model_options
+from draftwood.recipes import Method
 from draftwood.requests import Completion, Delta, Request
 from draftwood.target.attach import attach
 
@@ -76,7 +78,8 @@ def demo(
     chosen = [method(text) for text in METHODS]
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     target = attach(loaded.model, packing="move")
-    engines = [Engine(target, each, loaded.tokenizer) for each in chosen]
+    host = TargetHost(target, loaded.tokenizer)
+    engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
     console = Console()
     console.print(f"model: {loaded.name}, {target.info.dtype}, {target.info.device}, greedy")
     for name, text in PROMPTS.items():

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase
 from draftwood import models
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method
 from draftwood.options import method_of, model_options, sampling_of, sampling_options
+from draftwood.recipes import Method
 from draftwood.requests import Completion, Delta, Finished, Request
 from draftwood.target.attach import attach
 

@@ -4,7 +4,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.methods import Recipe, recipe, recipes
+from draftwood.methods import recipe, recipes
+from draftwood.recipes import Recipe
 
 
 @click.command()

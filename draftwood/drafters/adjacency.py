@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.hosts import Host
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -21,7 +22,6 @@ from draftwood.protocols import (
     Needs,
     Outcome,
     Prefill,
-    TargetInfo,
 )
 from draftwood.tree import Draw
 
@@ -73,9 +73,9 @@ class Adjacency:
         if self.harvest not in ("all", "accepted"):
             raise DraftwoodError(f'harvest is "{self.harvest}"; give "all" or "accepted"')
 
-    def build(self, target: TargetInfo) -> "AdjacencyTables":
+    def build(self, host: Host) -> "AdjacencyTables":
         """Fresh, empty tables; ``width`` is cut to the target's vocabulary."""
-        return AdjacencyTables(self, min(self.width, target.vocab_size))
+        return AdjacencyTables(self, min(self.width, host.info.vocab_size))
 
 
 class AdjacencyTables:
@@ -107,6 +107,11 @@ class AdjacencyTables:
     def needs(self) -> Needs:
         """The ``width`` best tokens of every row, the prompt's included."""
         return Needs(top_k=self._width, prompt_rows=True)
+
+    @property
+    def forwards(self) -> int:
+        """None: there is no model."""
+        return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Harvest the prompt's rows (the last ones, if the target computed only those)."""

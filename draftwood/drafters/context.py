@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from draftwood.errors import DraftwoodError
+from draftwood.hosts import Host
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -21,7 +22,6 @@ from draftwood.protocols import (
     Needs,
     Outcome,
     Prefill,
-    TargetInfo,
 )
 
 # A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
@@ -67,16 +67,16 @@ class Context:
             if getattr(self, name) < 1:
                 raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least 1")
 
-    def build(self, target: TargetInfo) -> "ContextIndex":
+    def build(self, host: Host) -> "ContextIndex":
         """A fresh index.
 
         Raises:
             DraftwoodError: the vocabulary has more than 2**25 tokens.
         """
-        if target.vocab_size > 1 << _BITS:
+        if host.info.vocab_size > 1 << _BITS:
             raise DraftwoodError(
                 f"the context match keys tokens by {_BITS} bits, but the target's vocabulary has"
-                f" {target.vocab_size} tokens; use another drafter"
+                f" {host.info.vocab_size} tokens; use another drafter"
             )
         return ContextIndex(self)
 
@@ -109,6 +109,11 @@ class ContextIndex:
     def needs(self) -> Needs:
         """Nothing: copying needs only the tokens."""
         return Needs()
+
+    @property
+    def forwards(self) -> int:
+        """None: there is no model."""
+        return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Index the prompt and the first token."""

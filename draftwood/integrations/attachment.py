@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.methods import Method
+from draftwood.hosting import TargetHost
+from draftwood.recipes import Method
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
 
@@ -29,6 +30,7 @@ class Attachment:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._runner: Runner = attach(model)
+        self._host = TargetHost(self._runner)
         self._place = _place(model)
         self._turn = RLock()
         self._engines: dict[str, Engine] = {}
@@ -61,7 +63,7 @@ class Attachment:
         """
         with self._turn:
             if spelling not in self._engines:
-                self._engines[spelling] = Engine(self._runner, method)
+                self._engines[spelling] = Engine(self._runner, method, host=self._host)
             engine = self._engines[spelling]
             if engine.busy:
                 raise DraftwoodError(

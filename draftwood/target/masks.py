@@ -131,19 +131,25 @@ class TreeMasks:
         return positions <= self._reach
 
     def build(
-        self, lengths: Sequence[int], trees: Sequence[TokenTree], q: int, kv: int
+        self,
+        lengths: Sequence[int],
+        trees: Sequence[TokenTree],
+        q: int,
+        kv: int,
+        done: Sequence[int],
     ) -> tuple[Step, Masks]:
-        """Masks of one forward over ``b`` trees padded to ``q`` nodes and ``kv`` keys.
+        """Masks of one forward over ``b`` trees padded to ``q`` new nodes and ``kv`` keys.
 
-        A padding node sees the prefix and itself only, and no real node sees it.
+        The first ``done[i]`` nodes of tree ``i`` are cached; the others are the queries. A padding
+        node sees the prefix and itself only, and no real node sees it.
         """
         b = len(trees)
-        if b == 1 and q == 1 and kv <= self._reach:
-            return Step.OPEN, self._open
+        if b == 1 and q == 1 and kv <= self._reach and trees[0].depth == done[0]:
+            return Step.OPEN, self._open  # one node below a chain, or a root alone
         rows = self._group * q
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
-        self._write_full(bits, lengths, trees, q, kv)
+        self._write_full(bits, lengths, trees, q, kv, done)
         shown = self._view(None, b, rows, kv)
         if len(self._kinds) == 1 and self._kinds[0].reach == np.inf:
             return Step.TREE, shown
@@ -153,7 +159,7 @@ class TreeMasks:
             if deepest < kind.reach:
                 masks[kind.name] = shown
             else:
-                self._write_reach(kind, bits, lengths, trees, q, kv)
+                self._write_reach(kind, bits, lengths, trees, q, kv, done)
                 masks[kind.name] = self._view(kind, b, rows, kv)
         if len(self._kinds) == 1:
             return Step.TREE, masks[self._kinds[0].name]
@@ -183,6 +189,7 @@ class TreeMasks:
         trees: Sequence[TokenTree],
         q: int,
         kv: int,
+        done: Sequence[int],
     ) -> None:
         g, hide = self._group, self._hide
         rows = g * q
@@ -191,19 +198,20 @@ class TreeMasks:
             stale, begin, end = self._dirty[i]
             if stale:
                 plane[:stale, begin:end] = 0
-            length = lengths[i]
-            n = len(tree)
-            if q > 1:
-                block = np.zeros((q, q), dtype=self._bits)
+            length, first, n = lengths[i], done[i], len(tree)
+            end = first + q
+            if end > 1:
+                block = np.zeros((q, end), dtype=self._bits)
                 seen = ancestors(tree.parents.tolist())
-                block[:n, :n] = (seen ^ 1) * hide
-                if n < q:
+                new = n - first
+                block[:new, :n] = (seen[first:] ^ 1) * hide
+                if n < end:
                     block[:, n:] = hide
-                    block[n:, :n] = hide
-                    np.fill_diagonal(block[n:, n:], 0)
-                plane[:rows].reshape(g, q, -1)[:, :, length : length + q] = block
-            if length + q < kv:
-                plane[:rows, length + q : kv] = hide
+                    block[new:, :n] = hide
+                    np.fill_diagonal(block[new:, n:], 0)
+                plane[:rows].reshape(g, q, -1)[:, :, length : length + end] = block
+            if length + end < kv:
+                plane[:rows, length + end : kv] = hide
             self._dirty[i] = (rows, length, kv)
 
     def _write_reach(
@@ -214,15 +222,16 @@ class TreeMasks:
         trees: Sequence[TokenTree],
         q: int,
         kv: int,
+        done: Sequence[int],
     ) -> None:
         g = self._group
         _, bits, _ = self._planes[kind]
         for i, tree in enumerate(trees):
-            length, n = lengths[i], len(tree)
+            length, first, n = lengths[i], done[i], len(tree)
             keys = np.arange(kv)
             keys[length : length + n] = length + tree.depths
-            keys[length + n : length + q] = length
-            queries = keys[length : length + q, None]
+            keys[length + n : length + first + q] = length
+            queries = keys[length + first : length + first + q, None]
             shown = kind.hidden(queries, keys) * self._hide
             shown |= full[i, :q, :kv]
             bits[i, : g * q].reshape(g, q, -1)[:, :, :kv] = shown

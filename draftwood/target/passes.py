@@ -40,6 +40,7 @@ class Passes:
         mask: Masks,
         taps: tuple[int, ...] = (),
         keep: torch.Tensor | None = None,
+        hidden: torch.Tensor | None = None,
     ) -> Any:
         """The model's output for the staged tokens.
 
@@ -51,6 +52,7 @@ class Passes:
             mask: what the attention gets as its mask.
             taps: layers whose input hidden states are wanted.
             keep: int64 ``[n]`` positions whose logits are wanted; None: all.
+            hidden: ``[b, q, H]`` for a model that is given a vector beside each token.
         """
         slab, cells = self._slab, self._cells
         b, q = cells.shape
@@ -68,6 +70,8 @@ class Passes:
             extra["output_hidden_states"] = list(taps)
         if keep is not None:
             extra["logits_to_keep"] = keep
+        if hidden is not None:
+            extra["hidden"] = hidden
         return self._model(
             input_ids=ids,
             attention_mask=mask,
@@ -80,7 +84,11 @@ class Passes:
 
 
 def tapped(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
-    """``[b, q, taps * H]`` hidden states entering the tapped layers, or None without taps."""
+    """``[b, q, taps * H]`` hidden states entering the tapped layers, or None without taps.
+
+    A model that is given a vector beside each token returns one as well: ``[b, q, H]``.
+    """
     if not taps:
-        return None
+        returned: torch.Tensor | None = getattr(output, "hidden", None)
+        return returned
     return torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)

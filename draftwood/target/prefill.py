@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, Rows
@@ -31,6 +32,7 @@ class _Prompt:
     place: int
     parts: list[Harvest] = field(default_factory=list)
     features: list[torch.Tensor] = field(default_factory=list)
+    hidden: torch.Tensor | None = None
     last: torch.Tensor | None = None
 
     def rows(self) -> Rows:
@@ -48,15 +50,22 @@ def prefill(
     prompts: Sequence[Sequence[int]],
     needs: Needs,
     chunk: int,
+    hidden: Sequence[torch.Tensor] = (),
     plain_topk: bool = False,
 ) -> list[Rows]:
-    """See :meth:`draftwood.protocols.Target.prefill`; ``chunk`` is in tokens per sequence."""
+    """See :meth:`draftwood.protocols.Target.prefill`; ``chunk`` is in tokens per sequence.
+
+    ``hidden``: ``[n, H]`` for each prompt of n tokens, for a model that is given a vector beside
+    each token.
+    """
     waiting = []
     for place, (slot, given) in enumerate(zip(slots, prompts, strict=True)):
         if not len(given):
             raise DraftwoodError("a prompt is empty; give at least one token, e.g. the BOS token")
         tokens = np.asarray(given, dtype=np.int64)
-        waiting.append(_Prompt(tokens, slot, slab.length(slot), place))
+        prompt = _Prompt(tokens, slot, slab.length(slot), place)
+        prompt.hidden = hidden[place] if hidden else None
+        waiting.append(prompt)
     if len(set(slots)) < len(slots):
         raise DraftwoodError("a slot is named twice in one prefill; each prompt needs its own")
     waiting.sort(key=lambda prompt: slab.row(prompt.slot))
@@ -104,7 +113,9 @@ def _chunk(
     if not needs.prompt_rows:
         keep = torch.tensor(finals, device=slab.tensors[0].device)
     rows = [slab.row(prompt.slot) for prompt in live]
-    output = passes.run(rows, starts, kv, step, mask, needs.taps, keep)
+    given = [p.hidden[done : done + q] for p in live if p.hidden is not None]
+    vectors = pad_sequence(given, batch_first=True) if given else None
+    output = passes.run(rows, starts, kv, step, mask, needs.taps, keep, vectors)
     logits = output.logits
     features = tapped(output, needs.taps)
     if needs.prompt_rows:
@@ -112,8 +123,9 @@ def _chunk(
         for i, prompt in enumerate(live):
             n = counts[i]
             prompt.parts.append((argmax[i, :n], tokens[i, :n], probs[i, :n]))
-            if features is not None:
-                prompt.features.append(features[i, :n])
+    if features is not None:
+        for i, prompt in enumerate(live):
+            prompt.features.append(features[i, : counts[i]])
     columns = {final: column for column, final in enumerate(finals)} if keep is not None else None
     for i in ends:
         final = counts[i] - 1
@@ -123,5 +135,3 @@ def _chunk(
         if not needs.prompt_rows:
             argmax, tokens, probs = hand_over(row[None], needs.top_k, plain_topk)
             live[i].parts.append((argmax[0], tokens[0], probs[0]))
-            if features is not None:
-                live[i].features.append(features[i, final : final + 1])

@@ -5,10 +5,12 @@ scores all trees. Knows nothing of how trees are drafted or which path is kept.
 """
 
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, Rows, TargetInfo
@@ -85,6 +87,11 @@ class Runner:
         """Number of tokens cached in the slot."""
         return self.slab.length(slot)
 
+    def embedding(self) -> torch.nn.Module:
+        """The module that turns token ids into ``[.., H]`` embeddings."""
+        module: torch.nn.Module = self.model.get_input_embeddings()
+        return module
+
     def roll_back(self, slot: int, length: int) -> None:
         """Forget all but the slot's first ``length`` tokens.
 
@@ -99,56 +106,77 @@ class Runner:
 
     @torch.inference_mode()
     def prefill(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        needs: Needs,
+        hidden: Sequence[torch.Tensor] = (),
     ) -> list[Rows]:
         """Cache every prompt behind what its slot holds, and return its rows.
 
-        ``argmax``, ``top_tokens`` and ``features`` cover all positions of the prompt if
-        ``needs.prompt_rows``, else the last one only; ``logits`` is always the last one's,
-        ``[1, V]``.
+        See :meth:`draftwood.protocols.Target.prefill`, and :class:`draftwood.hosts.DraftModel` for
+        ``hidden``.
 
         Raises:
             DraftwoodError: a prompt is empty, a slot is not open, or it is named twice.
         """
         return prefill(
-            self.slab, self.masks, self._passes, slots, prompts, needs, self.chunk, self.plain_topk
+            self.slab,
+            self.masks,
+            self._passes,
+            slots,
+            prompts,
+            needs,
+            self.chunk,
+            hidden,
+            self.plain_topk,
         )
 
-    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+    def forward(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        done: Sequence[int] = (),
+        hidden: Sequence[torch.Tensor] = (),
+    ) -> list[Rows]:
         """Score every node of every tree in one forward pass. The cache is not advanced.
 
-        ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype.
+        ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
+        ``hidden`` see :class:`draftwood.hosts.DraftModel`.
 
         Raises:
             DraftwoodError: a slot is not open, or is named twice.
         """
         slab, b = self.slab, len(trees)
         rows = [slab.row(slot) for slot in slots]
+        done = done or [0] * b
         order = [0]
         if b > 1:
             order = sorted(range(b), key=rows.__getitem__)
             slots, trees = [slots[i] for i in order], [trees[i] for i in order]
-            rows = [rows[i] for i in order]
+            rows, done = [rows[i] for i in order], [done[i] for i in order]
+            hidden = [hidden[i] for i in order] if hidden else ()
             if len(set(rows)) < b:
                 raise DraftwoodError("a slot is named twice in one forward; give it one tree")
         lengths = [slab.length(slot) for slot in slots]
-        q = max([len(tree) for tree in trees])
-        kv = max(lengths) + q
+        starts = list(map(add, lengths, done))
+        counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
+        q = max(counts)
+        kv = max(starts) + q
         slab.reserve(0, kv)
 
         ids, positions = self._passes.lanes(b, q)
         for i, tree in enumerate(trees):
-            n = len(tree)
-            if n == q:
-                ids[i] = tree.tokens
-                np.add(tree.depths, lengths[i], out=positions[i])
-            else:
-                ids[i, :n], ids[i, n:] = tree.tokens, 0
-                positions[i, :n], positions[i, n:] = tree.depths, 0
-                positions[i] += lengths[i]
-        step, mask = self.masks.build(lengths, trees, q, kv)
+            n, first = counts[i], done[i]
+            ids[i, :n] = tree.tokens[first:]
+            np.add(tree.depths[first:], lengths[i], out=positions[i, :n])
+            if n < q:
+                ids[i, n:], positions[i, n:] = 0, lengths[i]
+        step, mask = self.masks.build(lengths, trees, q, kv, done)
         with torch.inference_mode():
-            output = self._passes.run(rows, lengths, kv, step, mask, needs.taps)
+            given = pad_sequence(list(hidden), batch_first=True) if hidden else None
+            output = self._passes.run(rows, starts, kv, step, mask, needs.taps, hidden=given)
             logits, features = output.logits, tapped(output, needs.taps)
             argmax, tokens, probs = hand_over(logits, needs.top_k, self.plain_topk)
             if b == 1:
@@ -162,7 +190,7 @@ class Runner:
                     probs[i, :n],
                     None if features is None else features[i, :n],
                 )
-                for i, n in enumerate(map(len, trees))
+                for i, n in enumerate(counts)
             ]
         return [found[place] for place in sorted(range(b), key=order.__getitem__)]
 

@@ -1,6 +1,7 @@
 """`draftwood train`: flags in, runs out. What trains lies in the files beside this one."""
 
 import logging
+from collections import defaultdict
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 _TOKENS = {"target": 20_000_000, "draft": 10_000_000}
 _TEACHER_SHARE = {"target": 0.0, "draft": 0.9}
 _SEED = {"target": 1, "draft": 2}
+_PRECISION = defaultdict(lambda: "float32", cuda="bfloat16")
 _SHAPES = {"target": TARGET_SHAPE, "draft": DRAFT_SHAPE}
 
 
@@ -68,6 +70,11 @@ _SHAPES = {"target": TARGET_SHAPE, "draft": DRAFT_SHAPE}
     "--device", default="auto", show_default=True, help="auto, cpu, cuda, or a torch device."
 )
 @click.option("--micro-tokens", default=1024, show_default=True, help="Tokens run through at once.")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    help="Of matrix products; bfloat16 on a GPU and float32 on a CPU if not given.",
+)
 @click.option("--checkpoint-every", default=100, show_default=True, help="Updates per checkpoint.")
 @click.option("--stop-after", type=int, help="Stop after that many updates, to be resumed.")
 @click.option(
@@ -104,6 +111,7 @@ def train(
     threads: int | None,
     device: str,
     micro_tokens: int,
+    precision: str | None,
     checkpoint_every: int,
     stop_after: int | None,
     sources: Path | None,
@@ -150,6 +158,7 @@ def train(
         vocab_size=vocab_size,
         micro_tokens=micro_tokens,
         workers=torch.get_num_threads() if session.device.type == "cpu" else 1,
+        mixed=(precision or _PRECISION[session.device.type]) == "bfloat16",
         checkpoint_every=checkpoint_every,
         stop_after=stop_after,
         export=export,

@@ -79,6 +79,7 @@ class Session:
         vocab_size: int = 4096,
         micro_tokens: int = 1024,
         workers: int = 1,
+        mixed: bool = False,
         checkpoint_every: int = 100,
         stop_after: int | None = None,
         export: Path | None = None,
@@ -103,7 +104,15 @@ class Session:
             "tokenizer": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
         }
         trainer = Trainer(
-            self._out / what, model, recipe, batches, identity, teacher, micro_tokens, workers
+            self._out / what,
+            model,
+            recipe,
+            batches,
+            identity,
+            teacher,
+            micro_tokens,
+            workers,
+            mixed,
         )
         count = model.num_parameters()
         logger.info("%s: %d parameters, %d updates", what, count, recipe.steps)
@@ -124,6 +133,7 @@ class Session:
                 "epochs": batches.epochs(),
                 "wall_seconds": round(trainer.wall_seconds),
                 "cpu_seconds": round(trainer.cpu_seconds),
+                "precision": "mixed bfloat16" if mixed else "float32",
             },
             "data": self._record_data(),
             "tokenizer_sha256": identity["tokenizer"],

@@ -8,7 +8,7 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.requests import Request
-from tests.fakes import MarkovTarget
+from tests.fakes import FakeHost, MarkovTarget
 
 
 def test_the_reference_always_runs_and_comes_first() -> None:
@@ -61,7 +61,7 @@ def test_answers_come_in_the_order_of_the_requests_with_their_steps() -> None:
 
 def test_every_group_has_cold_drafters() -> None:
     target = MarkovTarget()
-    contender = OwnContender(target, method("tr"))
+    contender = OwnContender(target, method("tr"), FakeHost(target.info))
     request = Request([1, 2, 3, 1, 2], max_new_tokens=24)
     drafted = [
         contender.begin(1)([request])[0].completion.tally.accepted_by_source for _ in range(3)

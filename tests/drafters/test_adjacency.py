@@ -13,9 +13,11 @@ from draftwood.drafters.adjacency import Adjacency, AdjacencyTables
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, Rows, TargetInfo
 from draftwood.tree import Draw, TreeBuilder
+from tests.fakes import FakeHost
 
 V, K = 7, 3
 TARGET = TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32)
+HOST = FakeHost(TARGET)
 
 Row = list[tuple[int, float]]
 
@@ -114,7 +116,7 @@ def test_the_arrays_equal_two_dictionaries(
         bigram=bigram,
         harvest="all" if everything else "accepted",
     )
-    tables, twin = settings.build(TARGET), Twin(settings)
+    tables, twin = settings.build(HOST), Twin(settings)
     prompt = rng.integers(V, size=int(rng.integers(1, 9)))
     # Rows may be wider than asked for, when another drafter needs more.
     prefill = Prefill(prompt, int(rng.integers(V)), rows_of(rng, len(prompt), k=K + 2))
@@ -174,7 +176,7 @@ def one(
 
 def test_rejected_nodes_teach_unless_told_otherwise() -> None:
     for harvest, learnt in (("all", [5]), ("accepted", [])):
-        tables = Adjacency(width=1, harvest=harvest).build(TARGET)  # type: ignore[arg-type]
+        tables = Adjacency(width=1, harvest=harvest).build(HOST)  # type: ignore[arg-type]
         begin(tables, [0], 1, rows_with([(1, 0.9)]))
         builder = TreeBuilder(1)
         builder.add(0, 2, "adjacency")
@@ -186,18 +188,18 @@ def test_rejected_nodes_teach_unless_told_otherwise() -> None:
 
 
 def test_the_pair_is_asked_before_the_token() -> None:
-    tables = Adjacency(width=1).build(TARGET)
+    tables = Adjacency(width=1).build(HOST)
     begin(tables, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
     assert successors(tables, 1, 2) == [3]
     assert successors(tables, 3, 2) == [0]
     assert successors(tables, 6, 2) == [0]  # an unknown pair: what followed 2 last
-    plain = Adjacency(width=1, bigram=False).build(TARGET)
+    plain = Adjacency(width=1, bigram=False).build(HOST)
     begin(plain, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
     assert successors(plain, 1, 2) == [0]
 
 
 def test_the_root_is_paired_with_the_token_before_it() -> None:
-    tables = Adjacency(width=1).build(TARGET)
+    tables = Adjacency(width=1).build(HOST)
     begin(tables, [1, 4, 2, 4, 3], 4, rows_with(*([(t, 0.9)] for t in (4, 5, 4, 6, 4))))
     assert successors(tables, 4) == [6]  # (3, 4) is unknown; 4 was last followed by 6
     tables.observe(0, one(TreeBuilder(4), (), (1,), rows_with([(1, 0.9)])))
@@ -206,14 +208,14 @@ def test_the_root_is_paired_with_the_token_before_it() -> None:
 
 
 def test_a_pair_without_likely_successors_still_answers() -> None:
-    tables = Adjacency(width=2, min_score=0.1).build(TARGET)
+    tables = Adjacency(width=2, min_score=0.1).build(HOST)
     begin(tables, [1, 2, 3, 2], 0, rows_with(*([(5, p), (6, 0.05)] for p in (0.9, 0.09, 0.9, 0.9))))
     assert successors(tables, 1, 2) == []
     assert successors(tables, 3, 2) == [5]
 
 
 def test_the_last_of_equal_nodes_wins() -> None:
-    tables = Adjacency(width=1).build(TARGET)
+    tables = Adjacency(width=1).build(HOST)
     begin(tables, [0], 1, rows_with([(1, 0.9)]))
     builder = TreeBuilder(1)
     left, right = builder.add(0, 2, "a"), builder.add(0, 3, "a")
@@ -226,7 +228,7 @@ def test_the_last_of_equal_nodes_wins() -> None:
 
 
 def test_only_the_last_prompt_rows_may_be_there() -> None:
-    tables = Adjacency(width=1).build(TARGET)
+    tables = Adjacency(width=1).build(HOST)
     begin(tables, [1, 2, 3], 4, rows_with([(6, 0.9)]))
     assert successors(tables, 2, 3) == [6]
     assert successors(tables, 1, 2) == []
@@ -234,7 +236,7 @@ def test_only_the_last_prompt_rows_may_be_there() -> None:
 
 def test_the_oldest_pair_makes_room() -> None:
     settings = Adjacency(width=1, max_rows=2)
-    tables = settings.build(TARGET)
+    tables = settings.build(HOST)
     begin(tables, [1, 2], 3, rows_with([(2, 0.9)], [(3, 0.9)]))
     assert successors(tables, 1, 2) == [3]
     # A new harvest of a known pair keeps its place in the queue, a new pair takes the oldest's.
@@ -250,7 +252,7 @@ def test_the_oldest_pair_makes_room() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
 def test_a_full_table_never_answers_for_another_key(seed: int, rows: int, bigram: bool) -> None:
     rng = np.random.default_rng(seed)
-    tables = Adjacency(width=1, max_rows=rows, bigram=bigram).build(TARGET)
+    tables = Adjacency(width=1, max_rows=rows, bigram=bigram).build(HOST)
     prompt = [int(t) for t in rng.integers(V, size=30)]
     # Every successor spells the token it follows, so that a stale row would show.
     begin(tables, prompt, 0, rows_with(*([(t, 0.9)] for t in prompt)))
@@ -266,7 +268,7 @@ def test_a_full_table_never_answers_for_another_key(seed: int, rows: int, bigram
 
 def test_memory_is_bounded_when_far_more_is_learnt() -> None:
     target = TargetInfo(50_000, 64, 1, 8, torch.device("cpu"), torch.float32)
-    tables = Adjacency(width=2, max_rows=3000).build(target)
+    tables = Adjacency(width=2, max_rows=3000).build(FakeHost(target))
     prompt = list(range(1000, 10_000))
     begin(tables, prompt, 0, rows_with(*([(t, 0.9), (0, 0.05)] for t in prompt)))
     assert 3000 * 16 < tables.memory_bytes(0) <= tables.memory_bound()
@@ -274,11 +276,11 @@ def test_memory_is_bounded_when_far_more_is_learnt() -> None:
 
 def test_tables_are_per_slot_unless_shared() -> None:
     rows = rows_with([(2, 0.9)])
-    apart = Adjacency(width=1).build(TARGET)
+    apart = Adjacency(width=1).build(HOST)
     begin(apart, [1], 2, rows, slot=0)
     begin(apart, [3], 2, rows, slot=1)
     assert (successors(apart, 1, slot=0), successors(apart, 1, slot=1)) == ([2], [])
-    shared = Adjacency(width=1, shared=True).build(TARGET)
+    shared = Adjacency(width=1, shared=True).build(HOST)
     begin(shared, [1], 2, rows, slot=0)
     shared.release(0)
     begin(shared, [3], 2, rows, slot=1)
@@ -286,7 +288,7 @@ def test_tables_are_per_slot_unless_shared() -> None:
 
 
 def test_a_new_request_forgets_the_slots_last_one() -> None:
-    tables = Adjacency(width=1).build(TARGET)
+    tables = Adjacency(width=1).build(HOST)
     begin(tables, [1], 2, rows_with([(2, 0.9)]))
     begin(tables, [3], 2, rows_with([(2, 0.9)]))
     assert successors(tables, 1) == []
@@ -296,13 +298,13 @@ def test_a_new_request_forgets_the_slots_last_one() -> None:
 
 
 def test_it_says_what_it_needs_and_copies_nothing() -> None:
-    tables = Adjacency().build(TARGET)
+    tables = Adjacency().build(HOST)
     assert tables.needs == Needs(top_k=V, prompt_rows=True)  # a vocabulary of 7 has no 10 best
     assert tables.continuations([0, 4]) == [(), ()]
 
 
 def test_sampled_children_are_refused() -> None:
-    tables = Adjacency().build(TARGET)
+    tables = Adjacency().build(HOST)
     begin(tables, [1], 2, rows_of(np.random.default_rng(0), 1, k=V))
     query = Expand("adjacency", TreeBuilder(2), [0], 3, draw=Draw.WITHOUT_REPLACEMENT)
     with pytest.raises(DraftwoodError, match="one-hot"):

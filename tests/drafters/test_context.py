@@ -12,8 +12,10 @@ from draftwood.drafters.context import Context, ContextIndex
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Continuation, Expand, Needs, Outcome, Prefill, Rows, TargetInfo
 from draftwood.tree import TreeBuilder, tree_of
+from tests.fakes import FakeHost
 
 TARGET = TargetInfo(1000, 4096, 2, 8, torch.device("cpu"), torch.float32)
+HOST = FakeHost(TARGET)
 NO_ROWS = Rows(
     torch.zeros(1, 1), np.zeros(1, np.int64), np.zeros((1, 0), np.int64), np.zeros((1, 0), "f4")
 )
@@ -28,7 +30,7 @@ def commit(index: ContextIndex, tokens: list[int], slot: int = 0) -> None:
 
 
 def offers(text: list[int], settings: Context) -> tuple[Continuation, ...]:
-    index = settings.build(TARGET)
+    index = settings.build(HOST)
     begin(index, text)
     return index.continuations([0])[0]
 
@@ -73,7 +75,7 @@ def test_the_index_equals_rescanning(
     text: list[int], cuts: set[int], lengths: tuple[int, ...], max_tokens: int, max_match: int
 ) -> None:
     settings = Context(lengths, max_tokens, max_continuations=4, max_match=max_match)
-    index = settings.build(TARGET)
+    index = settings.build(HOST)
     ends = sorted({2, len(text), *(cut for cut in cuts if cut < len(text))})
     begin(index, text[: ends[0]])
     assert index.continuations([0])[0] == rescanned(text[: ends[0]], settings)
@@ -126,7 +128,7 @@ def test_nothing_is_offered_without_a_match() -> None:
 
 
 def test_slots_are_apart_and_begin_anew() -> None:
-    index = Context().build(TARGET)
+    index = Context().build(HOST)
     begin(index, [1, 2, 3, 4, 1, 2, 3], slot=0)
     begin(index, [5, 6, 7, 8, 5, 6, 7], slot=3)
     assert [c[0].tokens[0] for c in index.continuations([3, 0])] == [8, 4]
@@ -141,13 +143,13 @@ def test_suffixes_of_large_tokens_do_not_collide() -> None:
     # Equal modulo 2**61 - 1, which is all that Python's hash of an integer keeps.
     low, high = (0, 0, 0, 2**14), (0, 1, 0, 0)
     target = TargetInfo(2**25, 64, 1, 8, torch.device("cpu"), torch.float32)
-    index = Context((4,)).build(target)
+    index = Context((4,)).build(FakeHost(target))
     begin(index, [*low, 7, *high, 8, *low])
     assert [c.tokens[0] for c in index.continuations([0])[0]] == [7]
 
 
 def test_it_expands_nothing_and_needs_nothing() -> None:
-    index = Context().build(TARGET)
+    index = Context().build(HOST)
     answer = index.expand([0], [Expand("context", TreeBuilder(1), [0], 3)])[0]
     assert answer.tokens.tolist() == [[-1, -1, -1]]
     assert np.isneginf(answer.logq).all()
@@ -155,7 +157,7 @@ def test_it_expands_nothing_and_needs_nothing() -> None:
 
 
 def test_memory_grows_with_the_text_and_stays_modest() -> None:
-    index = Context().build(TARGET)
+    index = Context().build(HOST)
     begin(index, list(range(10)))
     small = index.memory_bytes(0)
     commit(index, list(range(10, 1000)))
@@ -181,4 +183,4 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
 def test_a_vocabulary_beyond_the_keys_is_refused() -> None:
     target = TargetInfo(2**25 + 1, 64, 1, 8, torch.device("cpu"), torch.float32)
     with pytest.raises(DraftwoodError, match="25 bits"):
-        Context().build(target)
+        Context().build(FakeHost(target))

@@ -1,6 +1,7 @@
 """Sources with canned answers, and a driver that grows one tree from them."""
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from draftwood.protocols import (
 from draftwood.tree import TokenTree
 
 Row = Sequence[tuple[int, float]]
+PathScore = tuple[tuple[int, ...], float]
 NO_ROWS: Any = None
 
 
@@ -31,17 +33,55 @@ def offer(
     return (Continuation(tokens, match_length, count, agreeing),)
 
 
+def drafter(
+    table: Mapping[int, Row] | Callable[[int], Row],
+    offers: tuple[Continuation, ...] = (),
+) -> "Sources":
+    """A drafter named ``draft`` with this table, and a source ``context`` that copies."""
+    return Sources(offers, table, ranking="draft")
+
+
+def distributions(seed: int, vocab: int = 40, most: int = 30) -> dict[int, Row]:
+    """For every token a distribution over some others, some peaked and some flat, best first."""
+    rng = random.Random(seed)
+    table: dict[int, Row] = {}
+    for token in range(vocab):
+        sharpness = rng.choice((0.5, 2.0, 6.0))
+        weights = [rng.random() ** sharpness / 2**i for i in range(rng.randint(0, most))]
+        total = sum(weights) + rng.random()
+        scores = sorted((weight / total for weight in weights), reverse=True)
+        table[token] = [
+            (successor, score)
+            for successor, score in zip(rng.sample(range(vocab), len(scores)), scores, strict=True)
+            if score > 0.0
+        ]
+    return table
+
+
+def offered(table: Mapping[int, Row], path: tuple[int, ...], anchor: int = 0) -> list[PathScore]:
+    """The children of a node, best first, each as its path with its log given the parent."""
+    last = path[-1] if path else anchor
+    return [((*path, token), float(np.float32(math.log(p)))) for token, p in table.get(last, ())]
+
+
+def paths(tree: TokenTree) -> list[tuple[int, ...]]:
+    """The drafted nodes as the tokens on their paths, in order."""
+    return [tree.path_tokens(node) for node in range(1, len(tree))]
+
+
 @dataclass
 class Sources:
     """A copying source that offers ``offers`` and a ranking one that looks up the last token.
 
     ``table`` maps a token to its successors with scores, or is a function of the token. Every query
-    is kept in ``asked``.
+    is kept in ``asked``. The two answer to the names ``copying`` and ``ranking``, and to no other.
     """
 
     offers: tuple[Continuation, ...] = ()
     table: Mapping[int, Row] | Callable[[int], Row] = field(default_factory=dict)
     asked: list[Query] = field(default_factory=list)
+    copying: str = "context"
+    ranking: str = "adjacency"
 
     def successors(self, token: int) -> Row:
         return self.table(token) if callable(self.table) else self.table.get(token, ())
@@ -49,9 +89,9 @@ class Sources:
     def answer(self, query: Query) -> tuple[Continuation, ...] | Candidates:
         self.asked.append(query)
         if isinstance(query, Continue):
-            assert query.source == "context"
+            assert query.source == self.copying
             return self.offers
-        assert query.source == "adjacency"
+        assert query.source == self.ranking
         assert len(query.nodes) == len(set(query.nodes)) > 0
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)

@@ -37,7 +37,7 @@ def test_chunks_change_nothing(family: str, chunk: int) -> None:
         assert rows.argmax.shape == (1,)
         assert rows.top_tokens.tolist() == expected.topk(2).indices.tolist()
         assert rows.features is not None
-        assert rows.features.shape == (1, runner.info.hidden_size)
+        assert rows.features.shape == (len(text), runner.info.hidden_size)
     runner.detach()
 
 

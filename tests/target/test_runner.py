@@ -1,5 +1,6 @@
 """Trees on real (tiny) models: every node gets what its path would have got alone."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +90,52 @@ def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner) -> None:
     single = tree_of([5], [-1])
     [rows] = runner.forward(slots[1:2], [single], NOTHING)
     assert worst(rows, path_logits(model, texts[1], single)) < TOLERANCE
+
+
+def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: Runner) -> None:
+    rng = np.random.default_rng(3)
+    texts = random_prompts(rng, LENGTHS, VOCAB)
+    slots = [runner.open(64) for _ in texts]
+    runner.prefill(slots, texts, NOTHING)
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
+    whole = runner.forward(slots, trees, NOTHING)
+
+    # In three parts, and of the second tree a part that is empty, so that it sits out a round.
+    cuts = [(0, 2, 5, 9), (0, 1, 1, 4), (0, 3, 12, 14)]
+    parts: list[list[torch.Tensor]] = [[], [], []]
+    for first, last in itertools.pairwise(range(4)):
+        taking = [i for i in range(3) if cuts[i][first] < cuts[i][last]]
+        grown = [front(trees[i], cuts[i][last]) for i in taking]
+        done = [cuts[i][first] for i in taking]
+        found = runner.forward([slots[i] for i in taking], grown, NOTHING, done)
+        for i, rows in zip(taking, found, strict=True):
+            assert len(rows.argmax) == cuts[i][last] - cuts[i][first]
+            parts[i].append(rows.logits)
+    for rows, part in zip(whole, parts, strict=True):
+        assert worst(rows, torch.cat(part)) < TOLERANCE
+
+    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
+    runner.commit(slots, paths)
+    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
+        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
+        assert cache_error(runner, slot, text) < TOLERANCE
+
+
+def test_one_node_below_a_chain_is_a_plain_step_and_below_a_fork_is_not(llama: Runner) -> None:
+    [text] = random_prompts(np.random.default_rng(4), (20,), VOCAB)
+    slot = llama.open(64)
+    llama.prefill([slot], [text], NOTHING)
+    for parents in ((-1, 0, 1, 2), (-1, 0, 0, 2), (-1, 0, 1, 1)):
+        tree = tree_of((9, 8, 7, 6), parents)
+        llama.forward([slot], [front(tree, 3)], NOTHING)
+        [rows] = llama.forward([slot], [tree], NOTHING, [3])
+        expected = path_logits(llama.model, text, tree)[3:]
+        assert worst(rows, expected) < TOLERANCE
+
+
+def front(tree: TokenTree, nodes: int) -> TokenTree:
+    """The tree's first nodes."""
+    return tree_of(tree.tokens[:nodes].tolist(), tree.parents[:nodes].tolist())
 
 
 def test_siblings_do_not_see_each_other(runner: Runner) -> None:

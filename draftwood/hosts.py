@@ -1,0 +1,106 @@
+"""How a drafter comes about: its settings, and what it may ask of where it is built.
+
+A drafter that has a model of its own neither loads it nor knows how trees are run on it: it is
+handed a :class:`DraftModel`. Nothing here computes anything.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
+from draftwood.tree import TokenTree
+
+
+class DraftModel(Protocol):
+    """A model run level by level over growing trees, with a cache and slots of its own.
+
+    A tree's nodes are given in the order in which they were added, and node 0 follows what its slot
+    holds. ``done`` says how many nodes of each tree earlier calls since the last :meth:`commit`
+    have scored: these are in the cache already, and rows are returned for the others only.
+
+    ``hidden`` is for models that are given a vector beside each token, such as an EAGLE head:
+    ``[m, H]`` for the m new nodes of each tree (or tokens of each prompt); such a model's
+    ``features`` are the vectors that it yields in turn.
+    """
+
+    @property
+    def info(self) -> TargetInfo: ...
+
+    def open(self, capacity: int) -> int:
+        """Reserve a slot for up to ``capacity`` tokens (it grows if need be); its number."""
+        ...
+
+    def prefill(
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        needs: Needs,
+        hidden: Sequence[torch.Tensor] = (),
+    ) -> list[Rows]:
+        """Cache every prompt; see :meth:`draftwood.protocols.Target.prefill`."""
+        ...
+
+    def forward(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        done: Sequence[int] = (),
+        hidden: Sequence[torch.Tensor] = (),
+    ) -> list[Rows]:
+        """Score the new nodes of every tree in one forward pass; each tree has one or more."""
+        ...
+
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Keep node 0 and the nodes of each path (node 0 excluded)."""
+        ...
+
+    def length(self, slot: int) -> int:
+        """Number of tokens cached in the slot."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """Give the slot back."""
+        ...
+
+
+class Host(Protocol):
+    """What a drafter may ask of the place where it is built."""
+
+    @property
+    def info(self) -> TargetInfo:
+        """The target's facts."""
+        ...
+
+    def embedding(self) -> torch.nn.Module:
+        """The target's token embedding, shared, not copied."""
+        ...
+
+    def model(self, name: Any) -> DraftModel:
+        """A causal language model with the target's vocabulary, on the target's device.
+
+        Args:
+            name: what :func:`draftwood.models.load` takes, or a loaded transformers model.
+
+        Raises:
+            DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
+        """
+        ...
+
+    def attach(self, module: Any) -> DraftModel:
+        """The same for a module that is not a language model, such as a head."""
+        ...
+
+
+class DrafterSpec(Protocol):
+    """The frozen settings of a drafter; its fields are command-line flags."""
+
+    def build(self, host: Host) -> Drafter:
+        """A fresh drafter.
+
+        Raises:
+            DraftwoodError: the settings do not fit the target.
+        """
+        ...

@@ -1,0 +1,84 @@
+"""The fixed tree: every node gets the same number of children, down to a fixed depth.
+
+Source: DynaTree, Section 4.3 and Appendix A (its baselines). With ``breadth=1`` and
+``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens. It
+knows its source by name only.
+
+Depths are counted from the anchor. The paper's tree has a root token of its own, the drafter's
+top-1 at depth 0, where this one has ``breadth`` first tokens: its D = 8 is a depth of 9 here. As
+in its Algorithm 1 the tree grows breadth first, parents in order, and stops where the budget is
+spent; a child below the threshold is dropped when it is offered (nothing under it could be kept),
+so that it takes no budget. The batch's price is not looked at.
+"""
+
+from dataclasses import dataclass, field
+
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import children, log_probability, promote, root_frontier
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The top ``breadth`` children of every node, one draft forward per level.
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    depth: int | None = field(
+        default=9, metadata={"help": "deepest node (D); none: as deep as the budget reaches"}
+    )
+    breadth: int = field(default=3, metadata={"help": "children of every node (B)"})
+    threshold: float = field(
+        default=0.1, metadata={"help": "least path probability of a node (tau)"}
+    )
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    def __post_init__(self) -> None:
+        if self.budget < 0 or self.breadth < 1:
+            raise DraftwoodError(
+                f"budget is {self.budget} and breadth is {self.breadth}; give at least 0 and 1"
+            )
+        if self.depth is not None and self.depth < 1:
+            raise DraftwoodError(f"depth is {self.depth}; give at least 1, or none")
+        if not 0.0 <= self.threshold < 1.0:
+            raise DraftwoodError(f"threshold is {self.threshold}; give a number in [0, 1)")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter."""
+        return (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``fixed``, or ``plain`` where nothing could be drafted."""
+        builder = TreeBuilder(growth.anchor)
+        budget = min(self.budget, growth.budget)
+        deepest = growth.room if self.depth is None else min(self.depth, growth.room)
+        least = log_probability(self.threshold)
+        frontier = root_frontier()
+        depth = 0
+        while frontier.nodes and builder.drafted < budget and depth < deepest:
+            k = min(self.breadth, budget - builder.drafted)
+            answer: Candidates = yield Expand(self.source, builder, frontier.nodes, k)
+            level = children(frontier, answer)
+            kept = level.take(level.path >= least)
+            frontier = promote(builder, kept, self.source, budget)
+            depth += 1
+        return builder.build("fixed" if builder.drafted else "plain")
+
+
+PART = Fixed

@@ -1,0 +1,204 @@
+"""The draft model: its answers are what the plain model says after each path, and nothing twice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.drafters.model import Model, ModelDrafter
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.target.attach import attach
+from draftwood.target.runner import Runner
+from draftwood.tree import ROOT, Draw, TreeBuilder
+from tests.fakes import FakeHost
+from tests.target.checks import plain_logits
+from tests.target.families import FAMILIES, VOCAB
+
+ANY_ROWS: Any = None
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return attach(FAMILIES["llama"](), chunk=16, self_test=False)
+
+
+@pytest.fixture
+def drafter(runner: Runner) -> ModelDrafter:
+    return ModelDrafter(runner, VOCAB)
+
+
+class Text:
+    """One request as the drafter is told about it, and what the plain model says about it."""
+
+    def __init__(self, drafter: ModelDrafter, model: Any, slot: int, prompt: Sequence[int]) -> None:
+        self.drafter, self.model, self.slot = drafter, model, slot
+        self.tokens = [*prompt, 7]
+        prefill = Prefill(np.array(prompt, dtype=np.int64), 7, ANY_ROWS)
+        drafter.begin(slot, prefill)
+        self.builder = TreeBuilder(7)
+
+    def expected(self, node: int, k: int) -> tuple[list[int], torch.Tensor]:
+        text = list(self.tokens)
+        path: list[int] = []
+        while node != ROOT:
+            path.append(self.builder.tokens[node])
+            node = self.builder.parents[node]
+        q = plain_logits(self.model, text + path[::-1])[-1].log_softmax(-1)
+        top = q.topk(k)
+        return top.indices.tolist(), top.values
+
+    def check(self, query: Expand, answer: Any) -> None:
+        for i, node in enumerate(query.nodes):
+            tokens, logq = self.expected(node, query.k)
+            assert answer.tokens[i].tolist() == tokens
+            torch.testing.assert_close(torch.tensor(answer.logq[i]), logq, atol=1e-4, rtol=0)
+
+    def finish(self, *path: int, bonus: int = 3) -> None:
+        tree = self.builder.build()
+        committed = (*(int(tree.tokens[node]) for node in path), bonus)
+        self.drafter.observe(self.slot, Outcome(tree, path, committed, ANY_ROWS))
+        self.tokens += committed
+        self.builder = TreeBuilder(bonus)
+
+    def query(self, nodes: Sequence[int], k: int) -> Expand:
+        return Expand("draft", self.builder, nodes, k)
+
+
+def test_every_answer_is_the_plain_models(drafter: ModelDrafter, runner: Runner) -> None:
+    rng = np.random.default_rng(0)
+    texts = [
+        Text(drafter, runner.model, slot, rng.integers(VOCAB, size=n).tolist())
+        for slot, n in ((5, 9), (0, 23), (2, 1))
+    ]
+    forwards = 0
+    for step in range(6):
+        # In some steps a request does not draft at all, or drafts fewer levels than the others.
+        active = [t for i, t in enumerate(texts) if (step + i) % 4]
+        for level in range(3):
+            asking = [t for i, t in enumerate(active) if level <= i]
+            queries = []
+            for text in asking:
+                nodes = [n for n, d in enumerate(text.builder.depths) if d == level]
+                queries.append(text.query(nodes[:3], 2 + level))
+            forwards += bool(asking)
+            answers = drafter.expand([t.slot for t in asking], queries)
+            for text, query, answer in zip(asking, queries, answers, strict=True):
+                text.check(query, answer)
+                for i, node in enumerate(query.nodes):
+                    for token in answer.tokens[i].tolist():
+                        text.builder.add(node, token, "draft")
+        for i, text in enumerate(texts):
+            deepest = len(text.builder) - 1
+            path = text.builder.build().path(deepest)[: (step + i) % 4]
+            text.finish(*path, bonus=int(rng.integers(VOCAB)))
+    assert drafter.forwards == forwards
+
+
+def test_nodes_of_others_are_forwarded_with_what_is_asked(
+    drafter: ModelDrafter, runner: Runner
+) -> None:
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text.builder.add_chain([11, 12, 13], "context")
+    query = text.query([ROOT, 3], 4)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+    assert drafter.forwards == 1
+    # Node 2 lies on node 3's path: it is known, even for more candidates than were asked for.
+    query = text.query([2, 1], 9)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+    assert drafter.forwards == 1
+
+
+def test_the_tree_that_is_verified_may_be_another_one(
+    drafter: ModelDrafter, runner: Runner
+) -> None:
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    first = text.builder.add(ROOT, 11, "draft")
+    second = text.builder.add(ROOT, 12, "draft")
+    drafter.expand([0], [text.query([ROOT, first, second], 2)])
+    # Only the second is kept, under another number; the first is the bonus all the same.
+    text.builder = TreeBuilder(7)
+    text.builder.add(ROOT, 12, "draft")
+    text.finish(bonus=11)
+    query = text.query([ROOT], 3)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+
+
+def test_excluded_tokens_make_room_for_the_next(drafter: ModelDrafter, runner: Runner) -> None:
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    best, _ = text.expected(ROOT, 4)
+    exclude = [frozenset({best[0], best[2]})]
+    [answer] = drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, exclude=exclude)])
+    assert answer.tokens.tolist() == [[best[1], best[3]]]
+
+
+def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
+    # The target has fewer tokens: the draft model's others are never offered.
+    drafter = ModelDrafter(runner, 4)
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    everything, _ = text.expected(ROOT, VOCAB)
+    [answer] = drafter.expand([0], [text.query([ROOT], VOCAB)])
+    offered = [token for token in everything if token < 4]
+    assert answer.tokens[0].tolist() == offered + [-1] * (VOCAB - 4)
+    # The target has more: they are shown to the draft model as its last one.
+    drafter = ModelDrafter(runner, VOCAB + 9)
+    text = Text(drafter, runner.model, 0, [1, VOCAB + 5, 3])
+    text.tokens[1] = VOCAB - 1
+    text.builder.add(ROOT, VOCAB + 2, "context")
+    query = text.query([ROOT, 1], 2)
+    [answer] = drafter.expand([0], [query])
+    text.builder.tokens[1] = VOCAB - 1
+    text.check(query, answer)
+
+
+def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -> None:
+    limit = runner.info.context_limit
+    drafter = ModelDrafter(runner, VOCAB)
+    rng = np.random.default_rng(1)
+    long = Text(drafter, runner.model, 0, rng.integers(VOCAB, size=limit - 1).tolist())
+    short = Text(drafter, runner.model, 1, [4, 5])
+    for text in (long, short):
+        text.builder.add(ROOT, 11, "draft")
+    queries = [long.query([ROOT], 3), short.query([ROOT], 3)]
+    answers = drafter.expand([0, 1], queries)
+    long.check(queries[0], answers[0])
+    short.check(queries[1], answers[1])
+    queries = [long.query([1], 3), short.query([1], 3)]
+    answers = drafter.expand([0, 1], queries)
+    assert answers[0].tokens.tolist() == [[-1, -1, -1]]
+    short.check(queries[1], answers[1])
+    long.finish(bonus=9)
+    forwards = drafter.forwards
+    [answer] = drafter.expand([0], [long.query([ROOT], 3)])
+    assert answer.tokens.tolist() == [[-1, -1, -1]]
+    assert drafter.forwards == forwards
+
+
+def test_only_ranked_children_can_be_had(drafter: ModelDrafter, runner: Runner) -> None:
+    text = Text(drafter, runner.model, 0, [1, 2])
+    with pytest.raises(DraftwoodError, match="one-hot"):
+        drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, Draw.IID)])
+
+
+def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
+    for _ in range(3):
+        text = Text(drafter, runner.model, 4, [1, 2, 3])
+        drafter.expand([4], [text.query([ROOT], 2)])
+    drafter.release(4)
+    drafter.release(4)
+    assert runner.open(8) == 0
+
+
+def test_the_spec_asks_its_host_for_the_model() -> None:
+    info = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
+    drafter = Model("some/name").build(FakeHost(info))
+    rows: Rows = ANY_ROWS
+    drafter.begin(0, Prefill(np.array([1, 2]), 3, rows))
+    [answer] = drafter.expand([0], [Expand("draft", TreeBuilder(3), [ROOT], 13)])
+    assert sorted(answer.tokens[0].tolist()) == list(range(13))
+    assert float(np.exp(answer.logq).sum()) == pytest.approx(1, abs=1e-5)

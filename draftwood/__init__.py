@@ -73,10 +73,12 @@ def __getattr__(name: str) -> Any:
         # draftwood.goose(budget=16) is draftwood.custom_generate("goose", budget=16).
         from draftwood.methods import recipes
 
-        if name in recipes():
+        # Python has no hyphens in names: draftwood.opt_tree() is the method opt-tree.
+        spelt = name if name in recipes() else name.replace("_", "-")
+        if spelt in recipes():
             from functools import partial
 
             from draftwood.integrations.transformers import custom_generate
 
-            return partial(custom_generate, name)
+            return partial(custom_generate, spelt)
     raise AttributeError(f"module 'draftwood' has no attribute {name!r}")

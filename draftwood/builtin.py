@@ -3,6 +3,7 @@
 from draftwood.recipes import Recipe
 
 _GOOSE = "GOOSE (spine trees of context match and adjacency)"
+_DYNATREE = "DynaTree (adaptive draft-model trees)"
 BUILT_IN = (
     Recipe("ar", "plain decoding through the same engine", "-", "plain"),
     Recipe(
@@ -54,5 +55,55 @@ BUILT_IN = (
         _GOOSE,
         "spine",
         {"context": "context", "adjacency": "adjacency"},
+    ),
+    Recipe(
+        "fixed-tree",
+        "a draft model's tree of fixed breadth and depth",
+        f"{_DYNATREE}, its fixed tree (D=8, B=3, tau=0.1)",
+        "fixed",
+        {"draft": "model"},
+    ),
+    Recipe(
+        "dynatree",
+        "a draft model's tree, its breadth by confidence, its depth by path probability",
+        _DYNATREE,
+        "dynatree",
+        {"draft": "model", "context": "context"},
+    ),
+    Recipe(
+        "talon",
+        "a draft model's tree that spends its budget where the model is confident",
+        "TALON (confidence-gated trees under a budget)",
+        "talon",
+        {"draft": "model", "context": "context"},
+    ),
+    Recipe(
+        "opt-tree",
+        "a draft model's likeliest nodes, as deep as another level pays",
+        "OPT-Tree (Wang et al. 2025)",
+        "opt_tree",
+        {"draft": "model"},
+    ),
+    Recipe(
+        "sequoia",
+        "a static tree searched for a draft model's acceptance by rank",
+        "Sequoia (Chen et al. 2025)",
+        "sequoia",
+        {"draft": "model"},
+    ),
+    Recipe(
+        "eagle3",
+        "an EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes",
+        "EAGLE-3 (Li et al. 2025), with EAGLE-2's tree",
+        "eagle2",
+        {"draft": "eagle3"},
+    ),
+    Recipe(
+        "goose-eagle3",
+        "GOOSE's spine, with branches from an EAGLE-3 head",
+        f"{_GOOSE}, its future work",
+        "spine",
+        {"context": "context", "draft": "eagle3"},
+        presets={"branches": "draft"},
     ),
 )

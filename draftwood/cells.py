@@ -46,6 +46,20 @@ class Cells:
             above = self._cell[grown.parents[node]]
             self._cell[node] = self.tree.add(above, grown.tokens[node], "drafted")
 
+    def lay_generation(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
+        """Append those of :meth:`lay` whose parents lie in a cell already."""
+        ready: set[int] = set()
+        for start in nodes:
+            node = start
+            while node not in self._cell:
+                if grown.parents[node] in self._cell:
+                    ready.add(node)
+                    break
+                node = grown.parents[node]
+        for node in sorted(ready):
+            above = self._cell[grown.parents[node]]
+            self._cell[node] = self.tree.add(above, grown.tokens[node], "drafted")
+
     def settle(self, committed: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
         """What a finished step keeps.
 

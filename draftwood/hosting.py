@@ -8,8 +8,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
+from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DraftModel
+from draftwood.hosts import DraftModel, Head
 from draftwood.protocols import Target, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.vocabulary import check_vocabulary
@@ -27,15 +28,12 @@ class TargetHost:
         self._target = target
         self._tokenizer = tokenizer
         self._models: dict[Any, DraftModel] = {}
+        self._heads: dict[Any, tuple[Head, DraftModel]] = {}
 
     @property
     def info(self) -> TargetInfo:
         """The target's facts."""
         return self._target.info
-
-    def embedding(self) -> Any:
-        """The target's token embedding."""
-        return self._target.embedding()
 
     def model(self, name: Any) -> DraftModel:
         """See :meth:`draftwood.hosts.Host.model`."""
@@ -43,9 +41,17 @@ class TargetHost:
             self._models[name] = self._load(name)
         return self._models[name]
 
-    def attach(self, module: Any) -> DraftModel:
-        """See :meth:`draftwood.hosts.Host.attach`."""
-        return attach(module, packing="move", self_test=False)
+    def head(self, name: Any) -> tuple[Head, DraftModel]:
+        """See :meth:`draftwood.hosts.Host.head`."""
+        if name not in self._heads:
+            head = name
+            if isinstance(name, str):
+                where = models.location(name)
+                head = load_head(where, self.info, self._target.embedding())
+            # Its trees are the target's business to judge: a head has no plain forward to be
+            # compared with.
+            self._heads[name] = head, attach(head, packing="move", self_test=False)
+        return self._heads[name]
 
     def _load(self, name: Any) -> DraftModel:
         if not isinstance(name, str):

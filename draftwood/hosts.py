@@ -7,7 +7,9 @@ handed a :class:`DraftModel`. Nothing here computes anything.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
 from draftwood.tree import TokenTree
@@ -66,16 +68,29 @@ class DraftModel(Protocol):
         ...
 
 
+class Head(Protocol):
+    """What a drafter knows of a head on the target, beside running it as a :class:`DraftModel`."""
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """The target's layers whose entering hidden states it reads, in this order."""
+        ...
+
+    def project(self, features: torch.Tensor) -> torch.Tensor:
+        """Its vectors ``[.., H]`` for the target's features ``[.., taps * Ht]``."""
+        ...
+
+    def target_ids(self) -> NDArray[np.int64]:
+        """The target's id of each of its output ids."""
+        ...
+
+
 class Host(Protocol):
     """What a drafter may ask of the place where it is built."""
 
     @property
     def info(self) -> TargetInfo:
         """The target's facts."""
-        ...
-
-    def embedding(self) -> torch.nn.Module:
-        """The target's token embedding, shared, not copied."""
         ...
 
     def model(self, name: Any) -> DraftModel:
@@ -89,8 +104,15 @@ class Host(Protocol):
         """
         ...
 
-    def attach(self, module: Any) -> DraftModel:
-        """The same for a module that is not a language model, such as a head."""
+    def head(self, name: Any) -> tuple[Head, DraftModel]:
+        """An EAGLE-3 head, which shares the target's embedding unless it has its own.
+
+        Args:
+            name: ``"embedded-eagle3"``, a directory, a hub id, or a loaded head.
+
+        Raises:
+            DraftwoodError: it cannot be loaded, or was made for another target.
+        """
         ...
 
 

@@ -20,6 +20,7 @@ from draftwood.errors import DraftwoodError
 logger = logging.getLogger(__name__)
 
 EMBEDDED = {"embedded": "target", "embedded-draft": "draft"}
+HEADS = {"embedded-eagle3": "eagle3"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -35,9 +36,8 @@ class Loaded:
 
 def location(name: str) -> str:
     """Where ``name`` is loaded from: the shipped weights for ``embedded``, else ``name`` itself."""
-    if name in EMBEDDED:
-        return str(files("draftwood") / "assets" / EMBEDDED[name])
-    return name
+    shipped = (EMBEDDED | HEADS).get(name)
+    return str(files("draftwood") / "assets" / shipped) if shipped else name
 
 
 def load(

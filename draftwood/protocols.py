@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.errors import DraftwoodError
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 # --- what a target returns ------------------------------------------------------------------------
@@ -20,7 +21,7 @@ from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The target's raw logits after ``n`` tokens (the nodes of one tree, or prompt positions).
+    """The target's raw logits after ``n`` tokens (nodes of one tree, or prompt positions).
 
     Attributes:
         logits: float ``[n, V]`` on the target's device, before any processor. After a prefill
@@ -45,7 +46,7 @@ class Needs:
     Attributes:
         top_k: how many best tokens of every row to hand over (0: none).
         prompt_rows: whether rows of the prompt's positions are wanted as well.
-        taps: target layers whose input features are wanted.
+        taps: target layers whose input features are wanted, in this order.
     """
 
     top_k: int = 0
@@ -53,11 +54,14 @@ class Needs:
     taps: tuple[int, ...] = ()
 
     def __or__(self, other: "Needs") -> "Needs":
-        return Needs(
-            max(self.top_k, other.top_k),
-            self.prompt_rows or other.prompt_rows,
-            tuple(sorted({*self.taps, *other.taps})),
-        )
+        taps = self.taps or other.taps
+        if other.taps not in (taps, ()):
+            raise DraftwoodError(
+                f"two drafters read different layers of the target, {taps} and {other.taps}; "
+                "use one of them"
+            )
+        most = max(self.top_k, other.top_k)
+        return Needs(most, self.prompt_rows or other.prompt_rows, taps)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Target(Protocol):
         """Cache every prompt and return its rows.
 
         ``argmax`` and ``top_tokens`` cover all positions of the prompt if ``needs.prompt_rows``,
-        else the last one only; ``features`` all of them, ``logits`` the last one.
+        else the last one only; ``features`` always do, ``logits`` is always the last one.
         """
         ...
 

@@ -1,5 +1,6 @@
 """Stand-ins that make the loop testable without a model: exact, instant, deterministic."""
 
+import dataclasses
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from draftwood.hosts import DraftModel
+from draftwood.eagle.config import Eagle3Config
+from draftwood.eagle.head import Eagle3Head
+from draftwood.hosts import DraftModel, Head
 from draftwood.protocols import Needs, Rows, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.tree import TokenTree
@@ -20,14 +23,30 @@ class FakeHost:
 
     info: TargetInfo
 
-    def embedding(self) -> torch.nn.Module:
-        return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)
-
     def model(self, name: Any) -> DraftModel:
         return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
 
-    def attach(self, module: Any) -> DraftModel:
-        return attach(module, self_test=False)
+    def head(self, name: Any) -> tuple[Head, DraftModel]:
+        torch.manual_seed(zlib.crc32(str(name).encode()))
+        config = Eagle3Config(
+            vocab_size=self.info.vocab_size,
+            draft_vocab_size=self.info.vocab_size,
+            target_hidden_size=self.info.hidden_size,
+            taps=(0,),
+            hidden_size=8,
+            intermediate_size=8,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=4,
+            max_position_embeddings=self.info.context_limit,
+            initializer_range=0.5,
+            own_embedding=True,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+        head = Eagle3Head(config)
+        head.train(mode=False)
+        return head, attach(head, packing="off", self_test=False)
 
 
 class MarkovTarget:
@@ -79,7 +98,8 @@ class MarkovTarget:
             first = 1 if needs.prompt_rows else len(prompt)
             logits = torch.stack([self.logits(prompt[:n]) for n in range(first, len(prompt) + 1)])
             rows = self._rows(logits, needs)
-            found.append(Rows(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs))
+            features = self._features([prompt[:n] for n in range(1, len(prompt) + 1)], needs)
+            found.append(Rows(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs, features))
         return found
 
     def forward(
@@ -102,9 +122,9 @@ class MarkovTarget:
                 assert before.parents[:first].tolist() == tree.parents[:first].tolist()
                 assert first == len(before) < len(tree)
             prefix = [*self.cached[slot], int(tree.tokens[0])]
-            new = range(first, len(tree))
-            logits = [self.logits([*prefix, *tree.path_tokens(i)]) for i in new]
-            found.append(self._rows(torch.stack(logits), needs))
+            texts = [[*prefix, *tree.path_tokens(i)] for i in range(first, len(tree))]
+            rows = self._rows(torch.stack([self.logits(text) for text in texts]), needs)
+            found.append(dataclasses.replace(rows, features=self._features(texts, needs)))
             self._last[slot] = tree
         return found
 
@@ -122,6 +142,13 @@ class MarkovTarget:
 
     def embedding(self) -> torch.nn.Module:
         return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)
+
+    def _features(self, texts: Sequence[Sequence[int]], needs: Needs) -> torch.Tensor | None:
+        """One channel a tap, a function of the last two tokens."""
+        if not needs.taps:
+            return None
+        seen = [[len(needs.taps) * self.logits(text)[0].item()] for text in texts]
+        return torch.tensor(seen).expand(-1, len(needs.taps))
 
     @staticmethod
     def _rows(logits: torch.Tensor, needs: Needs) -> Rows:

@@ -1,16 +1,24 @@
 """The place where drafters are built: loads once, and refuses another vocabulary."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from draftwood.drafters.model import Model
+from draftwood.eagle.checkpoint import save_head
+from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
+from draftwood.protocols import Prefill
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
+from tests.eagle.made import tiny_config
 from tests.fakes import MarkovTarget
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+
+ANY_ROWS: Any = None
 
 
 @pytest.fixture
@@ -26,7 +34,6 @@ def test_a_model_is_loaded_once_on_the_targets_device(target: Runner, tmp_path: 
     assert (model.info.device, model.info.dtype) == (target.info.device, target.info.dtype)
     assert model.info.vocab_size == VOCAB
     assert host.info is target.info
-    assert host.embedding() is target.model.get_input_embeddings()
 
 
 def test_a_loaded_model_may_be_given(target: Runner) -> None:
@@ -51,9 +58,22 @@ def test_another_vocabulary_is_refused(target: Runner) -> None:
         host.model("embedded-draft")
 
 
-def test_engines_of_one_host_share_a_model(target: Runner, tmp_path: Path) -> None:
-    host = TargetHost(target, tiny_tokenizer())
-    name = str(save_tiny(tmp_path))
-    first, second = Model(name).build(host), Model(name).build(host)
-    assert first is not second
-    assert first._model is second._model
+def test_drafters_of_one_host_share_a_model(target: Runner) -> None:
+    host, draft = TargetHost(target), tiny_llama(seed=1, layers=1)
+    first, second = Model(draft).build(host), Model(draft).build(host)
+    model = host.model(draft)
+    for slot, drafter in enumerate((first, second)):
+        drafter.begin(slot, Prefill(np.array([1, 2]), 3, ANY_ROWS))
+    assert model.open(8) == 2, "each drafter took a slot of the one model"
+
+
+def test_a_head_borrows_the_targets_embedding(target: Runner, tmp_path: Path) -> None:
+    config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+    save_head(Eagle3Head(config), tmp_path)
+    host = TargetHost(target)
+    head, model = host.head(str(tmp_path))
+    assert host.head(str(tmp_path)) == (head, model)
+    assert head.taps == (1, 0)
+    assert head.target_ids().tolist() == list(range(config.draft_vocab_size))
+    assert isinstance(head, Eagle3Head)
+    assert head.get_input_embeddings() is target.embedding()

@@ -14,6 +14,7 @@ LAYERS = [
     {"tree"},
     {"loops", "protocols"},
     {"cells", "eagle", "frontier", "hosts"},
+    {"levels"},
     {"history", "noise", "penalties", "text"},
     {"sampling_params"},
     {"processors"},

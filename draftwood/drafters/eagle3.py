@@ -1,0 +1,112 @@
+"""An EAGLE-3 head: one layer that drafts from the target's own hidden states.
+
+Where the target has been, each row of the head holds a token and the target's features of the
+position *before* it; further on, in the tree, it holds the vector that the head itself yielded for
+the parent. Rows made of the head's own vectors do not stay: accepted tokens are forwarded again
+with the target's features. It refuses to know the head's insides and why nodes are asked about.
+
+Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.hosts import DraftModel, Head, Host
+from draftwood.levels import Levels
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Expand,
+    Needs,
+    Outcome,
+    Prefill,
+    Rows,
+    TargetInfo,
+)
+from draftwood.tree import ROOT, Draw
+
+
+@dataclass(frozen=True)
+class Eagle3:
+    """Settings of an EAGLE-3 head."""
+
+    model: str | Any = field(
+        default="embedded-eagle3",
+        metadata={"help": "'embedded-eagle3', a directory or a hub id of a head for this target"},
+    )
+
+    def build(self, host: Host) -> "Eagle3Drafter":
+        """Load the head.
+
+        Raises:
+            DraftwoodError: it cannot be loaded, or was made for another target.
+        """
+        head, model = host.head(self.model)
+        return Eagle3Drafter(head, model, host.info)
+
+
+class Eagle3Drafter:
+    """Answers with the head's likeliest tokens.
+
+    Args:
+        head: what turns features into the head's vectors, and its ids into the target's.
+        model: runs the head over trees.
+        target: what is drafted for. Its context is the head's too: what published heads name as
+            theirs is the length they were trained at.
+    """
+
+    def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
+        self._head = head
+        limit = target.context_limit
+        self._levels = Levels(model, head.target_ids(), target.vocab_size, limit)
+
+    @property
+    def needs(self) -> Needs:
+        """The target's features, at the prompt's positions too."""
+        return Needs(taps=self._head.taps)
+
+    @property
+    def forwards(self) -> int:
+        """Forward passes over drafted trees, prompts not counted."""
+        return self._levels.forwards
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """A request starts: tokens are one ahead of features, so the prompt's first has no row."""
+        hidden = self._project(prefill.rows, slice(None))
+        prompt = prefill.prompt.tolist()[1:]
+        self._levels.begin(slot, prompt, [prefill.first], hidden[:-1], hidden[-1:])
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """A step was committed: each of its tokens is drafted from with its parent's features."""
+        hidden = self._project(outcome.rows, [ROOT, *outcome.path])
+        self._levels.settle(slot, outcome.committed, hidden)
+
+    @torch.inference_mode()
+    def _project(self, rows: Rows, nodes: slice | list[int]) -> torch.Tensor:
+        assert rows.features is not None, "the target hands over what a drafter needs"
+        return self._head.project(rows.features[nodes])
+
+    def release(self, slot: int) -> None:
+        """The request has ended."""
+        self._levels.release(slot)
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        """Nothing: this drafter copies no text."""
+        return [() for _ in slots]
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        """The ``k`` likeliest tokens after each node, in one forward per generation of new nodes.
+
+        Raises:
+            DraftwoodError: a query asks for sampled children.
+        """
+        if any(query.draw is not Draw.ONE_HOT for query in queries):
+            raise DraftwoodError("an EAGLE-3 head ranks tokens; ask it for one-hot children")
+        return self._levels.expand(slots, queries)
+
+
+PART = Eagle3

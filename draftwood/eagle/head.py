@@ -1,0 +1,232 @@
+"""The EAGLE-3 head: one modified Llama layer that drafts from features of the target.
+
+Source: Li et al., *EAGLE-3* (2025), section 3 and figure 5; names and layout of the parameters are
+those of the published checkpoints. The layer sees, per position, a token and a vector h; its
+queries, keys and values come from ``cat(input_layernorm(embedding), hidden_norm(h))``. Where the
+target has been, h is :meth:`Eagle3Head.project` of its features; further on, h is the ``hidden``
+that the head returned for the position before. Tokens are one position ahead of features: the row
+that holds the target's features of position i holds token i + 1, and predicts token i + 2.
+
+Attention runs through transformers' interface, so trees and caches are the caller's affair.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+from transformers import Cache, DynamicCache
+from transformers.masking_utils import create_causal_mask
+from transformers.models.llama.modeling_llama import (
+    LlamaAttention,
+    LlamaMLP,
+    LlamaPreTrainedModel,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+)
+
+from draftwood.eagle.config import Eagle3Config
+from draftwood.errors import DraftwoodError
+
+
+@dataclass(frozen=True, eq=False)
+class Eagle3Output:
+    """What one forward of the head computes.
+
+    Attributes:
+        logits: ``[b, q', Vd]`` over *draft* ids, for the q' rows asked for.
+        hidden: ``[b, q, H]``, the layer's output before the final norm: the next row's h.
+        past_key_values: the cache that was written, if there is one.
+    """
+
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    past_key_values: Cache | None
+
+
+class Eagle3Layer(nn.Module):
+    """Llama's decoder layer, with queries, keys and values taken from rows of width 2H."""
+
+    def __init__(self, config: Eagle3Config) -> None:
+        super().__init__()
+        width, eps = config.hidden_size, config.rms_norm_eps
+        self.self_attn = LlamaAttention(config, layer_idx=0)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            narrow = getattr(self.self_attn, name)
+            wide = nn.Linear(2 * width, narrow.out_features, bias=config.attention_bias)
+            setattr(self.self_attn, name, wide)
+        self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
+        self.hidden_norm = LlamaRMSNorm(width, eps=eps)
+        self.input_layernorm = LlamaRMSNorm(width, eps=eps)
+        self.post_attention_layernorm = LlamaRMSNorm(width, eps=eps)
+        self.norm_before_residual = config.norm_before_residual
+
+    def forward(self, embedded: torch.Tensor, hidden: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """``[b, q, H]`` from embeddings and h of that shape; ``kwargs`` are the attention's."""
+        normed = self.hidden_norm(hidden)
+        residual = normed if self.norm_before_residual else hidden
+        joined = torch.cat([self.input_layernorm(embedded), normed], dim=-1)
+        attended, _ = self.self_attn(hidden_states=joined, **kwargs)
+        hidden = residual + attended
+        return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
+
+
+class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
+    """A draft network on top of a target; a transformers model in its own right.
+
+    Args:
+        config: sizes, vocabulary and the target's layers that are read.
+        embedding: the target's input embedding, ``[V, H]`` or longer. It is looked at, never owned:
+            no ``state_dict`` and no ``to()`` of the head includes it. It can be given later by
+            :meth:`set_input_embeddings`. A head with ``own_embedding`` takes none.
+
+    A new head drafts the first Vd tokens of the target's vocabulary (``d2t`` is zero).
+    """
+
+    config: Eagle3Config
+    config_class = Eagle3Config
+    _no_split_modules = ["Eagle3Layer"]  # noqa: RUF012
+
+    d2t: torch.Tensor
+    t2d: torch.Tensor
+
+    def __init__(self, config: Eagle3Config, embedding: nn.Module | None = None) -> None:
+        super().__init__(config)
+        width, drafted = config.hidden_size, config.draft_vocab_size
+        self.fc = nn.Linear(len(config.taps) * config.target_hidden_size, width, bias=False)
+        self.midlayer = Eagle3Layer(config)
+        self.norm = LlamaRMSNorm(width, eps=config.rms_norm_eps)
+        self.lm_head = nn.Linear(width, drafted, bias=False)
+        self.rotary_emb = LlamaRotaryEmbedding(config)
+        self.register_buffer("d2t", torch.zeros(drafted, dtype=torch.int64))
+        self.register_buffer("t2d", torch.arange(config.vocab_size) < drafted)
+        if config.own_embedding:
+            self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        self._borrowed: tuple[nn.Module, ...] = ()
+        if embedding is not None:
+            self.set_input_embeddings(embedding)
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The embedding in use.
+
+        Raises:
+            DraftwoodError: the head has none of its own and was given none.
+        """
+        if self.config.own_embedding:
+            return self.embed_tokens
+        if not self._borrowed:
+            raise DraftwoodError(
+                "the head has no embedding of its own; give it the target's: "
+                "head.set_input_embeddings(model.get_input_embeddings())"
+            )
+        return self._borrowed[0]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Look tokens up in ``value.weight``, the target's, without owning it.
+
+        Only the table is used: what some targets do to a looked-up row (Gemma scales it) is not
+        part of the published heads.
+
+        Raises:
+            DraftwoodError: the head has an embedding of its own, or the table's shape is wrong.
+        """
+        if self.config.own_embedding:
+            raise DraftwoodError("the head brings embed_tokens.weight itself; give no embedding")
+        rows, width = self.config.vocab_size, self.config.hidden_size
+        shape = list(value.weight.shape)  # type: ignore[arg-type]
+        if len(shape) != 2 or shape[0] < rows or shape[1] != width:
+            raise DraftwoodError(
+                f"the target's embedding is {shape}, but the head needs embed_tokens.weight of "
+                f"[{rows}, {width}]; give a head made for this target, or one that brings its own"
+            )
+        # In a tuple, where nn.Module does not see it.
+        self._borrowed = (value,)
+
+    def project(self, features: torch.Tensor) -> torch.Tensor:
+        """``[.., H]``: h for rows where the target has been.
+
+        Args:
+            features: ``[.., taps * Ht]``, its hidden states entering ``config.taps``, in order.
+        """
+        return self.fc(features.to(self.fc.weight.dtype))  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        hidden: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Eagle3Output:
+        """Score ``[b, q]`` rows.
+
+        Args:
+            input_ids: int64 ``[b, q]`` *target* ids.
+            attention_mask: ``[b, 1, q, kv]`` as it goes to the attention, or ``[b, kv]`` of 0 at
+                padding, or None: causal.
+            position_ids: int64 ``[b, q]``; None: they follow what is cached.
+            past_key_values: written and read by the layer.
+            use_cache: make a cache if none is given.
+            logits_to_keep: the last so many rows, or int64 ``[n]`` which; 0: all rows.
+            hidden: ``[b, q, H]``, the h of every row: :meth:`project` of features, or ``hidden`` of
+                an earlier output. None means zeros, which is for learning shapes only.
+            kwargs: handed to the attention function.
+        """
+        rows = functional.embedding(input_ids, self.get_input_embeddings().weight)  # type: ignore[arg-type]
+        embedded = rows.to(self.fc.weight.dtype)
+        h = torch.zeros_like(embedded) if hidden is None else hidden.to(embedded.dtype)
+        if use_cache and past_key_values is None:
+            past_key_values = DynamicCache(config=self.config)
+        if position_ids is None:
+            seen = past_key_values.get_seq_length() if past_key_values is not None else 0
+            position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)[None] + seen
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=embedded,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            position_ids=position_ids,
+        )
+        out = self.midlayer(
+            embedded,
+            h,
+            attention_mask=mask,
+            position_ids=position_ids,
+            position_embeddings=self.rotary_emb(embedded, position_ids),
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(self.norm(out[:, kept]))
+        return Eagle3Output(logits, out, past_key_values)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """The target's layers whose entering hidden states are the features."""
+        return tuple(self.config.taps)
+
+    def target_ids(self) -> NDArray[np.int64]:
+        """int64 ``[Vd]`` on the host: the target's id of each draft id."""
+        ids: NDArray[np.int64] = (
+            self.to_target(torch.arange(len(self.d2t)).to(self.d2t)).cpu().numpy()
+        )
+        return ids
+
+    def to_target(self, ids: torch.Tensor) -> torch.Tensor:
+        """Target ids of draft ids, any shape."""
+        return ids + self.d2t[ids]
+
+    def to_draft(self, ids: torch.Tensor) -> torch.Tensor:
+        """Draft ids of target ids, any shape; -1 for tokens the head cannot draft."""
+        drafted = torch.arange(self.d2t.shape[0], device=self.d2t.device)
+        table = torch.full_like(self.t2d, -1, dtype=torch.int64)
+        table[self.to_target(drafted)] = drafted
+        return table[ids]

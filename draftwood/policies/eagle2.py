@@ -1,0 +1,76 @@
+"""EAGLE-2's tree, which EAGLE-3 uses as well: fixed width and depth, cut to the likeliest nodes.
+
+Source: EAGLE-2 (Li et al., 2024), as TALON's Algorithm 1 states it; a baseline of TALON. Every
+level expands K parents into K x K candidates, the likeliest K of which are the next parents; at
+the end the likeliest candidates of all levels are the tree. It knows its source by name only.
+
+Where TALON's Algorithm 1 is imprecise: its line 13 keeps only the parents of each level for the
+final choice; all candidates of each level stay, as its Figure 1 and EAGLE-2 itself have it. The
+number of draft forwards, the root's included, is ``levels``. Of equally likely candidates the
+one offered first is kept, so that parents come before their children. The batch's price is not
+looked at.
+"""
+
+from dataclasses import dataclass, field
+
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import children, join, no_children, promote, root_frontier, transplant
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Eagle2:
+    """Expands to a fixed depth, then keeps the ``budget`` likeliest (the paper's 60 is 59 here).
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    top_k: int = field(
+        default=10, metadata={"help": "parents of a level, and children of each parent (K)"}
+    )
+    levels: int = field(default=9, metadata={"help": "draft forwards, the root's included"})
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    def __post_init__(self) -> None:
+        for name, least in (("budget", 0), ("top_k", 1), ("levels", 1)):
+            if getattr(self, name) < least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter."""
+        return (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""
+        expanded = TreeBuilder(growth.anchor)
+        budget = min(self.budget, growth.budget)
+        pool = [no_children()]
+        parents, d = root_frontier(), 0
+        while parents.nodes and budget > 0 and d < min(self.levels, growth.room):
+            # No more than the budget's first children of a node can be in the tree.
+            k = min(self.top_k, budget)
+            answer: Candidates = yield Expand(self.source, expanded, parents.nodes, k)
+            level = children(parents, answer)
+            pool.append(level)
+            parents = promote(expanded, level.likeliest(self.top_k), self.source)
+            d += 1
+        tree = transplant(expanded, join(pool).likeliest(budget), self.source)
+        return tree.build("eagle2" if tree.drafted else "plain")
+
+
+PART = Eagle2

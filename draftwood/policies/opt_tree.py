@@ -1,0 +1,90 @@
+"""OPT-Tree: the tree of n nodes with the largest expected accepted length, level by level.
+
+Source: OPT-Tree (Wang et al., 2025), a baseline of TALON. The expected number of accepted tokens
+of a tree is E, the sum of its nodes' path probabilities, so the best tree of n nodes is the n
+likeliest candidates; drafting goes on while a further level is worth more than ``delta``. It knows
+its source by name only.
+
+Each level forwards the n likeliest nodes of the frontier there. Here those of them are left out
+that are not among the n likeliest candidates so far: their descendants are no likelier and come
+later, so the tree, E and the number of draft forwards are the same, and the forwards smaller. The
+level that raised E too little still counts, its forward being spent. ``max_depth`` ends a
+drafter's deterministic loop. The batch's price is not looked at.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import (
+    children,
+    join,
+    likeliest,
+    no_children,
+    promote,
+    root_frontier,
+    transplant,
+)
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class OptTree:
+    """The ``budget`` likeliest nodes, as deep as another level pays.
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded (n)"})
+    delta: float = field(
+        default=0.5, metadata={"help": "a level that adds no more expected tokens is the last"}
+    )
+    max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    def __post_init__(self) -> None:
+        for name, least in (("budget", 0), ("delta", 0), ("max_depth", 1)):
+            if not getattr(self, name) >= least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter."""
+        return (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""
+        expanded = TreeBuilder(growth.anchor)
+        n = min(self.budget, growth.budget)
+        frontier, best, expected = root_frontier(), no_children(), 0.0
+        depth, deepest = 0, min(self.max_depth, growth.room)
+        while frontier.nodes and n > 0 and depth < deepest:
+            answer: Candidates = yield Expand(self.source, expanded, frontier.nodes, n)
+            pool = join([best, children(frontier, answer)])
+            kept = likeliest(pool.path, n)
+            fresh = pool.take(kept[kept >= len(best)])
+            best = pool.take(kept)
+            before, expected = expected, float(np.exp(best.path).sum())  # E
+            if expected - before <= self.delta:
+                break
+            frontier = promote(expanded, fresh, self.source)
+            depth += 1
+        tree = transplant(expanded, best, self.source)
+        return tree.build("opt_tree" if tree.drafted else "plain")
+
+
+PART = OptTree

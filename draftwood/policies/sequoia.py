@@ -1,0 +1,201 @@
+"""Sequoia's static tree: each node is given by the ranks on its path, and a drafter fills them in.
+
+Source: Sequoia (Chen et al., 2025), a baseline of TALON. Its tree is searched once for a drafter,
+from the measured probability that the child of each rank is the accepted one; the search itself
+is ``draftwood.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
+for all nodes of a level that have children. It knows its source by name only.
+
+A tree comes from a JSON file: an object with ``acceptance``, the probability by rank, and
+``paths``, a list of rank paths such as ``[0]``, ``[0, 0]``, ``[1]`` in any order, each with its
+parent. Further entries (model, date) are ignored. Without a file the tree is the best one for
+:data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
+
+A smaller budget keeps the nodes most likely to be accepted: those with the largest product of
+acceptances along the path; of equal ones the shallower, then the one of smaller ranks. The batch's
+price is not looked at.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from heapq import heappop, heappush
+from math import prod
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import ROOT, Draw, TreeBuilder
+
+RankPath: TypeAlias = tuple[int, ...]
+SortKey: TypeAlias = tuple[float, int, RankPath]
+
+DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
+"""A power law in the rank, as Sequoia observes them; its sum is 0.93."""
+
+
+def order(path: RankPath, acceptance: Sequence[float]) -> SortKey:
+    """Sorts rank paths by the product of acceptances, largest first, and parents before children.
+
+    The factors are taken in order of rank, so that equal products are equal numbers.
+    """
+    return (-prod(acceptance[rank] for rank in sorted(path)), len(path), path)
+
+
+def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, ...]:
+    """The best tree of ``size`` nodes for acceptances that never rise, in :func:`order`.
+
+    Best first: a node's next sibling and its first child are no likelier than itself.
+    """
+    found: list[RankPath] = []
+    heap: list[SortKey] = [order((0,), acceptance)]
+    while heap and len(found) < size:
+        path = heappop(heap)[-1]
+        found.append(path)
+        heappush(heap, order((*path, 0), acceptance))
+        if path[-1] + 1 < len(acceptance):
+            heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
+    return tuple(found)
+
+
+def read_paths(file: str) -> tuple[RankPath, ...]:
+    """The rank paths of a tree file, in :func:`order`.
+
+    Raises:
+        DraftwoodError: the file cannot be read, or does not hold a tree.
+    """
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DraftwoodError(f"the tree file {file} cannot be read: {error}") from None
+    if not isinstance(document, dict) or not {"acceptance", "paths"} <= document.keys():
+        raise DraftwoodError(
+            f'the tree file {file} lacks "acceptance" or "paths": it must be an object with both'
+        )
+    acceptance, paths = document["acceptance"], document["paths"]
+    try:
+        _check_acceptance(acceptance)
+        _check_paths(paths, len(acceptance))
+    except DraftwoodError as error:
+        raise DraftwoodError(f"the tree file {file}: {error}") from None
+    return tuple(sorted((tuple(path) for path in paths), key=lambda p: order(p, acceptance)))
+
+
+def _check_acceptance(acceptance: Any) -> None:
+    if not isinstance(acceptance, list) or not acceptance:
+        raise DraftwoodError('"acceptance" must be a list of at least one probability')
+    if not all(type(p) in {int, float} and 0.0 <= p <= 1.0 for p in acceptance):
+        raise DraftwoodError('"acceptance" must hold numbers in [0, 1] only')
+
+
+def _check_paths(paths: Any, ranks: int) -> None:
+    if not isinstance(paths, list) or not paths:
+        raise DraftwoodError('"paths" must be a list of at least one rank path')
+    for path in paths:
+        if not isinstance(path, list) or not path:
+            raise DraftwoodError(f"path {path!r} must be a list of at least one rank")
+        if not all(type(rank) is int and 0 <= rank < ranks for rank in path):
+            raise DraftwoodError(
+                f'path {path} must hold ranks from 0 to {ranks - 1}, those that "acceptance" has'
+            )
+    known = {tuple(path) for path in paths}
+    if len(known) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise DraftwoodError(f"path {twice} is listed twice")
+    for path in paths:
+        if len(path) > 1 and tuple(path[:-1]) not in known:
+            raise DraftwoodError(f"path {path} is listed, but its parent {path[:-1]} is not")
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How one level is filled.
+
+    Attributes:
+        parents: the nodes of the level above that have children.
+        width: how many ranks to ask for.
+        paths: the level's nodes, parent by parent and best rank first.
+    """
+
+    parents: tuple[RankPath, ...]
+    width: int
+    paths: tuple[RankPath, ...]
+
+
+@lru_cache(maxsize=256)
+def plan(paths: tuple[RankPath, ...]) -> tuple[Fill, ...]:
+    """The levels of a tree, from the root's children down."""
+    levels: list[Fill] = []
+    for depth in range(1, max(map(len, paths), default=0) + 1):
+        level = tuple(sorted(path for path in paths if len(path) == depth))
+        parents = tuple(dict.fromkeys(path[:-1] for path in level))
+        levels.append(Fill(parents, 1 + max(path[-1] for path in level), level))
+    return tuple(levels)
+
+
+@dataclass(frozen=True)
+class Sequoia:
+    """Fills the static tree; where a node has fewer children, what hangs below is left out.
+
+    Raises:
+        DraftwoodError: a negative budget, or a file that holds no tree.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    file: str = field(
+        default="", metadata={"help": "JSON file of a searched tree; empty: a built-in one"}
+    )
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    def __post_init__(self) -> None:
+        if self.budget < 0:
+            raise DraftwoodError(f"budget is {self.budget}; give 0 or more nodes")
+        len(self.paths)  # reads the file, so that a wrong one is refused before anything is loaded
+
+    @cached_property
+    def paths(self) -> tuple[RankPath, ...]:
+        """The tree, likeliest node first; the first n of them are the tree of budget n."""
+        if self.file:
+            return read_paths(self.file)
+        return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter."""
+        return (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
+        builder = TreeBuilder(growth.anchor)
+        placed: dict[RankPath, int] = {(): ROOT}
+        budget = max(0, min(self.budget, growth.budget))
+        for fill in plan(self.paths[:budget])[: max(0, growth.room)]:
+            parents = [path for path in fill.parents if path in placed]
+            if not parents:
+                break
+            nodes = [placed[path] for path in parents]
+            answer: Candidates = yield Expand(self.source, builder, nodes, fill.width)
+            tokens, logq = answer.tokens.tolist(), answer.logq.tolist()
+            row = {path: i for i, path in enumerate(parents)}
+            for path in fill.paths:
+                i, rank = row.get(path[:-1]), path[-1]
+                if i is not None and rank < len(tokens[i]) and tokens[i][rank] >= 0:
+                    placed[path] = builder.add(
+                        nodes[i], tokens[i][rank], self.source, logq=logq[i][rank]
+                    )
+        return builder.build("sequoia" if builder.drafted else "plain")
+
+
+PART = Sequoia

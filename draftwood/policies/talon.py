@@ -1,0 +1,114 @@
+"""TALON: a tree that grows until its budget is spent, each level gated by its own best path.
+
+Source: TALON, Algorithm 2 and Section 5.2 (Eq. 3 to 5). Level 0 takes the top K tokens whatever
+their probabilities; at every deeper level the candidates are all children of the frontier, and
+those within a factor mu of the likeliest path stay. It knows its sources by name only.
+
+What the paper leaves open, and where this differs:
+
+* Candidates are whole vocabularies there. Asking for as many top tokens of each parent as there is
+  budget left gives the same tree: a token behind these is less likely than all of them, so it
+  would never be among the best that still fit.
+* ``max_depth`` ends a drafter's deterministic loop, which would spend the budget one draft
+  forward at a time.
+* ``robust`` is how many levels take their top K unconditionally (Section 6.4.1); the paper's
+  method has 1.
+* ``chain`` names a copying source, whose preferred continuation becomes a path below the root
+  (not in the paper). These nodes are laid first, take at most half of the budget, and are neither
+  gated nor cut. Their own descendants come from the drafter, and only where the drafter proposed
+  the copied token too and its candidate passed the gate; such a token is one node and takes no
+  further budget.
+
+The batch's price is not looked at: the paper's tree always tries to spend its budget.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import children, lay_copied, promote, root_frontier
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.tree import Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Talon:
+    """The policy of TALON; ``budget`` excludes the root, so the paper's N = 60 is 59 here.
+
+    Raises:
+        DraftwoodError: a setting outside its range, or one source named twice.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    mu: float = field(
+        default=0.03, metadata={"help": "least path probability, relative to the level's best"}
+    )
+    top_k: int = field(default=10, metadata={"help": "nodes of an ungated level (K)"})
+    robust: int = field(default=1, metadata={"help": "how many levels from the root are ungated"})
+    max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+    chain: str = field(
+        default="", metadata={"help": "name of a source that copies, as an extra path; empty: none"}
+    )
+    copied: int = field(
+        default=10, metadata={"help": "longest copied path, in tokens (half the budget at most)"}
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("budget", 0),
+            ("top_k", 1),
+            ("robust", 0),
+            ("max_depth", 1),
+            ("copied", 1),
+        ):
+            if getattr(self, name) < least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+        if not 0.0 < self.mu <= 1.0:
+            raise DraftwoodError(f"mu is {self.mu}; give a number above 0 and at most 1")
+        if self.chain == self.source:
+            raise DraftwoodError(
+                f'chain and source are both "{self.chain}"; name two different sources'
+            )
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter, and the copying source if there is one."""
+        return (self.source, self.chain) if self.chain else (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Every node is chosen deterministically."""
+        return frozenset({Draw.ONE_HOT})
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Algorithm 2. Routes: ``talon``, or ``plain`` where nothing could be drafted."""
+        tree = TreeBuilder(growth.anchor)  # line 1
+        budget = min(self.budget, growth.budget)
+        deepest = min(self.max_depth, growth.room)
+        if self.chain:
+            yield from lay_copied(tree, self.chain, min(self.copied, budget // 2, growth.room))
+        shared = 1 if tree.drafted else 0  # a level meets the copied path in one node at most
+        parents, d = root_frontier(), 0
+        while parents.nodes and tree.drafted < budget and d < deepest:  # line 4
+            left = budget - tree.drafted + shared
+            k = min(self.top_k, left) if d < self.robust else left
+            answer: Candidates = yield Expand(self.source, tree, parents.nodes, k)
+            pool = children(parents, answer)  # lines 7 to 11, Eq. 3
+            if d < self.robust:
+                pool = pool.likeliest(self.top_k)  # line 15, Eq. 5
+            elif len(pool):
+                anchor = pool.path.max()  # line 18
+                pool = pool.take(pool.path >= anchor + math.log(self.mu))  # line 19, Eq. 4
+            parents = promote(tree, pool.best_first(left), self.source, budget)  # lines 22 to 25
+            d += 1
+        return tree.build("talon" if tree.drafted else "plain")
+
+
+PART = Talon

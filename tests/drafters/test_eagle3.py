@@ -1,0 +1,187 @@
+"""The EAGLE-3 drafter against a plain, slow re-computation of the recurrence, path by path."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.drafters.eagle3 import Eagle3, Eagle3Drafter
+from draftwood.eagle.head import Eagle3Head
+from draftwood.errors import DraftwoodError
+from draftwood.hosting import TargetHost
+from draftwood.protocols import Candidates, Expand, Outcome, Prefill
+from draftwood.target.attach import attach
+from draftwood.target.runner import Runner
+from draftwood.tree import ROOT, Draw, TreeBuilder
+from tests.eagle.made import tiny_config
+from tests.target.checks import TOLERANCE
+from tests.tiny import VOCAB, tiny_llama
+
+TAPS = (1, 3, 2)
+
+
+@pytest.fixture(scope="module")
+def target() -> Runner:
+    return attach(tiny_llama(layers=4), chunk=16, self_test=False)
+
+
+def made_head(vocab: int = VOCAB) -> Eagle3Head:
+    torch.manual_seed(5)
+    config = tiny_config(
+        vocab_size=VOCAB,
+        draft_vocab_size=vocab,
+        hidden_size=32,
+        target_hidden_size=32,
+        taps=TAPS,
+        initializer_range=0.3,
+    )
+    head = Eagle3Head(config, torch.nn.Embedding(VOCAB, 32))
+    head.train(mode=False)
+    return head
+
+
+@pytest.fixture(scope="module")
+def head() -> Eagle3Head:
+    return made_head()
+
+
+class Text:
+    """One request: a target that really decodes, and the head run over every path from scratch."""
+
+    def __init__(
+        self, target: Runner, head: Eagle3Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
+    ) -> None:
+        self.target, self.head, self.drafter, self.slot = target, head, drafter, slot
+        self.where = target.open(len(prompt) + 64)
+        rows = target.prefill([self.where], [prompt], drafter.needs)[0]
+        first = int(rows.argmax[-1])
+        drafter.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
+        self.tokens = [*prompt, first]
+        self.builder = TreeBuilder(first)
+
+    @torch.no_grad()
+    def expected(self, node: int, k: int) -> tuple[list[int], torch.Tensor]:
+        model: Any = self.target.model
+        path: list[int] = []
+        while node != ROOT:
+            path.append(self.builder.tokens[node])
+            node = self.builder.parents[node]
+        before = torch.tensor([self.tokens[:-1]])
+        states = model(input_ids=before, output_hidden_states=True).hidden_states
+        features = torch.cat([states[tap] for tap in TAPS], dim=-1)
+        ids, hidden = self.tokens[1:], self.head.project(features)
+        for token in [*path[::-1], None]:
+            output = self.head(input_ids=torch.tensor([ids]), hidden=hidden)
+            if token is not None:
+                ids = [*ids, token]
+                hidden = torch.cat([hidden, output.hidden[:, -1:]], dim=1)
+        top = output.logits[0, -1].log_softmax(-1).topk(k)
+        return self.head.to_target(top.indices).tolist(), top.values
+
+    def check(self, query: Expand, answer: Candidates) -> None:
+        for i, node in enumerate(query.nodes):
+            tokens, logq = self.expected(node, query.k)
+            assert answer.tokens[i].tolist() == tokens
+            found = torch.tensor(answer.logq[i])
+            torch.testing.assert_close(found, logq, atol=TOLERANCE, rtol=0)
+
+    def query(self, nodes: Sequence[int], k: int) -> Expand:
+        return Expand("draft", self.builder, nodes, k)
+
+    def finish(self, *path: int, bonus: int) -> None:
+        tree = self.builder.build()
+        rows = self.target.forward([self.where], [tree], self.drafter.needs)[0]
+        self.target.commit([self.where], [path])
+        committed = (*(int(tree.tokens[node]) for node in path), bonus)
+        self.drafter.observe(self.slot, Outcome(tree, path, committed, rows))
+        self.tokens += committed
+        self.builder = TreeBuilder(bonus)
+
+
+def drafter_of(target: Runner, head: Eagle3Head) -> tuple[Eagle3Drafter, Runner]:
+    runner = attach(head, self_test=False)
+    return Eagle3Drafter(head, runner, target.info), runner
+
+
+@pytest.fixture
+def drafter(target: Runner, head: Eagle3Head) -> Any:
+    made, runner = drafter_of(target, head)
+    yield made
+    runner.detach()
+
+
+def test_every_answer_is_that_of_the_plain_recurrence(
+    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
+) -> None:
+    rng = np.random.default_rng(0)
+    texts = [
+        Text(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
+        for slot, n in ((4, 9), (0, 21), (2, 1))
+    ]
+    forwards = 0
+    for step in range(5):
+        active = [t for i, t in enumerate(texts) if (step + i) % 4]
+        for level in range(3):
+            asking = [t for i, t in enumerate(active) if level <= i]
+            queries = []
+            for text in asking:
+                nodes = [n for n, d in enumerate(text.builder.depths) if d == level]
+                queries.append(text.query(nodes[:3], 2 + level))
+            forwards += bool(asking)
+            answers = drafter.expand([t.slot for t in asking], queries)
+            for text, query, answer in zip(asking, queries, answers, strict=True):
+                text.check(query, answer)
+                for i, node in enumerate(query.nodes):
+                    for token in answer.tokens[i].tolist():
+                        text.builder.add(node, token, "draft")
+        for i, text in enumerate(texts):
+            deepest = len(text.builder) - 1
+            path = text.builder.build().path(deepest)[: (step + i) % 4]
+            text.finish(*path, bonus=int(rng.integers(VOCAB)))
+    assert drafter.forwards == forwards
+
+
+def test_copied_nodes_are_forwarded_a_generation_at_a_time(
+    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
+) -> None:
+    text = Text(target, head, drafter, 0, [1, 2, 3])
+    text.builder.add_chain([11, 12, 13], "context")
+    text.builder.add(1, 14, "context")
+    query = text.query([3, 4, ROOT], 4)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+    assert drafter.forwards == 4  # the root's, and one per depth
+
+
+def test_a_reduced_vocabulary_speaks_the_targets_ids(target: Runner) -> None:
+    head = made_head(vocab=24)
+    head.d2t.copy_(torch.arange(24) * 9)
+    drafter, _ = drafter_of(target, head)
+    text = Text(target, head, drafter, 0, [1, 2, 3])
+    query = text.query([ROOT], 24)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+    assert sorted(answer.tokens[0].tolist()) == list(range(0, 240, 10))
+
+
+def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) -> None:
+    host = TargetHost(target)
+    given = made_head()
+    assert host.head(given) is host.head(given)
+    spec = Eagle3(given)
+    assert spec.build(host).needs.taps == TAPS
+
+
+def test_a_head_for_another_target_is_refused(target: Runner) -> None:
+    with pytest.raises(DraftwoodError, match="no such directory"):
+        Eagle3("nowhere/nothing").build(TargetHost(target))
+
+
+def test_only_ranked_children_can_be_had(
+    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
+) -> None:
+    text = Text(target, head, drafter, 0, [1, 2])
+    with pytest.raises(DraftwoodError, match="one-hot"):
+        drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, Draw.IID)])

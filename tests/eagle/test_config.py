@@ -1,0 +1,198 @@
+"""Both public layouts of config.json, and what of them is refused."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from draftwood.eagle.config import Eagle3Config, default_taps, read_config, write_config
+from draftwood.errors import DraftwoodError
+from tests.eagle.made import HT, TARGET, VD, H, V, tiny_config
+
+LLAMA: dict[str, Any] = {
+    "hidden_size": H,
+    "intermediate_size": 20,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 50.0,
+    "num_hidden_layers": 1,
+    "model_type": "llama",
+    "vocab_size": 32000,
+}
+IDS = "eagle_aux_hidden_state_layer_ids"
+
+
+def original(**changes: Any) -> dict[str, Any]:
+    """As in the first published heads; SpecForge adds head_dim and eagle_config."""
+    return LLAMA | {"architectures": ["LlamaForCausalLM"], "draft_vocab_size": VD} | changes
+
+
+def speculators(**changes: Any) -> dict[str, Any]:
+    return {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "speculators_config": {"algorithm": "eagle3"},
+        "transformer_layer_config": dict(LLAMA),
+        "draft_vocab_size": VD,
+        "target_hidden_size": None,
+        "norm_before_residual": True,
+        IDS: None,
+    } | changes
+
+
+def read(raw: dict[str, Any], **target: Any) -> Eagle3Config:
+    before = copy.deepcopy(raw)
+    config = read_config(raw, replace(TARGET, **target), own_embedding=False)
+    assert raw == before
+    return config
+
+
+@pytest.mark.parametrize("layout", [original, speculators])
+def test_the_common_fields(layout: Any) -> None:
+    config = read(layout())
+    assert (config.hidden_size, config.target_hidden_size) == (H, HT)
+    assert (config.vocab_size, config.draft_vocab_size) == (V, VD)  # V is the target's, not 32000
+    assert (config.intermediate_size, config.rms_norm_eps) == (20, 1e-5)
+    assert (config.num_attention_heads, config.num_key_value_heads, config.head_dim) == (4, 2, 4)
+    assert config.num_hidden_layers == 1
+    assert config.taps == (2, 4, 5)
+    assert config.norm_before_residual is (layout is speculators)
+    assert config.get_text_config() is config
+
+
+def test_what_may_be_left_out() -> None:
+    short = original()
+    for name in ("num_key_value_heads", "draft_vocab_size", "num_hidden_layers", "rope_theta"):
+        del short[name]
+    config = read(short)
+    assert config.num_key_value_heads == 4
+    assert config.draft_vocab_size == V
+    assert config.rope_parameters == {"rope_type": "default", "rope_theta": 10000.0}
+    assert read(original(head_dim=6)).head_dim == 6
+    spare = speculators()
+    del spare["norm_before_residual"]
+    assert not read(spare).norm_before_residual
+
+
+@pytest.mark.parametrize("layout", [original, speculators])
+def test_layers_by_the_state_that_enters_them(layout: Any) -> None:
+    assert read(layout(**{IDS: [1, 7, 0]})).taps == (1, 7, 0)
+    assert read(layout(**{IDS: []})).taps == (2, 4, 5)
+
+
+def test_layers_by_their_output() -> None:
+    # As published for a target of 94 layers: the outputs of 1, 46 and 90 are the usual three.
+    config = read(original(eagle_config={IDS: [1, 46, 90]}), layers=94)
+    assert config.taps == default_taps(94) == (2, 47, 91)
+    assert read(original(eagle_config={IDS: []})).taps == (2, 4, 5)
+    assert read(original(eagle_config={IDS: [-1, 3]})).taps == (0, 4)
+
+
+def test_layers_named_twice() -> None:
+    assert read(original(**{IDS: [1, 3], "eagle_config": {IDS: [0, 2]}})).taps == (1, 3)
+    with pytest.raises(DraftwoodError, match=r"entering \[1, 3\].*entering \[2, 4\]"):
+        read(original(**{IDS: [1, 3], "eagle_config": {IDS: [1, 3]}}))
+
+
+def test_layers_that_the_target_has_not() -> None:
+    with pytest.raises(DraftwoodError, match=r"entering layers \[2, 4, 8\].*are 0 to 7"):
+        read(original(**{IDS: [2, 4, 8]}))
+    with pytest.raises(DraftwoodError, match="target of 2 layers"):
+        read(original(), layers=2)
+    assert default_taps(3) == (2, 1, 0)
+
+
+def test_rope_in_every_spelling() -> None:
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    }
+    long = {"max_position_embeddings": 256}
+    old = read(original(rope_scaling=scaling, **long))
+    new = LLAMA | long | {"rope_parameters": scaling | {"rope_theta": 50.0}}
+    del new["rope_theta"]
+    nested = read(speculators(transformer_layer_config=new))
+    tables = [LlamaRotaryEmbedding(config).inv_freq for config in (old, nested, read(original()))]
+    assert torch.equal(tables[0], tables[1])
+    assert not torch.equal(tables[0], tables[2])
+    assert torch.allclose(tables[2], 50.0 ** -torch.tensor([0, 0.5]))
+
+
+@pytest.mark.parametrize("layout", [original, speculators])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"fc_norm": True}, "fc_norm = True"),
+        ({"norm_output": True}, "norm_output = True"),
+        ({"norm_before_fc": True}, "give a head with norm_before_fc = False"),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state = False"),
+        ({"target_hidden_size": 32}, r"width 32 .*target's have 24"),
+        ({"draft_vocab_size": 41}, "draft_vocab_size is 41; give 1 to 40"),
+        ({"draft_vocab_size": "many"}, "draft_vocab_size"),
+        ({"speculators_model_type": "eagle"}, '"eagle"; only "eagle3"'),
+    ],
+)
+def test_heads_that_are_refused(layout: Any, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
+        read(layout(**wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"num_hidden_layers": 2}, "num_hidden_layers is 2"),
+        ({"rope_scaling": {"rope_type": "mrope", "rope_theta": 1.0}}, '"mrope"'),
+        ({"hidden_act": "wave"}, '"wave"'),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"hidden_size": 15}, "hidden size .15. is not a multiple"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps.*small|small"),
+    ],
+)
+def test_layers_that_are_refused(wrong: dict[str, Any], message: str) -> None:
+    for raw in (original(**wrong), speculators(transformer_layer_config=LLAMA | wrong)):
+        with pytest.raises(DraftwoodError, match=message):
+            read(raw)
+
+
+def test_layers_of_another_family() -> None:
+    # Their config classes have other defaults, which a published config leaves out.
+    with pytest.raises(DraftwoodError, match='"qwen3"; only "llama"'):
+        read(speculators(transformer_layer_config=LLAMA | {"model_type": "qwen3"}))
+    assert read(original(model_type="qwen3")).hidden_size == H  # there it is only a label
+
+
+def test_flags_spelt_out_are_fine() -> None:
+    spelt = {"norm_output": False, "logit_scale": 1.0, "use_sliding_window": False}
+    nested = {"use_aux_hidden_state": True, "use_last_layernorm": True}
+    assert read(original(**spelt, eagle_config=nested)).taps == (2, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"taps": (0, 7)},
+        {"norm_before_residual": True, "attention_bias": True, "mlp_bias": True},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "hidden_act": "gelu"},
+        {"own_embedding": True, "draft_vocab_size": V},
+    ],
+    ids=str,
+)
+def test_written_and_read_again(changes: dict[str, Any]) -> None:
+    config = tiny_config(**changes)
+    raw = write_config(config)
+    again = read_config(raw, TARGET, own_embedding=config.own_embedding)
+    assert again.to_dict() == config.to_dict()
+    assert [i + 1 for i in raw["eagle_config"][IDS]] == raw[IDS] == list(config.taps)
+
+
+def test_no_taps_at_all() -> None:
+    with pytest.raises(DraftwoodError, match="at least one layer"):
+        tiny_config(taps=())

@@ -1,0 +1,173 @@
+"""Sequoia's static tree: how it is filled and cut, what files are refused, the built-in one."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.errors import DraftwoodError
+from draftwood.policies.sequoia import (
+    DEFAULT_ACCEPTANCE,
+    RankPath,
+    Sequoia,
+    likeliest_paths,
+    plan,
+    read_paths,
+)
+from draftwood.protocols import Expand
+from draftwood.tree import Draw
+from tests.policies.canned import Row, check_shape, drafter, outcome, paths
+
+TREE = {"acceptance": [0.6, 0.2, 0.1], "paths": [[1], [0], [0, 1], [0, 0], [1, 0], [2]], "by": "me"}
+
+
+def plenty(token: int) -> Row:
+    return [(11 * token + i, 0.5 / i) for i in range(1, 11)]
+
+
+def write(folder: Path, document: Any) -> str:
+    file = folder / "tree.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    return str(file)
+
+
+def test_a_file_is_filled_by_rank(tmp_path: Path) -> None:
+    sources = drafter({0: [(10, 0.5), (20, 0.3), (30, 0.1)], 10: [(11, 0.9)], 20: [(21, 0.8)]})
+    policy = Sequoia(file=write(tmp_path, TREE))
+    tree = sources.grow(policy)
+    # (0, 1) is missing: token 10 has one successor only.
+    assert paths(tree) == [(10,), (20,), (30,), (10, 11), (20, 21)]
+    assert tree.route == "sequoia"
+    assert tree.logq[-1] == pytest.approx(math.log(0.8))
+    assert sources.expansions == [[0], [1, 2]]
+    assert [query.k for query in sources.asked if isinstance(query, Expand)] == [3, 2]
+
+
+def test_a_budget_keeps_the_likeliest_paths(tmp_path: Path) -> None:
+    file = write(tmp_path, TREE)
+    # Products: (0) .6, (0,0) .36, (1) .2, then (0,1) .12 and (1,0) .12 in this order, (2) .1.
+    assert read_paths(file) == ((0,), (0, 0), (1,), (0, 1), (1, 0), (2,))
+    sources = drafter(plenty)
+    assert paths(sources.grow(Sequoia(budget=3, file=file))) == [(1,), (2,), (1, 12)]
+    assert paths(sources.grow(Sequoia(file=file), budget=2)) == [(1,), (1, 12)]
+    assert sources.grow(Sequoia(file=file), room=1).drafted == 3
+    assert sources.grow(Sequoia(file=file)).drafted == 6
+
+
+def test_of_equally_likely_paths_the_parent_comes_first(tmp_path: Path) -> None:
+    sure = {"acceptance": [1.0, 1.0], "paths": [[0, 0, 0], [0, 0], [1], [0]]}
+    file = write(tmp_path, sure)
+    assert read_paths(file) == ((0,), (1,), (0, 0), (0, 0, 0))
+    assert likeliest_paths((1.0, 1.0), 4) == ((0,), (1,), (0, 0), (0, 1))
+    assert paths(drafter(plenty).grow(Sequoia(budget=1, file=file))) == [(1,)]
+
+
+def test_what_hangs_below_a_missing_child_is_left_out(tmp_path: Path) -> None:
+    deep = {"acceptance": [0.5, 0.4], "paths": [[0], [1], [1, 0], [1, 0, 0]]}
+    sources = drafter({0: [(5, 0.9)]})
+    assert paths(sources.grow(Sequoia(file=write(tmp_path, deep)))) == [(5,)]
+    assert sources.expansions == [[0]]
+    assert drafter({}).grow(Sequoia()).route == "plain"
+
+
+def test_a_plan_has_a_level_per_depth() -> None:
+    levels = plan(((0,), (0, 0), (1,), (0, 2)))
+    assert [level.parents for level in levels] == [((),), ((0,),)]
+    assert [level.width for level in levels] == [2, 3]
+    assert [level.paths for level in levels] == [((0,), (1,)), ((0, 0), (0, 2))]
+    assert plan(()) == ()
+
+
+def product(path: RankPath, acceptance: tuple[float, ...]) -> float:
+    return math.prod(acceptance[rank] for rank in path)
+
+
+@given(
+    st.lists(st.sampled_from([1.0, 0.7, 0.5, 0.25, 0.0]), min_size=1, max_size=4),
+    st.integers(0, 25),
+)
+def test_likeliest_paths_are_the_likeliest_of_all(values: list[float], size: int) -> None:
+    acceptance = tuple(sorted(values, reverse=True))
+    found = likeliest_paths(acceptance, size)
+    assert len(set(found)) == len(found) == size
+    # Whatever could be added next is no likelier than what is there, and nothing is an orphan.
+    borders = {(*path, rank) for path in {(), *found} for rank in range(len(acceptance))}
+    worst = min((product(path, acceptance) for path in found), default=1.0)
+    assert all(path[:-1] in {(), *found} for path in found)
+    assert all(product(path, acceptance) <= worst + 1e-12 for path in borders - set(found))
+    assert likeliest_paths(acceptance, size // 2) == found[: size // 2]
+
+
+def test_the_built_in_tree() -> None:
+    sources = drafter(plenty)
+    tree = sources.grow(Sequoia())
+    assert DEFAULT_ACCEPTANCE[:3] == (0.6, 0.15, 0.6 / 9)
+    assert (tree.drafted, tree.depth) == (59, 9)
+    assert len(sources.expansions) == 9
+    depths = tree.depths.tolist()
+    assert depths == sorted(depths)
+    assert depths.count(1) == 7  # .6 / 49 = .0122 is in, .6 / 64 = .0094 < .6 ** 9 = .0101 is not
+    assert Sequoia(budget=300).paths[:59] == Sequoia().paths
+
+
+@given(st.integers(-1, 70), st.integers(0, 70), st.integers(-1, 12))
+def test_every_tree_keeps_to_its_bounds(loaded: int, budget: int, room: int) -> None:
+    sources = drafter(plenty)
+    tree = sources.grow(Sequoia(budget=budget), budget=loaded, room=room)
+    check_shape(tree, min(budget, loaded), room)
+    if room >= 12:
+        assert tree.drafted == max(0, min(budget, loaded))
+    if not tree.drafted:
+        assert sources.asked == []
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("{", "cannot be read"),
+        ([[0]], "an object with both"),
+        ({"paths": [[0]]}, "an object with both"),
+        ({"acceptance": [0.5]}, "an object with both"),
+        ({"acceptance": 0.5, "paths": [[0]]}, '"acceptance" must be a list'),
+        ({"acceptance": [], "paths": [[0]]}, '"acceptance" must be a list'),
+        ({"acceptance": [1.5], "paths": [[0]]}, r"numbers in \[0, 1\]"),
+        ({"acceptance": ["a"], "paths": [[0]]}, r"numbers in \[0, 1\]"),
+        ({"acceptance": [True], "paths": [[0]]}, r"numbers in \[0, 1\]"),
+        ('{"acceptance": [NaN], "paths": [[0]]}', r"numbers in \[0, 1\]"),
+        ({"acceptance": [0.5], "paths": {}}, '"paths" must be a list'),
+        ({"acceptance": [0.5], "paths": []}, '"paths" must be a list'),
+        ({"acceptance": [0.5], "paths": [0]}, "path 0 must be a list"),
+        ({"acceptance": [0.5], "paths": [[]]}, r"path \[\] must be a list"),
+        ({"acceptance": [0.5], "paths": [[1]]}, r"path \[1\] must hold ranks from 0 to 0"),
+        ({"acceptance": [0.5], "paths": [[-1]]}, r"path \[-1\] must hold ranks"),
+        ({"acceptance": [0.5], "paths": [[0.0]]}, r"path \[0.0\] must hold ranks"),
+        ({"acceptance": [0.5], "paths": [[0], [0]]}, r"path \[0\] is listed twice"),
+        ({"acceptance": [0.5], "paths": [[0, 0]]}, r"parent \[0\] is not"),
+    ],
+)
+def test_malformed_files_are_refused(tmp_path: Path, document: Any, said: str) -> None:
+    file = write(tmp_path, document)
+    with pytest.raises(DraftwoodError, match=said) as refusal:
+        Sequoia(file=file)
+    assert file in str(refusal.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DraftwoodError, match=r"none\.json cannot be read"):
+        Sequoia(file=str(tmp_path / "none.json"))
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(DraftwoodError, match="cannot be read"):
+        Sequoia(file=str(tmp_path / "binary.json"))
+
+
+def test_what_it_declares() -> None:
+    policy = Sequoia(source="head")
+    assert policy.sources == ("head",)
+    assert policy.draws == {Draw.ONE_HOT}
+    policy.learn(None, outcome(drafter({}).grow(Sequoia())))
+    with pytest.raises(DraftwoodError, match="budget is -1"):
+        Sequoia(budget=-1)

@@ -17,6 +17,7 @@ _COMMANDS = {
     "tree": "draftwood.commands.tree",
     "methods": "draftwood.commands.methods",
     "bench": "draftwood.bench.command",
+    "sequoia": "draftwood.bench.sequoia",
     "train": "draftwood.train.command",
 }
 

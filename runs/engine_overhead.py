@@ -19,8 +19,10 @@ from draftwood.bench.provenance import provenance
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine import Engine
+from draftwood.hosting import TargetHost
+from draftwood.hosts import Host
 from draftwood.methods import method
-from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, TargetInfo
+from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target
 from draftwood.requests import Finished, Request, Stepped
 from draftwood.tree import TreeBuilder
 
@@ -96,10 +98,11 @@ def outside_model(
     }
 
 
-def index_memory(info: TargetInfo, tokens: int = 100_000) -> dict[str, float]:
+def index_memory(host: Host, tokens: int = 100_000) -> dict[str, float]:
     """Megabytes of both drafters after ``tokens`` tokens of random text with 59-node trees."""
     rng = np.random.default_rng(0)
-    context, adjacency = Context().build(info), Adjacency().build(info)
+    info = host.info
+    context, adjacency = Context().build(host), Adjacency().build(host)
     k = adjacency.needs.top_k
 
     def rows(count: int) -> Rows:
@@ -164,7 +167,7 @@ def main(model: str, dtype: str, context: int, threads: int) -> None:
                 ),
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
-                "index_memory": index_memory(target.info),
+                "index_memory": index_memory(TargetHost(target)),
             },
             indent=1,
         )

@@ -77,10 +77,11 @@ class Tally:
         self.drafted += step.tree.drafted
         self.accepted += len(step.path)
         self.draft_calls += step.draft_calls
-        self.drafted_by_source.update(step.tree.sources[1:])
-        self.accepted_by_source.update(step.tree.sources[i] for i in step.path)
-        self.offered_by_depth.update(range(1, step.tree.depth + 1))
-        self.reached_by_depth.update(range(1, len(step.path) + 1))
+        if step.tree.drafted:  # counters are slow enough for a plain step to notice
+            self.drafted_by_source.update(step.tree.sources[1:])
+            self.accepted_by_source.update(step.tree.sources[i] for i in step.path)
+            self.offered_by_depth.update(range(1, step.tree.depth + 1))
+            self.reached_by_depth.update(range(1, len(step.path) + 1))
         self.routes[step.tree.route] += 1
         self.kinds[step.kind] += 1
         for phase in ("draft", "target", "verify", "commit", "learn"):

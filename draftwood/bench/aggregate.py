@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.bench.rows import Row, phases
 from draftwood.stats import Tally
+from draftwood.theory.cost import speedup, speedup_with_verification
 
 RESAMPLES = 2000
 NAN = float("nan")
@@ -43,6 +44,9 @@ class Metrics:
     mean_acceptance_length: float
     acceptance_rate: float
     draft_efficiency: float
+    draft_calls: int
+    predicted_speedup: float
+    predicted_speedup_with_verification: float
     target_calls: int
     identical: int
     compared: int
@@ -95,6 +99,7 @@ def aggregate(rows: Sequence[Row], reference: Sequence[Row]) -> Metrics:
     compared = _by_prompt(rows, lambda row: row.identical)
     spent = phases(*rows)
     total = sum(spent.values())
+    predicted = _predicted(tally, reference)
     return Metrics(
         prompts=len({row.id for row in rows}),
         tokens=sum(row.tokens for row in rows),
@@ -105,6 +110,9 @@ def aggregate(rows: Sequence[Row], reference: Sequence[Row]) -> Metrics:
         mean_acceptance_length=tally.mean_acceptance_length,
         acceptance_rate=tally.acceptance_rate,
         draft_efficiency=tally.draft_efficiency,
+        draft_calls=tally.draft_calls,
+        predicted_speedup=predicted[0],
+        predicted_speedup_with_verification=predicted[1],
         target_calls=tally.steps,
         identical=sum(all(found) for found in compared.values()),
         compared=len(compared),
@@ -117,6 +125,24 @@ def aggregate(rows: Sequence[Row], reference: Sequence[Row]) -> Metrics:
         overhead_percent=100 * (1 - spent["target"] / total) if total else NAN,
         overhead_ms_per_step=_median(row.overhead * 1e3 for row in rows),
     )
+
+
+def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
+    """TALON's Eq. 7 without and with the cost of verifying, from this run's own phases.
+
+    All drafting counts as the draft forwards' cost, so that drafters without a model, whose
+    efficiency is 0, are predicted as if they drafted for nothing.
+    """
+    plain = Tally()
+    for row in reference:
+        plain.merge(row.tally)
+    if not (tally.steps and plain.steps and plain.seconds["target"] and tally.seconds["target"]):
+        return NAN, NAN
+    alone = plain.seconds["target"] / plain.steps
+    verification = tally.seconds["target"] / tally.steps / alone
+    cost = tally.seconds["draft"] / tally.draft_calls / alone if tally.draft_calls else 0.0
+    tau, delta = tally.mean_acceptance_length, tally.draft_efficiency
+    return speedup(tau, cost, delta), speedup_with_verification(tau, verification, cost, delta)
 
 
 def without_looping(rows: Sequence[Row]) -> list[Row]:

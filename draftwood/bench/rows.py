@@ -107,6 +107,7 @@ class Row:
             "steps": tally.steps,
             "committed": tally.committed,
             "drafted": tally.drafted,
+            "draft_calls": tally.draft_calls,
             "accepted": tally.accepted,
             "tau": tally.mean_acceptance_length,
             "phases": phases(self),

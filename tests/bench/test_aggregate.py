@@ -83,6 +83,20 @@ def test_ratios_are_pooled() -> None:
     assert found.tokens == 20
 
 
+def test_speed_ups_are_predicted_from_the_phases() -> None:
+    plain = row("a", tally=tally(10, 10, 110, 31))  # 6 s in 10 target calls: 0.6 s a call
+    drafting = tally(30, 10, 110, 31)
+    drafting.draft_calls = 50
+    drafting.seconds.update({"target": 3})
+    found = aggregate([row("a", tally=drafting)], [plain])
+    assert (found.draft_calls, found.draft_efficiency) == (50, 5.0)
+    c = (1 / 50) / 0.6
+    assert found.predicted_speedup == pytest.approx(3 / (1 + c * 5))
+    assert found.predicted_speedup_with_verification == pytest.approx(3 / (0.9 / 0.6 + c * 5))
+    unknown = aggregate([row("a", tally=drafting)], [])
+    assert math.isnan(unknown.predicted_speedup)
+
+
 def test_a_prompt_is_identical_only_if_all_its_repeats_are() -> None:
     rows = [
         row("a", repeat=0, identical=True),

@@ -67,6 +67,9 @@ class Levels:
         limit: longest sequence in tokens that it can be asked about.
     """
 
+    #: Answer node by node, the plain twin of answering a level at once.
+    one_by_one: bool = False
+
     def __init__(
         self, model: DraftModel, to_target: NDArray[np.int64], known: int, limit: int
     ) -> None:
@@ -205,13 +208,26 @@ class Levels:
         return tree
 
     def _answer(self, sequence: _Sequence, query: Expand) -> Candidates:
-        cells = sequence.cells
+        cells, k = sequence.cells, query.k
         assert cells is not None
+        places = [sequence.row(cells.cell(node)) for node in query.nodes]
+        rows = places[0][0]
+        # A level as a policy asks for it: all rows of one forward, ranked far enough.
+        plain = self.one_by_one or any(query.exclude) or k > rows.top_tokens.shape[1]
+        if plain or any(found is not rows for found, _ in places):
+            return self._answer_one_by_one(query, places)
+        where = [row for _, row in places]
+        tokens = self._to_target[rows.top_tokens[where, :k]]
+        if tokens.min(initial=0) < 0:
+            return self._answer_one_by_one(query, places)
+        with np.errstate(divide="ignore"):
+            return Candidates(tokens, np.log(rows.top_probs[where, :k]))
+
+    def _answer_one_by_one(self, query: Expand, places: Sequence[tuple[Rows, int]]) -> Candidates:
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
         excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
-        for i, (node, exclude) in enumerate(zip(query.nodes, excludes, strict=True)):
-            rows, row = sequence.row(cells.cell(node))
+        for i, ((rows, row), exclude) in enumerate(zip(places, excludes, strict=True)):
             best, probs = _ranked(rows, row, query.k + len(exclude))
             best = self._to_target[best]
             if exclude or best.min(initial=0) < 0:

@@ -179,6 +179,22 @@ def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -
     assert drafter.forwards == forwards
 
 
+@pytest.mark.parametrize("vocab", [VOCAB, VOCAB // 2])
+def test_a_level_answered_at_once_is_answered_node_by_node(runner: Runner, vocab: int) -> None:
+    answers = []
+    for slot, one_by_one in enumerate((False, True)):
+        drafter = ModelDrafter(runner, vocab)
+        drafter._levels.one_by_one = one_by_one
+        text = Text(drafter, runner.model, slot, [1, 2, 3])
+        text.builder.add_chain([5, 6], "context")
+        found = [
+            drafter.expand([slot], [text.query(nodes, k)])[0]
+            for nodes, k in (([ROOT], 3), ([1, 2], 4), ([2, 1], 2), ([ROOT, 2], 3), ([2], 9))
+        ]
+        answers.append([(each.tokens.tolist(), each.logq.tolist()) for each in found])
+    assert answers[0] == answers[1]
+
+
 def test_only_ranked_children_can_be_had(drafter: ModelDrafter, runner: Runner) -> None:
     text = Text(drafter, runner.model, 0, [1, 2])
     with pytest.raises(DraftwoodError, match="one-hot"):

@@ -171,8 +171,8 @@ def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         return
     yield "## Trees of a draft model and of an EAGLE-3 head\n"
     yield (
-        "δ is draft forwards per target forward. *Eq. 7* is TALON's prediction τ / (1 + c·δ), *with "
-        "T(n)* the same with the measured cost of verifying, both from the run's own times.\n"
+        "δ is draft forwards per target forward. *Eq. 7* is TALON's prediction τ / (1 + c·δ), "
+        "*with T(n)* the same with the measured cost of verifying, both from the run's own times.\n"
     )
     for name, title in titles.items():
         if name in runs:

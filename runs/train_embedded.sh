@@ -6,8 +6,8 @@
 #   runs/train_embedded.sh DATA OUT [TARGET_TOKENS] [DRAFT_TOKENS] [HEAD_TOKENS]
 #
 # DATA holds code, prose, wiki, math and chat as *.txt.gz. Environment: PYTHON, THREADS, ASSETS;
-# PRECISION, which is the machine's choice if not set: bfloat16 is the faster one on processors
-# that have instructions for it (1.6 times for the target on two Zen 4 cores).
+# PRECISION, float32 or bfloat16 (faster on CPUs that have instructions for it); if not set,
+# bfloat16 on a GPU and float32 on a CPU.
 set -euo pipefail
 
 usage="usage: runs/train_embedded.sh DATA OUT [TARGET_TOKENS] [DRAFT_TOKENS] [HEAD_TOKENS]"

@@ -1,5 +1,5 @@
-"""Training of the two small models that ship inside the package.
+"""Training of the small models that ship inside the package, and of EAGLE-3 heads for any target.
 
-Everything here ends in ordinary Hugging Face directories; nothing outside this
+Everything here ends in directories as others publish them; nothing outside this
 package imports it, and it knows nothing about trees, policies or the engine.
 """

@@ -41,7 +41,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Domain:
-    """One domain's tokens: a stream to train on and one held out, ``<|endoftext|>`` = 0 between."""
+    """One domain's tokens: a stream to train on and one held out.
+
+    Every document is followed by the tokenizer's end of text, if it has one (0 in our own).
+    """
 
     name: str
     train: Tokens
@@ -132,12 +135,13 @@ def load_domain(source: Source, tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 
 def _encode(documents: list[str], tokenizer: PreTrainedTokenizerFast) -> Tokens:
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     kind = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     pieces: list[Tokens] = []
     for start in range(0, len(documents), _ENCODE_AT_ONCE):
         batch = documents[start : start + _ENCODE_AT_ONCE]
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch):
-            pieces.append(np.asarray([*encoding.ids, 0], dtype=kind))
+            pieces.append(np.asarray([*encoding.ids, *end], dtype=kind))
     return np.concatenate(pieces)
 
 

@@ -1,6 +1,7 @@
 """How good a model is: loss on text it has not seen, loops, agreement with another model.
 
-Knows models and domains; refuses to know how either was made.
+Of a head: what a target would accept of its chains. Knows models and domains; refuses to know how
+either was made.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,13 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from draftwood.eagle.head import Eagle3Head
 from draftwood.loops import looping
 from draftwood.train.batches import held_out_rows
 from draftwood.train.corpus import Domain
+from draftwood.train.eagle3 import unroll
+from draftwood.train.head_loss import Labels
+from draftwood.train.teacher import Teacher
 from draftwood.train.tokenizer import bytes_per_token
 
 _LENGTH = 512
@@ -43,6 +48,25 @@ class Agreement:
 
     greedy: float
     sampled: float
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How a target takes a head's chains over held-out text; lists hold one value per step.
+
+    Attributes:
+        chains: how many were drafted, one from every position that has text for all steps.
+        nats_per_token: KL(target || head), as in training.
+        greedy: share of chains whose token of that step is the target's likeliest.
+        accepted: share where those of all steps up to that one are.
+        accepted_tokens: expected length of a chain's accepted part, the sum of ``accepted``.
+    """
+
+    chains: int
+    nats_per_token: list[float]
+    greedy: list[float]
+    accepted: list[float]
+    accepted_tokens: float
 
 
 @torch.inference_mode()
@@ -79,6 +103,48 @@ def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Doma
         overlap += float(torch.minimum(p, q).sum())
         count += rows[:, 1:].numel()
     return Agreement(greedy=round(same / count, 4), sampled=round(overlap / count, 4))
+
+
+@torch.inference_mode()
+def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> Acceptance:
+    """Draft a chain of ``steps`` tokens from every position of the rows `held_out_loss` uses.
+
+    Chains follow the text, as in training, and greedy decoding where the text is
+    what the target would have written; elsewhere this is an estimate.
+    """
+    labels, taps = Labels(head), tuple(head.config.taps)
+    nats, right, kept = (torch.zeros(steps, dtype=torch.float64) for _ in range(3))
+    chains = 0
+    for rows in _rows(domain):
+        tokens = rows.to(head.device)
+        count = tokens.shape[1] - steps
+        if count < 1:
+            continue
+        reading = teacher.read(tokens, taps)
+        says = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
+        log_q, worth = (part.view(len(rows), count + steps - 1, -1) for part in labels.of(says))
+        wanted = says.argmax(-1).view(len(rows), -1)
+        alive = torch.ones((len(rows), count), dtype=torch.bool, device=head.device)
+        for k, out in enumerate(unroll(head, reading.features, tokens, steps)):
+            at = slice(k, k + count)
+            log_p = head.lm_head(head.norm(out[:, :count])).float().log_softmax(-1)
+            nats[k] += float((worth[:, at] * log_q[:, at].exp() * (log_q[:, at] - log_p)).sum())
+            hits = head.to_target(log_p.argmax(-1)) == wanted[:, at]
+            alive &= hits
+            right[k] += int(hits.sum())
+            kept[k] += int(alive.sum())
+        chains += len(rows) * count
+    return Acceptance(
+        chains=chains,
+        nats_per_token=_shares(nats, chains),
+        greedy=_shares(right, chains),
+        accepted=_shares(kept, chains),
+        accepted_tokens=round(float(kept.sum()) / max(1, chains), 4),
+    )
+
+
+def _shares(sums: Tensor, count: int) -> list[float]:
+    return [round(value / max(1, count), 4) for value in sums.tolist()]
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""A trained model as a Hugging Face directory, with a record of where it comes from."""
+"""A trained model as a Hugging Face directory, with a record of where it comes from; heads too."""
 
 import copy
 import json
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from draftwood.eagle.checkpoint import save_head
+from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 
 _PROVENANCE = "provenance.json"
@@ -31,9 +33,15 @@ def export_model(
     directory.mkdir(parents=True, exist_ok=True)
     narrow.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
-    (directory / _PROVENANCE).write_text(
-        json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    _write_provenance(provenance, directory)
+
+
+def export_head(head: Eagle3Head, provenance: dict[str, Any], directory: Path) -> None:
+    """Write ``head`` in bfloat16, as EAGLE-3 heads are published, and ``provenance.json``."""
+    narrow = Eagle3Head(copy.deepcopy(head.config))
+    narrow.load_state_dict(head.state_dict())
+    save_head(narrow.bfloat16(), directory)
+    _write_provenance(provenance, directory)
 
 
 def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
@@ -51,6 +59,12 @@ def is_finished(directory: Path) -> bool:
     """Whether ``directory`` holds a model whose training reached its end."""
     path = directory / _PROVENANCE
     return path.is_file() and bool(json.loads(path.read_text(encoding="utf-8"))["finished"])
+
+
+def _write_provenance(provenance: dict[str, Any], directory: Path) -> None:
+    (directory / _PROVENANCE).write_text(
+        json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def surroundings() -> dict[str, Any]:

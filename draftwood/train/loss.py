@@ -5,6 +5,7 @@ With 4,096 tokens in the vocabulary the logits of one batch are larger than the
 whole model, so they are made, differentiated and dropped a few rows at a time.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,14 @@ from torch import Tensor
 from draftwood.errors import DraftwoodError
 
 _ROWS = 512
+# Logits in a block, several of which are in use at a time: on a CPU, so few that they stay in its
+# cache from one operation to the next; elsewhere, so many that every operation is worth its call.
+_CPU_BLOCK = 1 << 19
+_BLOCK = 1 << 25
+_FEWEST_ROWS = 64
+
+Aim = Callable[[slice], tuple[Tensor, Tensor]]
+"""By rows: log-probabilities [m, vocabulary] in float32 to aim at, and what each row counts [m]."""
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -114,3 +123,55 @@ def _apply(
         hidden, head, targets, teacher_hidden, teacher_head, share
     )
     return loss
+
+
+class _ChainLoss(torch.autograd.Function):
+    """As `_HeadLoss`, for several students of the same text, who share what they aim at."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, weights: Tensor, aim: Aim) -> Tensor:
+        matrix = head.to(hidden.dtype)
+        hidden_grad = torch.empty_like(hidden)
+        head_grad = torch.zeros_like(head)
+        loss = torch.zeros((), device=hidden.device)
+        size = _CPU_BLOCK if hidden.device.type == "cpu" else _BLOCK
+        block = max(_FEWEST_ROWS, size // len(head))
+        for start in range(0, hidden.shape[1], block):
+            part = slice(start, start + block)
+            log_q, worth = aim(part)
+            q = log_q.exp()
+            unsure = (q * log_q).sum(1)
+            for student, rows in enumerate(hidden[:, part]):
+                weight = weights[student, part] * worth
+                logits = (rows @ matrix.T).float()
+                norm = logits.logsumexp(1)
+                loss += (weight * (unsure - (q * logits).sum(1) + norm)).sum()
+                slope = logits.sub_(norm[:, None]).exp_().sub_(q).mul_(weight[:, None])
+                slope = slope.to(hidden.dtype)
+                hidden_grad[student, part] = slope @ matrix
+                head_grad += (slope.T @ rows).to(head.dtype)
+        ctx.save_for_backward(hidden_grad, head_grad)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        hidden_grad, head_grad = ctx.saved_tensors
+        return hidden_grad * grads[0], head_grad * grads[0], None, None
+
+
+def chain_loss(hidden: Tensor, head: Tensor, weights: Tensor, aim: Aim) -> Tensor:
+    """The sum of ``weight * KL(aim || student)`` over students and rows, in nats.
+
+    Its gradient is that of the cross-entropy to the same soft labels, from which it
+    differs by the labels' entropy: at zero, there is nothing left to learn.
+
+    Args:
+        hidden: last hidden states [students, n, d].
+        head: output matrix [vocabulary, d], the same for all.
+        weights: float32 [students, n].
+        aim: gives the rows' log-probabilities, and a factor on their weights; called once per
+            row, without gradients.
+    """
+    with torch.autocast(hidden.device.type, enabled=False):
+        loss: Tensor = _ChainLoss.apply(hidden, head, weights, aim)  # type: ignore[no-untyped-call]
+        return loss

@@ -60,7 +60,7 @@ class Recipe:
         warmup: updates over which the rates rise from zero.
         decay_share: share of the updates, the last, over which the rates fall to zero.
         muon_rate: peak rate of the 2-D hidden matrices.
-        adam_rate: peak rate of embeddings and norms.
+        adam_rate: peak rate of embeddings, output matrices and norms.
         teacher_share: weight of the teacher's distribution in the loss.
         teacher_from: share of the updates after which there is a teacher.
         seed: of the initial weights and of the data order.
@@ -121,3 +121,8 @@ class Recipe:
 
 TARGET_SHAPE = Shape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
 DRAFT_SHAPE = Shape(hidden=96, layers=2, heads=3, kv_heads=1, head_dim=32, ffn=320)
+
+TARGET_RECIPE = Recipe(tokens=20_000_000)
+DRAFT_RECIPE = Recipe(tokens=10_000_000, teacher_share=0.9, seed=2)
+# The target has all the say, so no option changes its share.
+HEAD_RECIPE = Recipe(tokens=4_000_000, short_share=1.0, adam_rate=1e-3, teacher_share=1.0, seed=3)

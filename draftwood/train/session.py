@@ -1,10 +1,12 @@
-"""One run directory: tokenizer, tokens, then target, then draft, each checked before it starts."""
+"""One run directory: tokenizer, tokens, then target, then draft, each checked before it starts.
 
-import hashlib
+What a run of any kind needs of the texts, and leaves as a record, is here as well.
+"""
+
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from draftwood.train.corpus import Domain, find_sources, load_domain, sample_tex
 from draftwood.train.evaluate import agreement, held_out_loss, loop_share
 from draftwood.train.export import export_model, is_finished, load_exported, surroundings
 from draftwood.train.recipe import Recipe, Shape
-from draftwood.train.tokenizer import load_tokenizer, train_tokenizer
-from draftwood.train.trainer import Outcome, Trainer, new_model
+from draftwood.train.text_model import TextLoss, new_model
+from draftwood.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
+from draftwood.train.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +30,37 @@ _SAMPLE_CHARACTERS = 30_000_000
 _SAMPLE_SEED = 1
 
 
+@dataclass(frozen=True)
+class Job:
+    """How a run is carried out; nothing that changes what is learnt beyond rounding.
+
+    Attributes:
+        micro_tokens: tokens run through the model at once.
+        workers: parts of a batch in flight at a time, each on one CPU thread.
+        mixed: whether matrix products run in bfloat16.
+        checkpoint_every: updates.
+        stop_after: updates after which to stop, to be resumed; None: train to the end.
+        export: where the model goes as well in the end.
+        command: how the run was asked for, for the record.
+    """
+
+    micro_tokens: int = 1024
+    workers: int = 1
+    mixed: bool = False
+    checkpoint_every: int = 100
+    stop_after: int | None = None
+    export: Path | None = None
+    command: str = ""
+
+
 class Session:
     """Trains into ``out`` from the corpus in ``data``.
 
     Args:
         data: directory of ``*.txt.gz`` files.
-        out: holds ``tokenizer/``, ``cache/``, ``target/`` and ``draft/``, each
-            model with its checkpoint, log and ``model/`` in Hugging Face form.
+        out: holds ``tokenizer/``, ``cache/``, ``target/``, ``draft/`` and
+            ``eagle3/``, each model with its checkpoint, log and ``model/`` in
+            Hugging Face form.
         mixture: share of each domain, summing to one.
         device: where to train.
         sources: JSON about the texts' origin, for the provenance.
@@ -57,100 +84,77 @@ class Session:
         if sources is not None and not sources.is_file():
             raise DraftwoodError(f"The file {sources} given as --sources does not exist.")
         self._data = data
-        self._out = out
-        self._mixture = dict(mixture)
+        self.out = out
+        self.mixture = dict(mixture)
         self.device = device
         self._sources = sources
 
     def train_tokenizer(self, vocab_size: int) -> PreTrainedTokenizerFast:
         """Learn the tokenizer from a sample of the mixture and save it to ``out/tokenizer``."""
-        texts = sample_texts(self._files, self._mixture, _SAMPLE_CHARACTERS, _SAMPLE_SEED)
+        texts = sample_texts(self._files, self.mixture, _SAMPLE_CHARACTERS, _SAMPLE_SEED)
         tokenizer = train_tokenizer(texts, vocab_size)
-        tokenizer.save_pretrained(self._out / "tokenizer")
-        logger.info("tokenizer of %d tokens in %s", len(tokenizer), self._out / "tokenizer")
-        return load_tokenizer(self._out / "tokenizer")
+        tokenizer.save_pretrained(self.out / "tokenizer")
+        logger.info("tokenizer of %d tokens in %s", len(tokenizer), self.out / "tokenizer")
+        return load_tokenizer(self.out / "tokenizer")
 
     def train_model(
-        self,
-        what: str,
-        shape: Shape,
-        recipe: Recipe,
-        *,
-        vocab_size: int = 4096,
-        micro_tokens: int = 1024,
-        workers: int = 1,
-        mixed: bool = False,
-        checkpoint_every: int = 100,
-        stop_after: int | None = None,
-        export: Path | None = None,
-        command: str = "",
+        self, what: str, shape: Shape, recipe: Recipe, job: Job, vocab_size: int = 4096
     ) -> bool:
         """Train ``what``, or go on training it, in ``out/what``; True where that is now finished.
 
-        A finished model is judged and written to ``out/what/model`` and ``export``;
-        so is an unfinished one after ``stop_after`` updates, marked as unfinished,
+        A finished model is judged and written to ``out/what/model`` and ``job.export``;
+        so is an unfinished one after ``job.stop_after`` updates, marked as unfinished,
         but not one that a signal stopped.
         """
         teacher = self._teacher() if recipe.teacher_share > 0.0 else None
         tokenizer = self._tokenizer(vocab_size)
-        domains = self._domains(tokenizer)
-        batches = Batches(domains, self._mixture, recipe.length, recipe.seed)
+        domains = self.domains(tokenizer)
         model = new_model(shape, len(tokenizer), recipe.seed)
         torch.nn.Module.to(model, self.device)
-        identity = {
-            "shape": asdict(shape),
-            "mixture": self._mixture,
-            "data": {file.domain: file.sha256 for file in self._files},
-            "tokenizer": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
-        }
         trainer = Trainer(
-            self._out / what,
+            self.out / what,
             model,
             recipe,
-            batches,
-            identity,
-            teacher,
-            micro_tokens,
-            workers,
-            mixed,
+            Batches(domains, self.mixture, recipe.length, recipe.seed),
+            {"shape": asdict(shape)} | self.identity(tokenizer),
+            TextLoss(model, recipe, teacher, job.mixed),
+            job.micro_tokens,
+            job.workers,
         )
-        count = model.num_parameters()
-        logger.info("%s: %d parameters, %d updates", what, count, recipe.steps)
-        outcome = self._train(what, trainer, checkpoint_every, stop_after)
+        outcome = self.carry_out(what, trainer, job)
         if outcome is Outcome.INTERRUPTED:
-            logger.info("stopped at update %d; run again to go on", trainer.step)
             return False
-        logger.info("judging %s", what)
-        record = {
-            "model": what,
-            "finished": outcome is Outcome.FINISHED,
-            "parameters": count,
+        facts = {
             "shape": asdict(shape),
-            "recipe": asdict(recipe),
-            "trained": {
-                "updates": trainer.step,
-                "tokens": trainer.tokens,
-                "epochs": batches.epochs(),
-                "wall_seconds": round(trainer.wall_seconds),
-                "cpu_seconds": round(trainer.cpu_seconds),
-                "precision": "mixed bfloat16" if mixed else "float32",
-            },
-            "data": self._record_data(),
-            "tokenizer_sha256": identity["tokenizer"],
+            "tokenizer_sha256": fingerprint(tokenizer),
             "held_out": self._judge(model.train(False), tokenizer, domains),
             **({"teacher": self._compare(model, teacher, domains)} if teacher else {}),
-            "command": command,
-            **surroundings(),
         }
-        for directory in (self._out / what / "model", export):
-            if directory is not None:
-                export_model(model, tokenizer, record, directory)
-                logger.info("%s written to %s", what, directory)
+        record = self.record(what, trainer, outcome, job, facts)
+        for directory in self.places(what, job):
+            export_model(model, tokenizer, record, directory)
+            logger.info("%s written to %s", what, directory)
         return outcome is Outcome.FINISHED
 
-    def _train(
-        self, what: str, trainer: Trainer, checkpoint_every: int, stop_after: int | None
-    ) -> Outcome:
+    def domains(self, tokenizer: PreTrainedTokenizerFast) -> tuple[Domain, ...]:
+        """Tokens of the domains that the mixture names."""
+        return tuple(
+            load_domain(file, tokenizer, self.out / "cache")
+            for file in self._files
+            if file.domain in self.mixture
+        )
+
+    def identity(self, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+        """What of texts and tokenizer must agree for a run to go on."""
+        return {
+            "mixture": self.mixture,
+            "data": {file.domain: file.sha256 for file in self._files},
+            "tokenizer": fingerprint(tokenizer),
+        }
+
+    def carry_out(self, what: str, trainer: Trainer, job: Job) -> Outcome:
+        """Run ``trainer`` with a progress bar."""
+        logger.info("%s: %d parameters, %d updates", what, trainer.count, trainer.recipe.steps)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -163,7 +167,40 @@ class Session:
             def show(step: int, loss: float) -> None:
                 progress.update(task, completed=step, description=f"{what} loss {loss:.3f}")
 
-            return trainer.run(checkpoint_every, stop_after, show)
+            outcome = trainer.run(job.checkpoint_every, job.stop_after, show)
+        if outcome is Outcome.INTERRUPTED:
+            logger.info("stopped at update %d; run again to go on", trainer.step)
+        else:
+            logger.info("judging %s", what)
+        return outcome
+
+    def record(
+        self, what: str, trainer: Trainer, outcome: Outcome, job: Job, facts: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Where a trained model comes from: what all kinds have in common, and ``facts``."""
+        return {
+            "model": what,
+            "finished": outcome is Outcome.FINISHED,
+            "parameters": trainer.count,
+            "recipe": asdict(trainer.recipe),
+            "trained": {
+                "updates": trainer.step,
+                "tokens": trainer.tokens,
+                "epochs": trainer.batches.epochs(),
+                "wall_seconds": round(trainer.wall_seconds),
+                "cpu_seconds": round(trainer.cpu_seconds),
+                "precision": "mixed bfloat16" if job.mixed else "float32",
+            },
+            "data": self._record_data(),
+            **facts,
+            "command": job.command,
+            **surroundings(),
+        }
+
+    def places(self, what: str, job: Job) -> list[Path]:
+        """Directories that the model is written to."""
+        kept = self.out / what / "model"
+        return [kept] if job.export is None else [kept, job.export]
 
     def _judge(
         self,
@@ -191,29 +228,22 @@ class Session:
         origin = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         files = {
             file.domain: {
-                "share": round(self._mixture[file.domain], 6),
+                "share": round(self.mixture[file.domain], 6),
                 "bytes": file.size,
                 "sha256": file.sha256,
             }
             for file in self._files
-            if file.domain in self._mixture
+            if file.domain in self.mixture
         }
         return {"files": files, "origin": origin}
 
     def _tokenizer(self, vocab_size: int) -> PreTrainedTokenizerFast:
-        if (self._out / "tokenizer" / "tokenizer.json").is_file():
-            return load_tokenizer(self._out / "tokenizer")
+        if (self.out / "tokenizer" / "tokenizer.json").is_file():
+            return load_tokenizer(self.out / "tokenizer")
         return self.train_tokenizer(vocab_size)
 
-    def _domains(self, tokenizer: PreTrainedTokenizerFast) -> tuple[Domain, ...]:
-        return tuple(
-            load_domain(file, tokenizer, self._out / "cache")
-            for file in self._files
-            if file.domain in self._mixture
-        )
-
     def _teacher(self) -> LlamaForCausalLM:
-        directory = self._out / "target" / "model"
+        directory = self.out / "target" / "model"
         if not is_finished(directory):
             raise DraftwoodError(
                 f"There is no finished target in {directory} for the draft to learn from; "

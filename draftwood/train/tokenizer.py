@@ -3,6 +3,7 @@
 Knows text and how dialogue is written; refuses to know the models.
 """
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -86,3 +87,8 @@ def bytes_per_token(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """Length in bytes of every token's text, by id; ``<|endoftext|>`` stands for no text."""
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return [0 if piece == END_OF_TEXT else len(piece) for piece in pieces]
+
+
+def fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
+    """SHA-256 of everything that decides which tokens a text becomes."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

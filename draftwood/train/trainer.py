@@ -1,7 +1,7 @@
 """The training loop: batches in, a trained model out, a checkpoint every so often.
 
-Knows the recipe, the data and a Llama model; refuses to know where models are
-exported and how they are judged.
+Knows the recipe, the data, parameters and a loss of tokens; refuses to know what kind
+of model that is, where it is exported and how it is judged.
 """
 
 import json
@@ -15,22 +15,22 @@ from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
-from transformers import LlamaForCausalLM
+from torch import Tensor, nn
 
 from draftwood.train.batches import Batches
 from draftwood.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from draftwood.train.loss import distilled_head_loss, head_loss
 from draftwood.train.muon import Muon
-from draftwood.train.recipe import Recipe, Shape
+from draftwood.train.recipe import Recipe
 
 logger = logging.getLogger(__name__)
 
 _LOG_EVERY = 10
 _CLIP = 1.0
+# Matrices whose rows are tokens: AdamW's, as norms and biases are.
+_OUTER = ("embed_tokens.weight", "lm_head.weight")
 # What a resumed run may change: how long it goes on, and what that alone decides.
 _MAY_CHANGE = ("tokens", "decay_share", "short_share", "teacher_share", "teacher_from")
 
@@ -43,25 +43,18 @@ class Outcome(Enum):
     INTERRUPTED = "a signal"
 
 
-def new_model(shape: Shape, vocab_size: int, seed: int) -> LlamaForCausalLM:
-    """Build a model [float32] whose residual branches start at zero."""
-    torch.manual_seed(seed)
-    model = LlamaForCausalLM(shape.config(vocab_size))
-    for name, parameter in model.named_parameters():
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
-            torch.nn.init.zeros_(parameter)
-    return model
+class Loss(Protocol):
+    """What is made small; called from several threads at once."""
 
+    def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:
+        """The mean over rows of text, a scalar that leads back to the trained parameters.
 
-def last_hidden(model: LlamaForCausalLM, tokens: Tensor, mixed: bool) -> Tensor:
-    """Return the last hidden states [rows * length, d] of ``tokens`` [rows, length].
-
-    They are bfloat16 in ``mixed`` precision, where matrix products run in bfloat16
-    and the weights stay as they are; otherwise of the weights' type.
-    """
-    with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
-        hidden: Tensor = model.model(input_ids=tokens, use_cache=False).last_hidden_state
-    return (hidden.bfloat16() if mixed else hidden).flatten(0, 1)
+        Args:
+            given: tokens int64 [rows, length].
+            wanted: the token after each of them, of that shape.
+            step: updates made so far.
+        """
+        ...
 
 
 class Trainer:
@@ -70,39 +63,36 @@ class Trainer:
     Args:
         directory: where checkpoint.pt and log.jsonl lie; an earlier checkpoint
             there is taken up, one of another run raises DraftwoodError.
-        model: the model to train, in float32, on its device.
+        model: what is trained, in float32, on its device: all its parameters.
         recipe: how.
         batches: rows of ``recipe.length + 1`` tokens, at their beginning.
         identity: further facts that must agree when resuming (shape, data, ...).
-        teacher: the model to distil from, where the recipe has a teacher's share.
+        loss: of ``model``; gradients are taken of what it returns.
         micro_tokens: tokens run through the model at once; decides memory and
             speed, and rounding.
         workers: parts of a batch in flight at a time, each on one CPU thread. With
             several threads inside one operation, each of a thousand operations an
             update waits for the slowest; apart, they meet once an update, which is
             as fast on a quiet machine and twice as fast on a busy one.
-        mixed: whether matrix products run in bfloat16; decides speed, and rounding.
     """
 
     def __init__(
         self,
         directory: Path,
-        model: LlamaForCausalLM,
+        model: nn.Module,
         recipe: Recipe,
         batches: Batches,
         identity: dict[str, Any],
-        teacher: LlamaForCausalLM | None = None,
+        loss: Loss,
         micro_tokens: int = 1024,
         workers: int = 1,
-        mixed: bool = False,
     ) -> None:
         self.model = model
         self.recipe = recipe
         self.batches = batches
         self._directory = directory
-        self._teacher = teacher
+        self._loss = loss
         self._micro_tokens = micro_tokens
-        self._mixed = mixed
         self._parameters = list(model.parameters())
         self._pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
         fixed = {name: v for name, v in asdict(recipe).items() if name not in _MAY_CHANGE}
@@ -110,7 +100,7 @@ class Trainer:
         hidden = [
             parameter
             for name, parameter in model.named_parameters()
-            if parameter.ndim == 2 and "embed_tokens" not in name
+            if parameter.ndim == 2 and not name.endswith(_OUTER)
         ]
         chosen = {id(parameter) for parameter in hidden}
         others = [p for p in self._parameters if id(p) not in chosen]
@@ -163,13 +153,18 @@ class Trainer:
         return Outcome.PAUSED if self.step >= end else Outcome.INTERRUPTED
 
     @property
+    def count(self) -> int:
+        """Parameters that are trained."""
+        return sum(parameter.numel() for parameter in self._parameters)
+
+    @property
     def tokens(self) -> int:
         """Tokens trained on so far."""
         return self.step * self.recipe.rows * self.recipe.length
 
     def _update(self) -> float:
         recipe = self.recipe
-        device = self.model.device
+        device = self._parameters[0].device
         rows = torch.from_numpy(self.batches.take(recipe.rows)).to(device)
         given, wanted = rows[:, :-1], rows[:, 1:]
         length = recipe.length // 2 if recipe.halves(self.step) else recipe.length
@@ -198,24 +193,8 @@ class Trainer:
         return total
 
     def _slopes(self, given: Tensor, wanted: Tensor) -> tuple[float, tuple[Tensor, ...]]:
-        loss = self._loss(given, wanted)
+        loss = self._loss(given, wanted, self.step)
         return loss.item(), torch.autograd.grad(loss, self._parameters)
-
-    def _loss(self, given: Tensor, wanted: Tensor) -> Tensor:
-        hidden = last_hidden(self.model, given, self._mixed)
-        head = self.model.lm_head.weight
-        if self._teacher is None or not self.recipe.taught(self.step):
-            return head_loss(hidden, head, wanted.flatten())
-        with torch.no_grad():
-            teacher = last_hidden(self._teacher, given, self._mixed)
-        return distilled_head_loss(
-            hidden,
-            head,
-            wanted.flatten(),
-            teacher,
-            self._teacher.lm_head.weight,
-            self.recipe.teacher_share,
-        )
 
     def _resume(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from draftwood.train.corpus import Domain
 from draftwood.train.evaluate import agreement, held_out_loss, loop_share
 from draftwood.train.recipe import Shape
-from draftwood.train.trainer import new_model
+from draftwood.train.text_model import new_model
 
 SHAPE = Shape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=512)
 

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from draftwood.errors import DraftwoodError
 from draftwood.train.export import export_model, is_finished, load_exported, surroundings
 from draftwood.train.recipe import Shape
-from draftwood.train.trainer import new_model
+from draftwood.train.text_model import new_model
 
 SHAPE = Shape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=64)
 

@@ -7,7 +7,7 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.train.recipe import DRAFT_SHAPE, TARGET_SHAPE, Recipe, Shape
-from draftwood.train.trainer import new_model
+from draftwood.train.text_model import new_model
 
 RECIPE = Recipe(tokens=100_000, length=100, rows=10, warmup=5, decay_share=0.4, short_share=0.5)
 

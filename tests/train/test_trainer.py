@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
 from draftwood.train.batches import Batches
 from draftwood.train.corpus import Domain
 from draftwood.train.recipe import Recipe, Shape
-from draftwood.train.trainer import Outcome, Trainer, new_model
+from draftwood.train.text_model import TextLoss, new_model
+from draftwood.train.trainer import Outcome, Trainer
 from tests.train.conftest import MIXTURE
 
 SHAPE = Shape(hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, ffn=48, context=128)
@@ -23,11 +25,16 @@ VOCABULARY = 320
 
 
 def trainer(
-    directory: Path, domains: tuple[Domain, ...], recipe: Recipe = RECIPE, **options: Any
+    directory: Path,
+    domains: tuple[Domain, ...],
+    recipe: Recipe = RECIPE,
+    teacher: LlamaForCausalLM | None = None,
+    **options: Any,
 ) -> Trainer:
     batches = Batches(domains, MIXTURE, recipe.length, recipe.seed)
     model = new_model(SHAPE, VOCABULARY, recipe.seed)
-    return Trainer(directory, model, recipe, batches, {"note": 1}, **options)
+    loss = TextLoss(model, recipe, teacher)
+    return Trainer(directory, model, recipe, batches, {"note": 1}, loss, **options)
 
 
 def weights(trained: Trainer) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from draftwood import models
 from draftwood.commands.demo import PROMPTS
@@ -38,6 +39,15 @@ def host(loaded: models.Loaded, runner: Runner) -> TargetHost:
 
 def folder(name: str) -> Path:
     return Path(models.location(name))
+
+
+def test_the_head_is_small_and_documented() -> None:
+    head = folder("embedded-eagle3")
+    assert sum(file.stat().st_size for file in head.iterdir()) <= 5e6
+    record = json.loads((head / "provenance.json").read_text())
+    assert record["finished"]
+    target = load_file(folder("embedded") / "model.safetensors")
+    assert load_file(head / "model.safetensors").keys().isdisjoint(target)
 
 
 def test_they_are_small() -> None:

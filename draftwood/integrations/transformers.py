@@ -25,6 +25,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.attachment import attachment_of, detach
 from draftwood.integrations.generate_call import GenerateCall, Generated
 from draftwood.integrations.generate_limits import refuse_unsupported
+from draftwood.recipes import Method
 from draftwood.requests import Completion, Delta, Finished, Request
 
 __all__ = ["CustomGenerate", "Generated", "custom_generate", "detach", "generate"]
@@ -57,7 +58,7 @@ class CustomGenerate:
     """
 
     spelling: str
-    method: methods.Method
+    method: Method
 
     def __call__(
         self,

@@ -36,27 +36,24 @@ class Cells:
 
     def lay(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
         """Append ``nodes`` of the drafted tree, and those of their ancestors that are missing."""
+        self._append(grown, self._missing(grown, nodes))
+
+    def lay_generation(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
+        """Append those of :meth:`lay` whose parents lie in a cell already."""
+        missing = self._missing(grown, nodes)
+        self._append(grown, [node for node in missing if grown.parents[node] in self._cell])
+
+    def _missing(self, grown: TreeBuilder, nodes: Sequence[int]) -> list[int]:
         missing: set[int] = set()
         for start in nodes:
             node = start
             while node not in self._cell and node not in missing:
                 missing.add(node)
                 node = grown.parents[node]
-        for node in sorted(missing):  # parents come before their children
-            above = self._cell[grown.parents[node]]
-            self._cell[node] = self.tree.add(above, grown.tokens[node], "drafted")
+        return sorted(missing)  # parents come before their children
 
-    def lay_generation(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
-        """Append those of :meth:`lay` whose parents lie in a cell already."""
-        ready: set[int] = set()
-        for start in nodes:
-            node = start
-            while node not in self._cell:
-                if grown.parents[node] in self._cell:
-                    ready.add(node)
-                    break
-                node = grown.parents[node]
-        for node in sorted(ready):
+    def _append(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
+        for node in nodes:
             above = self._cell[grown.parents[node]]
             self._cell[node] = self.tree.add(above, grown.tokens[node], "drafted")
 

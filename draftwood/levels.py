@@ -19,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.cells import Cells
+from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel
 from draftwood.protocols import Candidates, Expand, Needs, Rows
-from draftwood.tree import TokenTree, TreeBuilder
+from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 
 @dataclass
@@ -138,7 +139,12 @@ class Levels:
         """The ``k`` likeliest tokens after each node, forwarding those that are new.
 
         Where a path leaves the draft model's context, nothing is offered.
+
+        Raises:
+            DraftwoodError: a query asks for sampled children.
         """
+        if any(query.draw is not Draw.ONE_HOT for query in queries):
+            raise DraftwoodError("a draft model ranks tokens; ask it for one-hot children")
         sequences = [self._sequences[slot] for slot in slots]
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
         able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel, Head, Host
 from draftwood.levels import Levels
 from draftwood.protocols import (
@@ -27,7 +26,7 @@ from draftwood.protocols import (
     Rows,
     TargetInfo,
 )
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import ROOT
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,6 @@ class Eagle3Drafter:
         Raises:
             DraftwoodError: a query asks for sampled children.
         """
-        if any(query.draw is not Draw.ONE_HOT for query in queries):
-            raise DraftwoodError("an EAGLE-3 head ranks tokens; ask it for one-hot children")
         return self._levels.expand(slots, queries)
 
 

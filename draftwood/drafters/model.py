@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from transformers import PreTrainedModel
 
-from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel, Host
 from draftwood.levels import Levels
 from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
-from draftwood.tree import Draw
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,6 @@ class ModelDrafter:
         Raises:
             DraftwoodError: a query asks for sampled children.
         """
-        if any(query.draw is not Draw.ONE_HOT for query in queries):
-            raise DraftwoodError("a draft model ranks tokens; ask it for one-hot children")
         return self._levels.expand(slots, queries)
 
 

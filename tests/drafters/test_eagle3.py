@@ -15,6 +15,7 @@ from draftwood.protocols import Candidates, Expand, Outcome, Prefill
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
 from draftwood.tree import ROOT, Draw, TreeBuilder
+from tests.drafters.driving import drive
 from tests.eagle.made import tiny_config
 from tests.target.checks import TOLERANCE
 from tests.tiny import VOCAB, tiny_llama
@@ -120,26 +121,7 @@ def test_every_answer_is_that_of_the_plain_recurrence(
         Text(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 21), (2, 1))
     ]
-    forwards = 0
-    for step in range(5):
-        active = [t for i, t in enumerate(texts) if (step + i) % 4]
-        for level in range(3):
-            asking = [t for i, t in enumerate(active) if level <= i]
-            queries = []
-            for text in asking:
-                nodes = [n for n, d in enumerate(text.builder.depths) if d == level]
-                queries.append(text.query(nodes[:3], 2 + level))
-            forwards += bool(asking)
-            answers = drafter.expand([t.slot for t in asking], queries)
-            for text, query, answer in zip(asking, queries, answers, strict=True):
-                text.check(query, answer)
-                for i, node in enumerate(query.nodes):
-                    for token in answer.tokens[i].tolist():
-                        text.builder.add(node, token, "draft")
-        for i, text in enumerate(texts):
-            deepest = len(text.builder) - 1
-            path = text.builder.build().path(deepest)[: (step + i) % 4]
-            text.finish(*path, bonus=int(rng.integers(VOCAB)))
+    forwards = drive(drafter, texts, rng, 5, VOCAB)
     assert drafter.forwards == forwards
 
 

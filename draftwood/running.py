@@ -9,11 +9,14 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.byte_text import text_stream
+from draftwood.history import History
+from draftwood.noise import RequestNoise
 from draftwood.protocols import Growth
 from draftwood.requests import Completion, Delta, FinishReason, Request
-from draftwood.sampling import History, RequestNoise, Sampler
+from draftwood.sampling import Sampler
 from draftwood.stats import Tally
-from draftwood.text import Detokenizer, StopMatcher
+from draftwood.text import StopMatcher
 
 
 class RunningRequest:
@@ -37,8 +40,8 @@ class RunningRequest:
         self.tokens: list[int] = []
         self.sampler = request.sampler or Sampler(request.sampling, len(request.prompt))
         self.history = History(request.prompt, capacity=len(request.prompt) + limit)
-        self.noise = RequestNoise(request.sampling.seed)
-        self.detokenizer = Detokenizer(tokenizer, request.prompt) if tokenizer else None
+        self.noise = RequestNoise(request.sampling.seed, len(request.prompt) - 1)
+        self.stream = text_stream(tokenizer, request.prompt) if tokenizer else None
         self.matcher = StopMatcher(request.stop)
         self.text: list[str] = []
         self.tally = Tally()
@@ -46,8 +49,16 @@ class RunningRequest:
         self.ttft = float("nan")
 
     def growth(self, budget: int) -> Growth:
+        """What the policy may know of the next step; its random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
-        return Growth(anchor=self.tokens[-1], room=room, budget=budget if room else 0)
+        self.noise.move(len(self.history) - 1)
+        return Growth(
+            anchor=self.tokens[-1],
+            room=room,
+            budget=budget if room else 0,
+            temperature=self.sampler.temperature,
+            noise=self.noise,
+        )
 
     def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:
         """Append tokens until one of them ends the request; the rest is cut off."""
@@ -77,11 +88,11 @@ class RunningRequest:
             reason = "length" if len(self.tokens) >= request.max_new_tokens else "context"
         elif stops:
             reason = "stop"
-        if self.detokenizer is None:
+        if self.stream is None:
             return "", reason
-        piece = self.detokenizer.push([token])
+        piece = self.stream.push([token])
         if reason:
-            piece += self.detokenizer.flush()
+            piece += self.stream.flush()
         piece = self.matcher.feed(piece)
         if self.matcher.matched is not None:
             return piece, "stop"

@@ -8,7 +8,7 @@ Prints one JSON object. Run it on a quiet machine:
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 import numpy as np
@@ -37,30 +37,27 @@ def tree_of(count: int, rng: np.random.Generator, vocab: int) -> TreeBuilder:
     return builder
 
 
-def milliseconds(work: Callable[[], object], repeats: int = 40) -> float:
-    """Median wall-clock of ``work``."""
-    for _ in range(5):
-        work()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+def cost_curve(
+    target: Target, context: int, rounds: int = 50, warm_up: int = 10
+) -> dict[int, float]:
+    """Median milliseconds of one target call by nodes, at ``context`` cached tokens.
 
-
-def cost_curve(target: Target, context: int) -> dict[int, float]:
-    """Milliseconds of one target call by nodes, at ``context`` cached tokens."""
+    Sizes take turns, so that a slow moment of the machine meets all of them.
+    """
     rng = np.random.default_rng(0)
     vocab = target.info.vocab_size
     slot = target.open(context + 128)
     target.prefill([slot], [rng.integers(vocab, size=context).tolist()], Needs())
-    found = {}
-    for count in NODES:
-        tree = tree_of(count, rng, vocab).build()
-        found[count] = milliseconds(lambda tree=tree: target.forward([slot], [tree], Needs()))  # type: ignore[misc]
+    trees = {count: tree_of(count, rng, vocab).build() for count in NODES}
+    times: dict[int, list[float]] = {count: [] for count in NODES}
+    for turn in range(warm_up + rounds):
+        for count, tree in trees.items():
+            start = time.perf_counter()
+            target.forward([slot], [tree], Needs())
+            if turn >= warm_up:
+                times[count].append(time.perf_counter() - start)
     target.release(slot)
-    return found
+    return {count: statistics.median(found) * 1e3 for count, found in times.items()}
 
 
 def outside_model(

@@ -19,6 +19,7 @@ from draftwood.target.packing import Packed, Packing, pack
 from draftwood.target.probe import learn_layout
 from draftwood.target.runner import Runner
 from draftwood.target.selftest import Exam, examine, prepare
+from draftwood.target.shortcuts import Shortcuts, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def attach(
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
             plain), in ``eval()`` mode, on one device.
         packing: how CPU weights are laid out for few rows, see
-            :func:`draftwood.target.packing.pack`; ``off`` leaves norms alone as well.
+            :func:`draftwood.target.packing.pack`; ``off`` leaves norms and calls alone as well.
         chunk: prompt tokens per sequence and prefill forward.
         self_test: compare trees with the model's own forward before returning.
 
@@ -54,7 +55,7 @@ def attach(
     if self_test:
         exam = prepare(model, config.vocab_size, device)
     model.set_attn_implementation(name)
-    patches: list[Packed | FusedNorms] = []
+    patches: list[Packed | FusedNorms | Shortcuts] = []
 
     def undo() -> None:
         for patch in patches:
@@ -72,6 +73,7 @@ def attach(
         layout = learn_layout(model, kinds, layers, device)
         if device.type == "cpu" and packing != "off":
             patches += [pack(model, packing), fuse_norms(model)]
+            patches.append(shorten(model))
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,

@@ -14,8 +14,11 @@ Harvest = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 # Between these logits, exp() and a sum over any vocabulary stay inside float32 without a shift.
 _SAFE_LOW, _SAFE_HIGH = -40.0, 60.0
 
-# Up to this many rows, two stages cost more than they save.
-_FEW = 4
+# Up to this many rows, and up to this many logits, two stages cost more than they save. Inside a
+# step, whose weights have just gone through the cache, fewer different operations count for more
+# than less arithmetic.
+_FEW_ROWS = 4
+_FEW_LOGITS = 1 << 18
 _BLOCK = 1 << 16
 
 
@@ -30,8 +33,7 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
     Returns:
         ``argmax`` int64 ``[b, q]``, the first index of the largest logit; ``top_tokens`` int64
         ``[b, q, k]``, likeliest first; ``top_probs`` float32 ``[b, q, k]``, their softmax
-        probabilities, computed in float32. Which of several equal logits takes the k-th place is
-        not defined.
+        probabilities, computed in float32. The order of equal logits is not defined.
     """
     b, q, vocab = logits.shape
     k = min(top_k, vocab)
@@ -47,7 +49,8 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
     if k == 0:
         argmax = values.argmax(axis=1).reshape(b, q)
         return argmax, np.empty((b, q, 0), np.int64), np.empty((b, q, 0), np.float32)
-    found = _two_stages(rows, k) if len(values) > _FEW else None
+    large = len(values) > _FEW_ROWS and values.size > _FEW_LOGITS
+    found = _two_stages(rows, k) if large else None
     if found is None:
         logits_found, places = torch.topk(rows, k, dim=1)
         best, tokens, top = values.argmax(axis=1), places.numpy(), logits_found.numpy()

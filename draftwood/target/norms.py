@@ -1,7 +1,7 @@
 """RMS norms computed by torch's own function where that is the same to the last bit.
 
 Modeling files spell the norm out in seven operations, whose dispatch costs a small model on a CPU
-more than their arithmetic. A module is patched only if ``torch.nn.functional.rms_norm`` returned
+more than their arithmetic. A module is patched only if ``torch.rms_norm`` returned
 exactly what the module did, for random weights and inputs over a wide range; no class is known by
 name. Only ``forward`` of the instance changes, and :meth:`FusedNorms.undo` takes it back.
 """
@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.functional import rms_norm
+from torch import nn, rms_norm
 
 _SCALES = (1e-3, 1.0, 37.0, 1e4)
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from draftwood.target import harvest
 from draftwood.target.harvest import hand_over
+
+
+@pytest.fixture(params=["few", "many"], autouse=True)
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small inputs take either way."""
+    if request.param == "many":
+        monkeypatch.setattr(harvest, "_FEW_ROWS", 0)
+        monkeypatch.setattr(harvest, "_FEW_LOGITS", 0)
 
 
 def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
@@ -72,7 +81,9 @@ def test_half_precision() -> None:
     assert argmax.tolist() == logits.argmax(-1).tolist()
     expected = logits.float().softmax(-1).topk(3).values.numpy()
     np.testing.assert_allclose(probs, expected, rtol=2e-5)
-    assert tokens[0, :, 0].tolist() == argmax[0].tolist()
+    # Half precision has ties, among which the order is not defined.
+    first = np.take_along_axis(logits[0].float().numpy(), tokens[0, :, :1], axis=1)
+    assert first[:, 0].tolist() == logits[0].float().amax(-1).tolist()
 
 
 def test_a_batch_keeps_its_shape() -> None:

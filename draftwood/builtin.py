@@ -4,6 +4,7 @@ from draftwood.recipes import Recipe
 
 _GOOSE = "GOOSE (spine trees of context match and adjacency)"
 _DYNATREE = "DynaTree (adaptive draft-model trees)"
+_TRAVERSAL = "Traversal Verification"
 BUILT_IN = (
     Recipe("ar", "plain decoding through the same engine", "-", "plain"),
     Recipe(
@@ -105,5 +106,72 @@ BUILT_IN = (
         "spine",
         {"context": "context", "draft": "eagle3"},
         presets={"branches": "draft"},
+    ),
+    Recipe(
+        "traversal",
+        "a binary tree drawn from a draft model, its paths judged as wholes",
+        _TRAVERSAL,
+        "sampled",
+        {"draft": "model", "context": "context"},
+        verifier="traversal",
+    ),
+    Recipe(
+        "rrsw",
+        "the same tree, judged token by token",
+        f"RRSw (Jeon et al. 2024), baseline of {_TRAVERSAL}",
+        "sampled",
+        {"draft": "model", "context": "context"},
+        verifier="rejection",
+    ),
+    Recipe(
+        "specinfer",
+        "a binary tree drawn with replacement, judged token by token",
+        "SpecInfer (Miao et al. 2024)",
+        "sampled",
+        {"draft": "model", "context": "context"},
+        verifier="rejection",
+        presets={"replacement": True},
+    ),
+    Recipe(
+        "block",
+        "a chain drawn from a draft model, judged as a whole",
+        "Block Verification (Sun et al. 2024)",
+        "sampled",
+        {"draft": "model", "context": "context"},
+        verifier="block",
+        presets={"shape": "1x1x1x1x1"},
+    ),
+    Recipe(
+        "mixed",
+        "a binary tree of one drawn child and the likeliest, its paths judged as wholes",
+        f"{_TRAVERSAL}; this layout is not in the paper",
+        "sampled",
+        {"draft": "model", "context": "context"},
+        verifier="traversal",
+        presets={"last": "top"},
+    ),
+    Recipe(
+        "traversal-talon",
+        "a drawn tree that spends its budget where the model is confident",
+        f"{_TRAVERSAL}, with TALON's gate",
+        "sampled_talon",
+        {"draft": "model"},
+        verifier="traversal",
+    ),
+    Recipe(
+        "traversal-dynatree",
+        "a drawn tree, its breadth by confidence, its depth by path probability",
+        f"{_TRAVERSAL}, with DynaTree's gates",
+        "sampled_dynatree",
+        {"draft": "model"},
+        verifier="traversal",
+    ),
+    Recipe(
+        "goose-sampled",
+        "GOOSE's spine, with branches drawn from a draft model",
+        f"{_TRAVERSAL}, with GOOSE's spine",
+        "sampled_spine",
+        {"context": "context", "draft": "model"},
+        verifier="traversal",
     ),
 )

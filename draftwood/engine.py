@@ -17,11 +17,12 @@ from time import perf_counter
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Host
-from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target, Verdict
+from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
 from draftwood.recipes import Method
 from draftwood.requests import (
     Completion,
@@ -33,9 +34,8 @@ from draftwood.requests import (
     admit,
 )
 from draftwood.running import RunningRequest
-from draftwood.sampling import TreeDistributions
 from draftwood.stats import StepStats, Times
-from draftwood.tree import TokenTree, TreeBuilder
+from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Engine:
         clock.append(perf_counter())
         rows = self.target.forward(slots, trees, self._needs)
         clock.append(perf_counter())
-        verdicts = [self._verify(s, t, r) for s, t, r in zip(live, trees, rows, strict=True)]
+        verdicts = self.method.verifier.verify(list(map(self._case, live, trees, rows)))
         clock.append(perf_counter())
         self.target.commit(slots, [verdict.path for verdict in verdicts])
         clock.append(perf_counter())
@@ -168,7 +168,7 @@ class Engine:
         for s, prompt_rows in zip(joining, rows, strict=True):
             # The first token follows a tree that is the prompt's last token alone.
             last = TreeBuilder(s.request.prompt[-1]).build()
-            first = self._verify(s, last, prompt_rows).bonus
+            first = TreeDistributions(prompt_rows, last, s.sampler, s.history).draw(ROOT, s.noise)
             begun = Prefill(np.array(s.request.prompt, dtype=np.int64), first, prompt_rows)
             for drafter in self._drafters.values():
                 drafter.begin(s.slot, begun)
@@ -182,10 +182,10 @@ class Engine:
                 events.append(self._finish(s, reason))
         return events
 
-    def _verify(self, sequence: RunningRequest, tree: TokenTree, rows: Rows) -> Verdict:
+    def _case(self, sequence: RunningRequest, tree: TokenTree, rows: Rows) -> Case:
         p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
-        sequence.noise.move(len(sequence.history) - 1)
-        return self.method.verifier.verify(tree, p, sequence.noise)
+        q = TreeProposals(self._drafters, sequence.slot, tree)
+        return Case(tree, p, q, sequence.noise)
 
     def _learn(self, sequence: RunningRequest, outcome: Outcome) -> None:
         for drafter in self._drafters.values():

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
-from draftwood.tree import TokenTree
+from draftwood.tree import Draw, TokenTree
 
 
 class DraftModel(Protocol):
@@ -118,6 +118,11 @@ class Host(Protocol):
 
 class DrafterSpec(Protocol):
     """The frozen settings of a drafter; its fields are command-line flags."""
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """How it can be asked to choose children."""
+        ...
 
     def build(self, host: Host) -> Drafter:
         """A fresh drafter.

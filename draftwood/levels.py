@@ -9,19 +9,25 @@ A model may be given a vector beside each token (:class:`draftwood.hosts.DraftMo
 committed tokens this is what the model itself yielded one node above, so such a model forwards one
 generation of nodes at a time, and none of its own guesses stay: once the target's features of an
 accepted token are known, the token is forwarded again with these (EAGLE, section 4.1).
+
+Refuses to know how a node's logits become an answer (:mod:`draftwood.ranking`,
+:mod:`draftwood.racing`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from draftwood.cells import Cells
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel
+from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Needs, Rows
+from draftwood.racing import Draws
+from draftwood.ranking import Place, rank
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 
@@ -35,6 +41,7 @@ class _Sequence:
         prompt_hidden: their vectors ``[n, H]``, if the model takes any.
         pending: committed tokens that are not cached, the next tree's root last.
         pending_hidden: their vectors.
+        draws: what was sampled in this step.
         kept: cells of the last step that stay, once the next forward comes; None: nothing is due.
         tree: the policy's tree that ``cells`` belong to.
         cells: what was forwarded in this step.
@@ -46,12 +53,13 @@ class _Sequence:
     prompt_hidden: torch.Tensor | None
     pending: list[int]
     pending_hidden: torch.Tensor | None
+    draws: Draws
     kept: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
     cells: Cells | None = None
     rows: list[tuple[int, Rows]] = field(default_factory=list)
 
-    def row(self, cell: int) -> tuple[Rows, int]:
+    def row(self, cell: int) -> Place:
         """Where a cell's results are."""
         before, rows = next(found for found in reversed(self.rows) if found[0] <= cell)
         return rows, cell - before
@@ -62,21 +70,18 @@ class Levels:
 
     Args:
         model: runs the trees.
-        to_target: int64 ``[Vd]``: the target's id of each of the model's output ids, or -1 for
-            those that the target lacks.
+        outputs: what it yields.
         known: how many of the target's ids the model can read; others are shown to it as the last.
         limit: longest sequence in tokens that it can be asked about.
     """
 
-    #: Answer node by node, the plain twin of answering a level at once.
+    #: Rank node by node, the plain twin of ranking a level at once.
     one_by_one: bool = False
 
-    def __init__(
-        self, model: DraftModel, to_target: NDArray[np.int64], known: int, limit: int
-    ) -> None:
+    def __init__(self, model: DraftModel, outputs: Outputs, known: int, limit: int) -> None:
         self._model = model
         self._limit = limit
-        self._to_target = to_target
+        self._outputs = outputs
         self._known = known
         self._sequences: dict[int, _Sequence] = {}
         self.forwards = 0
@@ -100,8 +105,9 @@ class Levels:
         """
         self.release(slot)
         where = self._model.open(len(prompt) + len(pending))
+        draws = Draws(self._outputs)
         self._sequences[slot] = _Sequence(
-            where, list(prompt), prompt_hidden, list(pending), pending_hidden
+            where, list(prompt), prompt_hidden, list(pending), pending_hidden, draws
         )
 
     def settle(
@@ -115,6 +121,7 @@ class Levels:
             hidden: their vectors ``[n, H]``, for a model that takes any.
         """
         sequence = self._sequences[slot]
+        sequence.draws.clear()
         cells = sequence.cells
         if cells is None:
             sequence.pending += committed
@@ -136,26 +143,32 @@ class Levels:
             self._model.release(sequence.slot)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """The ``k`` likeliest tokens after each node, forwarding those that are new.
+        """The ``k`` likeliest or drawn tokens after each node, forwarding those that are new.
 
         Where a path leaves the draft model's context, nothing is offered.
 
         Raises:
-            DraftwoodError: a query asks for sampled children.
+            DraftwoodError: a query asks for samples without noise, or its temperature is not above
+                0.
         """
-        if any(query.draw is not Draw.ONE_HOT for query in queries):
-            raise DraftwoodError("a draft model ranks tokens; ask it for one-hot children")
+        for query in queries:
+            _check(query)
         sequences = [self._sequences[slot] for slot in slots]
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
         able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]
         self._catch_up([sequence for sequence, _ in able])
-        width = max((q.k + max(map(len, q.exclude), default=0) for _, q in able), default=0)
+        ranked = [q for _, q in able if q.draw is Draw.ONE_HOT]
+        width = max((q.k + max(map(len, q.exclude), default=0) for q in ranked), default=0)
         while self._forward(able, Needs(top_k=width)):
             self.forwards += 1
         return [
             self._answer(s, q) if fit else _nothing(q)
             for s, q, fit in zip(sequences, queries, fits, strict=True)
         ]
+
+    def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
+        """See :meth:`draftwood.racing.Draws.proposals`; until the step is settled."""
+        return self._sequences[slot].draws.proposals(handles)
 
     def _fits(self, sequence: _Sequence, query: Expand) -> bool:
         """Whether the deepest node has a position in the draft model's context."""
@@ -214,36 +227,12 @@ class Levels:
         return tree
 
     def _answer(self, sequence: _Sequence, query: Expand) -> Candidates:
-        cells, k = sequence.cells, query.k
+        cells = sequence.cells
         assert cells is not None
         places = [sequence.row(cells.cell(node)) for node in query.nodes]
-        rows = places[0][0]
-        # A level as a policy asks for it: all rows of one forward, ranked far enough.
-        plain = self.one_by_one or any(query.exclude) or k > rows.top_tokens.shape[1]
-        if plain or any(found is not rows for found, _ in places):
-            return self._answer_one_by_one(query, places)
-        where = [row for _, row in places]
-        tokens = self._to_target[rows.top_tokens[where, :k]]
-        if tokens.min(initial=0) < 0:
-            return self._answer_one_by_one(query, places)
-        with np.errstate(divide="ignore"):
-            return Candidates(tokens, np.log(rows.top_probs[where, :k]))
-
-    def _answer_one_by_one(self, query: Expand, places: Sequence[tuple[Rows, int]]) -> Candidates:
-        tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
-        logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
-        excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
-        for i, ((rows, row), exclude) in enumerate(zip(places, excludes, strict=True)):
-            best, probs = _ranked(rows, row, query.k + len(exclude))
-            best = self._to_target[best]
-            if exclude or best.min(initial=0) < 0:
-                fine = [j for j, t in enumerate(best.tolist()) if t >= 0 and t not in exclude]
-                best, probs = best[fine], probs[fine]
-            count = min(query.k, len(best))
-            tokens[i, :count] = best[:count]
-            with np.errstate(divide="ignore"):
-                np.log(probs[:count], out=logq[i, :count])
-        return Candidates(tokens, logq)
+        if query.draw is Draw.ONE_HOT:
+            return rank(query, places, self._outputs, self.one_by_one)
+        return sequence.draws.draw(query, torch.stack([rows.logits[row] for rows, row in places]))
 
 
 def _above(sequence: _Sequence, cells: Cells, before: int) -> torch.Tensor:
@@ -259,16 +248,20 @@ def _above(sequence: _Sequence, cells: Cells, before: int) -> torch.Tensor:
     return torch.stack(found)
 
 
-def _ranked(rows: Rows, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ``k`` likeliest output ids of a row, and their probabilities."""
-    if k <= rows.top_tokens.shape[1]:
-        return rows.top_tokens[row, :k], rows.top_probs[row, :k]
-    # Asked about before, for fewer: rank this row again.
-    shares = torch.softmax(rows.logits[row].float(), dim=-1)
-    top = shares.topk(min(k, shares.shape[0]))
-    return top.indices.cpu().numpy(), top.values.cpu().numpy()
+def _check(query: Expand) -> None:
+    if not 0 < query.temperature < math.inf:
+        raise DraftwoodError(
+            f"a draft's temperature is {query.temperature}; give one above 0, and for greedy "
+            "decoding ask for one-hot children"
+        )
+    if query.draw is not Draw.ONE_HOT and query.noise is None:
+        raise DraftwoodError(
+            f"a query for {query.draw.name} children has no noise; give it that of the growth"
+        )
 
 
 def _nothing(query: Expand) -> Candidates:
     shape = (len(query.nodes), query.k)
-    return Candidates(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+    tokens, logq = np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
+    handles = None if query.draw is Draw.ONE_HOT else np.full(shape[0], -1, dtype=np.int64)
+    return Candidates(tokens, logq, handles)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from draftwood.errors import DraftwoodError
 
@@ -27,22 +28,23 @@ class Stream(IntEnum):
     DRAFT = 2
 
 
-class _Uniforms:
+class _Numbers:
     """One stream's numbers, addressed by two counters."""
 
-    __slots__ = ("_bits", "_counter", "_state")
+    __slots__ = ("_bits", "_counter", "_generator", "_state")
 
     def __init__(self, seed: int, stream: Stream) -> None:
         self._bits = np.random.Philox(key=_key(seed, stream))
+        self._generator = np.random.Generator(self._bits)
         # Setting the state costs a tenth of building a generator. numpy's own fresh state says
         # that its buffer is spent, so the number comes from the counter alone.
         self._state: Any = self._bits.state
         self._counter = self._state["state"]["counter"]
 
-    def at(self, position: int, lane: int) -> float:
+    def at(self, position: int, lane: int) -> np.random.Generator:
         self._counter[:] = (0, lane, position, 0)
         self._bits.state = self._state
-        return (self._bits.random_raw() >> 11) * 2.0**-53
+        return self._generator
 
 
 def _key(seed: int, stream: Stream) -> Any:
@@ -50,8 +52,9 @@ def _key(seed: int, stream: Stream) -> Any:
 
 
 class RequestNoise:
-    """The numbers of one step of one request; each uniform on ``[0, 1)``, a multiple of 2**-53.
+    """The random decisions of one step of one request.
 
+    Implements :class:`draftwood.protocols.Noise` and :class:`draftwood.protocols.DraftNoise`.
     ``seed`` is the request's, in ``[0, 2**64)``. ``position`` is the absolute index of the root
     token, prompt included and counted from 0; :meth:`move` sets the next step's.
 
@@ -66,14 +69,14 @@ class RequestNoise:
         self._position = 0
         self.move(position)
 
-    # Made when first asked: a verifier uses one stream or the other.
+    # Made when first asked: greedy decoding uses none of them.
     @cached_property
-    def _token(self) -> _Uniforms:
-        return _Uniforms(self._seed, Stream.TOKEN)
+    def _token(self) -> _Numbers:
+        return _Numbers(self._seed, Stream.TOKEN)
 
     @cached_property
-    def _accept(self) -> _Uniforms:
-        return _Uniforms(self._seed, Stream.ACCEPT)
+    def _accept(self) -> _Numbers:
+        return _Numbers(self._seed, Stream.ACCEPT)
 
     @property
     def position(self) -> int:
@@ -86,16 +89,24 @@ class RequestNoise:
             raise DraftwoodError(f"a root's position must be in [0, 2**62), but is {position}")
         self._position = position
 
-    def token(self, depth: int) -> float:
-        """For drawing the token that follows a node at ``depth``.
+    def choose(self, depth: int, weights: torch.Tensor) -> int:
+        """The token that follows a node at ``depth``, drawn in proportion to ``weights``, ``[V]``.
 
-        Keyed by that token's absolute index, ``position + depth + 1``, and by nothing else.
+        The winner of a race of exponential clocks with rates ``weights``, none negative.
+        The clocks are keyed by the token's absolute index, ``position + depth + 1``, and by nothing
+        else. An inverse cumulative sum would be simpler, but a rounding error in p moves every one
+        of its V boundaries a little, and some draw falls between; here an error matters only where
+        the two fastest clocks nearly tie.
         """
-        return self._token.at(self._position + depth + 1, 0)
+        clocks = self._token.at(self._position + depth + 1, 0).standard_exponential(len(weights))
+        np.maximum(clocks, np.finfo(np.float64).tiny, out=clocks)
+        return int((weights / torch.from_numpy(clocks).to(weights.device)).argmax())
 
-    def accept(self, node: int) -> float:
-        """For accepting ``node`` of the tree whose root is at ``position``."""
-        return self._accept.at(self._position, node)
+    def accepts(self, node: int, probability: float) -> bool:
+        """Whether to accept ``node`` of the tree whose root is at ``position``."""
+        if not 0 < probability < 1:
+            return probability > 0
+        return float(self._accept.at(self._position, node).random()) < probability
 
     def draft(self, lane: int = 0) -> np.random.Generator:
         """A fresh generator for sampling a draft below the root at ``position``.

@@ -63,3 +63,12 @@ def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
     if params.min_p > 0:
         found.append(MinPLogitsWarper(params.min_p))
     return found
+
+
+# These score each row by itself.
+_ROW_BY_ROW = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
+
+
+def reads_history(processor: LogitsProcessor) -> bool:
+    """Whether a processor's scores may depend on the tokens before."""
+    return type(processor) not in _ROW_BY_ROW

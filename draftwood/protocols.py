@@ -205,6 +205,8 @@ class Expand:
         k: children wanted for each.
         draw: ``ONE_HOT`` for the k likeliest, or how to sample.
         exclude: tokens that may not be offered below each node (empty: none anywhere).
+        temperature: of q, above 0.
+        noise: for sampling, which every node does with numbers of its own.
     """
 
     source: str
@@ -213,16 +215,21 @@ class Expand:
     k: int
     draw: Draw = Draw.ONE_HOT
     exclude: Sequence[frozenset[int]] = ()
+    temperature: float = 1.0
+    noise: "DraftNoise | None" = None
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """A drafter's answer to :class:`Expand`: ``m`` rows of at most ``k`` children, best first.
+    """A drafter's answer to :class:`Expand`: ``m`` rows of at most ``k`` children.
+
+    Likeliest first or, if sampled, in the order in which they were drawn.
 
     Attributes:
         tokens: int64 ``[m, k]``, ``-1`` where there is no further candidate.
-        logq: float32 ``[m, k]``, natural log of the drafter's estimate; ``-inf`` where none.
-        q_rows: int64 ``[m]``: handles of the full distributions, or None.
+        logq: float32 ``[m, k]``, natural log of the drafter's estimate (of a sampled child: of q
+            before its siblings were taken out); ``-inf`` where none.
+        q_rows: int64 ``[m]``: if sampled, handles for :meth:`Drafter.proposals`.
     """
 
     tokens: NDArray[np.int64]
@@ -263,6 +270,14 @@ class Drafter(Protocol):
         """Answer one query per slot, together: one forward pass for a drafter with a model."""
         ...
 
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        """What this step's sampled children were drawn from, by handle: float32 ``[n, V]``.
+
+        Over the target's vocabulary, on its device; excluded tokens have probability 0, and
+        siblings are still in.
+        """
+        ...
+
     def release(self, slot: int) -> None:
         """The request in ``slot`` has ended."""
         ...
@@ -282,12 +297,16 @@ class Growth:
         budget: most nodes to draft, root excluded.
         price: least path probability a node must have to be worth its cost in this batch
             (0: every node is).
+        temperature: the request's; at 0 a draft is best not sampled.
+        noise: for the queries of a policy that samples.
     """
 
     anchor: int
     room: int
     budget: int
     price: float = 0.0
+    temperature: float = 0.0
+    noise: "DraftNoise | None" = None
 
 
 Grower: TypeAlias = Generator[Query, Any, TokenTree]
@@ -315,6 +334,11 @@ class Policy(Protocol):
         """How the nodes it keeps were drawn; nothing is selected after drawing."""
         ...
 
+    @property
+    def branching(self) -> bool:
+        """Whether a node may have several children."""
+        ...
+
     def start(self) -> Any:
         """The state of a request that begins (immutable; kept by the engine)."""
         ...
@@ -331,28 +355,54 @@ class Policy(Protocol):
 # --- verifiers ------------------------------------------------------------------------------------
 
 
-class Distributions(Protocol):
-    """The target's distribution p after each node of a tree, processors applied along its path."""
+class DraftNoise(Protocol):
+    """Random numbers of one step of one request, for sampling its draft."""
 
-    def draw(self, node: int, uniform: float) -> int:
-        """The token that ``uniform`` selects from p (the argmax at temperature 0)."""
-        ...
-
-    def probabilities(self, node: int) -> torch.Tensor:
-        """p as float32 ``[V]`` on the target's device (one-hot at temperature 0)."""
+    def draft(self, lane: int) -> np.random.Generator:
+        """A fresh generator; lanes (nodes of the growing tree) are independent."""
         ...
 
 
 class Noise(Protocol):
-    """Random numbers of one request, keyed by stream and absolute position, each in [0, 1)."""
+    """Random decisions of one step of one request, keyed by absolute position."""
 
-    def token(self, depth: int) -> float:
-        """For drawing the token that follows a node at ``depth``."""
+    def choose(self, depth: int, weights: torch.Tensor) -> int:
+        """The token that follows a node at ``depth``, drawn as ``weights`` ``[V]`` say."""
         ...
 
-    def accept(self, node: int) -> float:
-        """For accepting ``node``."""
+    def accepts(self, node: int, probability: float) -> bool:
+        """True with that probability; to be asked once a node."""
         ...
+
+
+class Distributions(Protocol):
+    """The target's distribution p after each node of a tree, processors applied along its path."""
+
+    def draw(self, node: int, noise: Noise) -> int:
+        """The token that follows ``node``, drawn from p (the argmax at temperature 0)."""
+        ...
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """p as float32 ``[n, V]`` on the target's device (one-hot at temperature 0); read only."""
+        ...
+
+
+class Proposals(Protocol):
+    """The drafters' distributions q that the sampled nodes of a tree were drawn from."""
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """q as float32 ``[n, V]`` on the target's device, earlier siblings still in; read only."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A drafted tree to be judged: what the target says of it, how it was drawn, and chance."""
+
+    tree: TokenTree
+    p: Distributions
+    q: Proposals
+    noise: Noise
 
 
 class Verifier(Protocol):
@@ -363,6 +413,11 @@ class Verifier(Protocol):
         """The kinds of nodes for which the rule is lossless."""
         ...
 
-    def verify(self, tree: TokenTree, p: Distributions, noise: Noise) -> Verdict:
-        """Choose the accepted path and the bonus token."""
+    @property
+    def branching(self) -> bool:
+        """Whether the rule is lossless below nodes with several children."""
+        ...
+
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Choose the accepted path and the bonus token of each tree of a batch."""
         ...

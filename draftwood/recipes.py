@@ -14,6 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
 from draftwood.settings import Setting, settings
+from draftwood.tree import Draw
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Recipe:
         paper: where it was published.
         policy: registered name of the policy.
         drafters: source name, as the policy calls it, to registered name of the drafter.
-        verifier: registered name of the verifier.
+        verifier: registered name of the verifier, by default; a setting too.
         presets: settings this recipe decides, by name (``"source.field"`` for a drafter's).
     """
 
@@ -63,6 +64,7 @@ class Recipe:
             source: Setting(source, str, part, "drafter that answers this source's queries")
             for source, part in self.drafters.items()
         }
+        found["verifier"] = Setting("verifier", str, self.verifier, "accept rule")
         parts = {"": registry.load("policies", self.policy)}
         parts |= {f"{src}.": registry.load("drafters", d) for src, d in self.drafters.items()}
         for prefix, part in parts.items():
@@ -84,6 +86,7 @@ class Recipe:
         if named:
             return self.rebound(named).build(options)
         known = self.settings()
+        accept_rule = str(options.pop("verifier", self.verifier))
         values = {**self.presets, **options}
         for name in values:
             if name not in known:
@@ -102,7 +105,7 @@ class Recipe:
             for source, part in self.drafters.items()
             if source in policy.sources
         }
-        verifier = cast(Verifier, registry.load("verifiers", self.verifier)())
+        verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
         return Method(self.name, policy, drafters, verifier)
 
 
@@ -111,8 +114,8 @@ class Method:
     """A recipe with every setting decided.
 
     Raises:
-        DraftwoodError: the policy's nodes are drawn in a way for which the verifier is not
-            lossless, or the policy asks for a drafter that the method does not bind.
+        DraftwoodError: the policy's trees are such that the verifier is not lossless, or the policy
+            asks for a drafter that the method does not bind or that cannot sample.
     """
 
     name: str
@@ -128,9 +131,20 @@ class Method:
                 f"policy {type(self.policy).__name__} draws {kinds} nodes, for which verifier "
                 f"{type(self.verifier).__name__} is not lossless: choose another verifier"
             )
+        if self.policy.branching and not self.verifier.branching:
+            raise DraftwoodError(
+                f"policy {type(self.policy).__name__} grows trees, but verifier "
+                f"{type(self.verifier).__name__} is lossless for chains only: choose another one"
+            )
         missing = set(self.policy.sources) - set(self.drafters)
         if missing:
             raise DraftwoodError(
                 f"policy {type(self.policy).__name__} asks drafters {sorted(missing)}, "
                 f"which method {self.name!r} does not bind"
+            )
+        able = {draw for spec in self.drafters.values() for draw in spec.draws} | {Draw.ONE_HOT}
+        if self.policy.draws - able:
+            raise DraftwoodError(
+                f"policy {type(self.policy).__name__} samples its nodes, but no drafter among "
+                f"{', '.join(self.drafters) or 'none'} can: bind one with a model, such as 'model'"
             )

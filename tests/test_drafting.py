@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from draftwood.drafting import draft
 from draftwood.protocols import (
@@ -34,6 +35,9 @@ class Echo:
 
     def release(self, slot: int) -> None: ...
 
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        raise AssertionError("nothing was sampled")
+
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         self.calls.append(tuple(slots))
         return [(Continuation((slot * 10 + 9,), 3, 1, 1),) for slot in slots]
@@ -55,6 +59,7 @@ class Staircase:
     budget: int = 9
     sources: tuple[str, ...] = ("deep", "copy")
     draws: frozenset[Draw] = frozenset({Draw.ONE_HOT})
+    branching: bool = True
 
     def start(self) -> None: ...
 

@@ -9,6 +9,7 @@ from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling import SamplingParams
 from draftwood.stats import Tally
+from draftwood.tree import Draw
 from tests.fakes import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
@@ -33,14 +34,19 @@ def test_greedy_equals_plain_decoding(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("seed", [0, 7])
-def test_sampling_reproduces_plain_sampling(name: str, seed: int) -> None:
+def test_sampling_is_the_seed_s_and_without_sampled_drafts_plain_sampling_s(
+    name: str, seed: int
+) -> None:
     sampling = SamplingParams(temperature=0.8, top_p=0.95, seed=seed)
     request = Request(PROMPT, max_new_tokens=60, sampling=sampling)
     target = MarkovTarget(sharpness=1.0)
-    plain = decode(target, "ar", request)
-    assert decode(target, name, request) == plain
+    found = decode(target, name, request)
+    assert decode(target, name, request) == found
+    # A sampled draft yields the same law, but other tokens of it.
+    deterministic = method(name).policy.draws == {Draw.ONE_HOT}
+    assert (found == decode(target, "ar", request)) == deterministic
     other = Request(PROMPT, 60, SamplingParams(temperature=0.8, top_p=0.95, seed=seed + 1))
-    assert decode(target, name, other) != plain
+    assert decode(target, name, other) != found
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -13,12 +13,15 @@ LAYERS = [
     {"errors"},
     {"tree"},
     {"loops", "protocols"},
-    {"cells", "eagle", "frontier", "hosts"},
+    {"cells", "eagle", "frontier", "hosts", "outputs"},
+    {"drawing", "racing", "ranking", "shapes"},
     {"levels"},
     {"history", "noise", "penalties", "text"},
-    {"sampling_params"},
+    {"byte_text", "sampling_params"},
     {"processors"},
     {"sampling"},
+    {"distributions", "walking"},
+    {"residuals"},
     {
         "drafters",
         "policies",
@@ -36,7 +39,8 @@ LAYERS = [
     {"methods"},
     {"running", "hosting"},
     {"engine", "options"},
-    {"integrations", "bench", "train", "commands"},
+    {"integrations", "bench", "lossless", "train"},
+    {"commands"},
     {"cli"},
 ]
 SIBLINGS = ("drafters", "policies", "verifiers")

@@ -60,6 +60,10 @@ def test_presets_reach_the_parts() -> None:
         ("ar:budget=4", "no setting"),
         ("goose:adjacency=nope", "no 'nope' among drafters"),
         ("goose:adjacency=model:adjacency.width=3", "no setting 'adjacency.width=3'"),
+        ("goose:verifier=nope", "no 'nope' among verifiers"),
+        ("goose:verifier=block", "Spine grows trees, but verifier Block is lossless for chains"),
+        ("traversal:verifier=walk", "Sampled draws .*WITHOUT_REPLACEMENT nodes.*Walk is not"),
+        ("traversal:draft=adjacency", "Sampled samples its nodes, but no drafter among draft can"),
     ],
 )
 def test_refusals(text: str, complaint: str) -> None:
@@ -73,6 +77,7 @@ def test_a_pair_that_is_not_lossless_is_refused() -> None:
     @dataclass(frozen=True)
     class Picky:
         accepts: frozenset[Draw] = frozenset({Draw.IID})
+        branching: bool = True
         verify = good.verifier.verify
 
     with pytest.raises(DraftwoodError, match=r"Spine.*ONE_HOT.*Picky"):
@@ -83,3 +88,10 @@ def test_an_unbound_drafter_is_refused() -> None:
     good = method("goose")
     with pytest.raises(DraftwoodError, match="adjacency"):
         Method("wrong", good.policy, {"context": good.drafters["context"]}, good.verifier)
+
+
+def test_the_verifier_is_a_setting() -> None:
+    assert type(method("talon:verifier=traversal").verifier).__name__ == "Traversal"
+    assert type(method("traversal", verifier="rejection").verifier).__name__ == "Rejection"
+    assert type(method("sd:verifier=block").verifier).__name__ == "Block"
+    assert type(method("traversal").verifier).__name__ == "Traversal"

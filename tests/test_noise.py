@@ -1,7 +1,11 @@
 """Noise is a function of seed, stream and absolute position."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from draftwood.errors import DraftwoodError
@@ -17,49 +21,89 @@ def reference(seed: int, stream: Stream, position: int, lane: int) -> float:
     return float(np.random.Generator(bits).random())
 
 
+def clocks(seed: int, position: int, count: int) -> list[float]:
+    """The race of a token's candidates as numpy's own generator runs it."""
+    bits = np.random.Philox(
+        key=np.array([seed, Stream.TOKEN], dtype=np.uint64),
+        counter=np.array([0, 0, position, 0], dtype=np.uint64),
+    )
+    return [float(x) for x in np.random.Generator(bits).standard_exponential(count)]
+
+
+def first(noise: RequestNoise, depth: int, count: int = 1000) -> int:
+    """Who wins among equals."""
+    return noise.choose(depth, torch.ones(count))
+
+
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**64 - 1])
 def test_numbers_are_philox(seed: int) -> None:
     noise = RequestNoise(seed, 100)
     for i in (0, 5, 1, 255, 0):
-        assert noise.token(i) == reference(seed, Stream.TOKEN, 101 + i, 0)
-        assert noise.accept(i) == reference(seed, Stream.ACCEPT, 100, i)
+        u = reference(seed, Stream.ACCEPT, 100, i)
+        assert noise.accepts(i, math.nextafter(u, 1.0))
+        assert not noise.accepts(i, u)
         assert noise.draft(i).random() == reference(seed, Stream.DRAFT, 100, i)
+        weights = [0.1, 0.0, 2.0, 0.5]
+        race = [w / c for w, c in zip(weights, clocks(seed, 101 + i, 4), strict=True)]
+        assert noise.choose(i, torch.tensor(weights)) == race.index(max(race))
 
 
 def test_token_numbers_are_keyed_by_the_token_s_own_position() -> None:
-    plain = [RequestNoise(7, root).token(0) for root in range(20)]
+    plain = [first(RequestNoise(7, root), 0) for root in range(20)]
+    assert len(set(plain)) > 10
     for root in range(10):
-        assert [RequestNoise(7, root).token(d) for d in range(10)] == plain[root : root + 10]
+        assert [first(RequestNoise(7, root), d) for d in range(10)] == plain[root : root + 10]
     moved = RequestNoise(7)
-    moved.accept(3)
+    moved.accepts(3, 0.5)
     moved.move(4)
     assert moved.position == 4
-    assert moved.token(2) == plain[6]
+    assert first(moved, 2) == plain[6]
 
 
 def test_accept_numbers_are_fresh_at_every_step() -> None:
-    seen = {RequestNoise(7, root).accept(node) for root in range(20) for node in range(20)}
-    assert len(seen) == 400
+    seen = [RequestNoise(7, root).accepts(node, 0.5) for root in range(50) for node in range(50)]
+    assert 1150 < sum(seen) < 1350
+    assert sum(a == b for a, b in itertools.pairwise(seen)) < 1350
+
+
+def test_certain_decisions_need_no_numbers() -> None:
+    noise = RequestNoise(7)
+    assert all(noise.accepts(node, 1.0) for node in range(100))
+    assert not any(noise.accepts(node, 0.0) for node in range(100))
+    assert not noise.accepts(0, math.nan)
 
 
 def test_draft_generators_start_over_and_differ_by_lane() -> None:
     noise = RequestNoise(3, 9)
-    first = noise.draft(0).random(1000)
-    noise.token(1)
-    assert np.array_equal(noise.draft(0).random(1000), first)
+    numbers = noise.draft(0).random(1000)
+    noise.choose(1, torch.ones(3))
+    assert np.array_equal(noise.draft(0).random(1000), numbers)
     for other in (noise.draft(1), RequestNoise(3, 10).draft(0), RequestNoise(4, 9).draft(0)):
-        assert not np.isin(other.random(1000), first).any()
+        assert not np.isin(other.random(1000), numbers).any()
+
+
+def accept_number(noise: RequestNoise, node: int) -> float:
+    """The least probability at which a node is accepted, to within 2**-20."""
+    found = 0.0
+    for i in range(1, 21):
+        if not noise.accepts(node, found + 2.0**-i):
+            found += 2.0**-i
+    return found
+
+
+def token_number(noise: RequestNoise) -> float:
+    return (first(noise, 0, 10_000) + 0.5) / 10_000
 
 
 def test_streams_are_uniform_and_uncorrelated() -> None:
     n = 3000
     noises = [RequestNoise(42, i) for i in range(n)]
     streams = {
-        "token": [x.token(0) for x in noises],
-        "accept": [x.accept(1) for x in noises],
+        "token": [token_number(x) for x in noises],
+        "accept": [accept_number(x, 1) for x in noises],
         "draft": [float(x.draft().random()) for x in noises],
-        "seed": [RequestNoise(43, i).token(0) for i in range(n)],
-        "nodes": [noises[0].accept(i) for i in range(n)],
+        "seed": [token_number(RequestNoise(43, i)) for i in range(n)],
+        "nodes": [accept_number(noises[0], i) for i in range(n)],
     }
     values = np.array(list(streams.values()))
     assert (values >= 0).all()

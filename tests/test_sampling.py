@@ -15,16 +15,19 @@ from transformers.generation.logits_process import (
     TopKLogitsWarper,
 )
 
+from draftwood.distributions import TreeDistributions
 from draftwood.errors import DraftwoodError
+from draftwood.history import History
 from draftwood.noise import RequestNoise
 from draftwood.penalties import PresenceFrequencyPenalty
 from draftwood.protocols import Distributions, Noise, Rows
-from draftwood.sampling import History, Sampler, SamplingParams, TreeDistributions
+from draftwood.sampling import Sampler, SamplingParams
 from draftwood.tree import tree_of
 
 VOCAB = 64
 PROMPT = [5, 9, 5, 60, 9, 2]
 ROOT_ONLY = tree_of([0], [-1])
+NOISE = RequestNoise(0)
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +141,10 @@ def test_nodes_see_what_generate_sees(
     )
     for node, token in enumerate(tokens):
         if params.temperature:
-            assert torch.equal(p.probabilities(node), torch.softmax(scores[node], -1))
+            assert torch.equal(p.probabilities([node])[0], torch.softmax(scores[node], -1))
         else:
-            assert p.draw(node, 0.999) == token
-            assert p.probabilities(node).tolist() == [float(t == token) for t in range(VOCAB)]
+            assert p.draw(node, NOISE) == token
+            assert p.probabilities([node])[0].tolist() == [float(t == token) for t in range(VOCAB)]
 
 
 def test_a_given_list_is_applied_as_it_is(model: LlamaForCausalLM) -> None:
@@ -151,14 +154,14 @@ def test_a_given_list_is_applied_as_it_is(model: LlamaForCausalLM) -> None:
     processors = LogitsProcessorList(
         [NoRepeatNGramLogitsProcessor(1), TemperatureLogitsWarper(0.5), TopKLogitsWarper(9)]
     )
-    sampler = Sampler.given(processors, do_sample=True)
+    sampler = Sampler.given(processors, temperature=0.5)
     chain = tree_of([PROMPT[-1], *tokens[:-1]], range(-1, len(tokens) - 1))
     p = TreeDistributions(rows_of(logits), chain, sampler, History(PROMPT))
     for node in reversed(range(len(tokens))):
-        assert torch.equal(p.probabilities(node), torch.softmax(scores[node], -1))
-    greedy = Sampler.given(processors[:1], do_sample=False)
+        assert torch.equal(p.probabilities([node])[0], torch.softmax(scores[node], -1))
+    greedy = Sampler.given(processors[:1], temperature=0.0)
     p = TreeDistributions(rows_of(logits), chain, greedy, History(PROMPT))
-    assert p.draw(2, 0.0) not in {*PROMPT, *tokens[:2]}
+    assert p.draw(2, NOISE) not in {*PROMPT, *tokens[:2]}
 
 
 @pytest.mark.parametrize(("ours", "_"), SETTINGS, ids=",".join)
@@ -166,7 +169,7 @@ def test_own_processors_leave_the_logits_alone(ours: dict[str, Any], _: object) 
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(5))
     before = logits.clone()
     sampler = Sampler(SamplingParams(**ours), 2)
-    TreeDistributions(rows_of(logits), ROOT_ONLY, sampler, History(PROMPT)).draw(0, 0.5)
+    TreeDistributions(rows_of(logits), ROOT_ONLY, sampler, History(PROMPT)).draw(0, NOISE)
     assert torch.equal(logits, before)
 
 
@@ -176,9 +179,9 @@ def test_given_processors_cannot_touch_the_logits() -> None:
             return scores.zero_()
 
     logits = torch.tensor([[1.0, 3.0, 2.0]])
-    sampler = Sampler.given([InPlace()], do_sample=True)
+    sampler = Sampler.given([InPlace()], temperature=1.0)
     p = TreeDistributions(rows_of(logits), ROOT_ONLY, sampler, History([0]))
-    assert p.probabilities(0).tolist() == pytest.approx([1 / 3] * 3)
+    assert p.probabilities([0])[0].tolist() == pytest.approx([1 / 3] * 3)
     assert logits.tolist() == [[1.0, 3.0, 2.0]]
 
 
@@ -190,13 +193,13 @@ def test_processors_that_cannot_look_ahead_are_refused() -> None:
             return scores
 
     with pytest.raises(DraftwoodError, match="Hungry needs more than token ids"):
-        Sampler.given([Hungry()], do_sample=False)
+        Sampler.given([Hungry()], temperature=0.0)
 
 
 def test_plain_means_that_the_raw_argmax_decides() -> None:
     assert Sampler(SamplingParams(), 0).plain
     assert Sampler(SamplingParams(top_k=3, top_p=0.5, min_p=0.1), 0).plain
-    assert Sampler.given([], do_sample=False).plain
+    assert Sampler.given([], temperature=0.0).plain
     assert not Sampler(SamplingParams(temperature=1.0), 0).plain
     assert not Sampler(SamplingParams(banned_tokens=(1,)), 0).plain
     assert not Sampler(SamplingParams(logit_bias={1: 0.5}), 0).plain
@@ -204,7 +207,7 @@ def test_plain_means_that_the_raw_argmax_decides() -> None:
     rows = rows_of(torch.zeros(1, 3))
     told = Rows(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
     p = TreeDistributions(told, ROOT_ONLY, Sampler(SamplingParams(), 1), History([0]))
-    assert p.draw(0, 0.5) == 2
+    assert p.draw(0, NOISE) == 2
 
 
 def test_a_prefill_has_more_argmaxes_than_logits() -> None:
@@ -215,8 +218,8 @@ def test_a_prefill_has_more_argmaxes_than_logits() -> None:
         np.zeros((3, 0), np.float32),
     )
     p = TreeDistributions(rows, ROOT_ONLY, Sampler(SamplingParams(), 3), History([0, 0, 0]))
-    assert p.draw(0, 0.0) == 2
-    assert p.probabilities(0).tolist() == [0.0, 0.0, 1.0]
+    assert p.draw(0, NOISE) == 2
+    assert p.probabilities([0])[0].tolist() == [0.0, 0.0, 1.0]
 
 
 # --- paths ----------------------------------------------------------------------------------------
@@ -236,7 +239,20 @@ def test_penalties_see_the_path_and_only_the_path() -> None:
     counts = {0: [1, 0, 0, 0, 1], 3: [1, 2, 0, 0, 1], 4: [1, 0, 1, 1, 1], 1: [1, 1, 0, 0, 1]}
     for node, count in counts.items():
         penalised = torch.tensor([-2.0 * c - 0.5 * (c > 0) for c in count])
-        assert torch.allclose(p.probabilities(node), torch.softmax(penalised, 0))
+        assert torch.allclose(p.probabilities([node])[0], torch.softmax(penalised, 0))
+
+
+def test_rows_asked_together_are_rows_asked_alone() -> None:
+    torch.manual_seed(4)
+    tree = tree_of([7, 1, 2, 3], [-1, 0, 1, 2])
+    logits = torch.randn(4, 40) * 5
+    sampler = Sampler(SamplingParams(temperature=0.7, top_k=9, top_p=0.8, min_p=0.02), 3)
+    assert not sampler.reads_history
+    p = TreeDistributions(rows_of(logits), tree, sampler, History([8, 9, 7]))
+    alone = torch.cat([p.probabilities([node]) for node in range(4)])
+    assert torch.allclose(p.probabilities([3, 1]), alone[[3, 1]], rtol=1e-6)
+    assert torch.allclose(p.probabilities([3, 2, 1, 0]), alone.flip(0), rtol=1e-6)
+    assert (alone > 0).sum(1).max() <= 9
 
 
 def test_answers_do_not_depend_on_the_order_of_questions() -> None:
@@ -248,10 +264,10 @@ def test_answers_do_not_depend_on_the_order_of_questions() -> None:
     def fresh() -> TreeDistributions:
         return TreeDistributions(rows_of(logits), tree, sampler, History([8, 9, 7]))
 
-    alone = [fresh().probabilities(node) for node in range(6)]
+    alone = [fresh().probabilities([node])[0] for node in range(6)]
     together = fresh()
     for node in (3, 5, 0, 4, 1, 2, 3):
-        assert torch.equal(together.probabilities(node), alone[node])
+        assert torch.equal(together.probabilities([node])[0], alone[node])
 
 
 def test_processors_run_once_for_a_node_and_never_for_others() -> None:
@@ -263,21 +279,21 @@ def test_processors_run_once_for_a_node_and_never_for_others() -> None:
             return scores
 
     tree = tree_of([7, 1, 2], [-1, 0, 1])
-    for do_sample in (True, False):
+    for temperature in (1.0, 0.0):
         counter = Counter()
-        sampler = Sampler.given([counter], do_sample=do_sample)
+        sampler = Sampler.given([counter], temperature=temperature)
         p = TreeDistributions(rows_of(torch.eye(3)), tree, sampler, History([7]))
         assert counter.calls == 0
-        p.draw(1, 0.5)
-        p.probabilities(1)
-        p.draw(1, 0.7)
+        p.draw(1, NOISE)
         assert counter.calls == 1
+        p.probabilities([1, 2])
+        assert counter.calls == 3
 
 
 def test_the_seams_fit() -> None:
     p: Distributions = single([0.0, 1.0], SamplingParams(temperature=1.0))
     noise: Noise = RequestNoise(0, 5)
-    assert p.draw(0, noise.token(0)) in {0, 1}
+    assert p.draw(0, noise) in {0, 1}
 
 
 def test_a_history_that_grew_is_noticed() -> None:
@@ -286,7 +302,7 @@ def test_a_history_that_grew_is_noticed() -> None:
     p = TreeDistributions(rows_of(torch.zeros(1, 4)), ROOT_ONLY, Sampler(params, 2), history)
     history.append(3)
     with pytest.raises(DraftwoodError, match="history grew"):
-        p.draw(0, 0.5)
+        p.draw(0, NOISE)
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -296,7 +312,7 @@ def chi_square(p: TreeDistributions, expected: list[float], draws: int = 4000) -
     """p-value of the hypothesis that draws with a request's noise follow ``expected``."""
     counts = np.zeros(len(expected))
     for position in range(draws):
-        counts[p.draw(0, RequestNoise(11, position).token(0))] += 1
+        counts[p.draw(0, RequestNoise(11, position))] += 1
     possible = np.array(expected) > 0
     assert counts[~possible].sum() == 0
     return float(stats.chisquare(counts[possible], draws * np.array(expected)[possible]).pvalue)
@@ -308,7 +324,7 @@ def test_draws_follow_p() -> None:
     for t, weights in at.items():
         expected = [w / sum(weights) for w in weights]
         p = single(logits, SamplingParams(temperature=t))
-        assert p.probabilities(0).tolist() == pytest.approx(expected, abs=1e-6)
+        assert p.probabilities([0])[0].tolist() == pytest.approx(expected, abs=1e-6)
         assert chi_square(p, expected) > 1e-3
     cut = [w if w >= sorted(at[1.0])[-3] else 0.0 for w in at[1.0]]
     p = single(logits, SamplingParams(temperature=1.0, top_k=3))
@@ -323,29 +339,31 @@ def test_rounding_errors_rarely_change_a_draw() -> None:
     logits = torch.randn(4096, generator=generator)
     off = logits + 3e-4 * torch.randn(4096, generator=generator)
     exact, rounded = (single(row, SamplingParams(temperature=1.0)) for row in (logits, off))
-    sums = [p.probabilities(0).double().cumsum(0) for p in (exact, rounded)]
-    uniforms = [RequestNoise(5, position).token(0) for position in range(1500)]
-    changed = sum(exact.draw(0, u) != rounded.draw(0, u) for u in uniforms)
+    sums = [p.probabilities([0])[0].double().cumsum(0) for p in (exact, rounded)]
+    noises = [RequestNoise(5, position) for position in range(1500)]
+    changed = sum(exact.draw(0, noise) != rounded.draw(0, noise) for noise in noises)
+    uniforms = np.random.default_rng(5).random(1500).tolist()
     inverse = sum(len({int(torch.searchsorted(c, u)) for c in sums}) > 1 for u in uniforms)
     assert changed <= 3
     assert inverse > 10, "the obvious way is much more sensitive"
 
 
-@pytest.mark.parametrize("uniform", [0.0, 1e-300, 0.5, 1 - 2**-53, 1.0])
-def test_impossible_tokens_are_never_drawn(uniform: float) -> None:
+@pytest.mark.parametrize("position", range(5))
+def test_impossible_tokens_are_never_drawn(position: int) -> None:
+    noise = RequestNoise(1, position)
     never = -math.inf
     edges = single([never, 1.0, never, 1.0, never], SamplingParams(temperature=1.0))
-    assert edges.draw(0, uniform) in {1, 3}
+    assert edges.draw(0, noise) in {1, 3}
     only = single([never, never, -50.0, never], SamplingParams(temperature=1.0))
-    assert only.draw(0, uniform) == 2
+    assert only.draw(0, noise) == 2
     many = torch.full((50_000,), never)
     many[::7] = torch.randn(len(many[::7]), generator=torch.Generator().manual_seed(0))
-    assert single(many, SamplingParams(temperature=1.0)).draw(0, uniform) % 7 == 0
+    assert single(many, SamplingParams(temperature=1.0)).draw(0, noise) % 7 == 0
 
 
 def test_half_precision_logits_become_float32() -> None:
     logits = torch.tensor([[0.1, 0.7, -0.2]], dtype=torch.bfloat16)
-    p = single(logits, SamplingParams(temperature=0.5)).probabilities(0)
+    p = single(logits, SamplingParams(temperature=0.5)).probabilities([0])[0]
     assert p.dtype == torch.float32
     assert torch.equal(p, torch.softmax(logits[0].float() / 0.5, 0))
 
@@ -355,7 +373,7 @@ def test_half_precision_logits_become_float32() -> None:
 def test_an_emptied_row_is_an_error(temperature: float, bad: float) -> None:
     params = SamplingParams(temperature=temperature, banned_tokens=(0, 1))
     p = single([0.0, 1.0, bad], params)
-    for ask in (lambda: p.draw(0, 0.3), lambda: p.probabilities(0)):
+    for ask in (lambda: p.draw(0, NOISE), lambda: p.probabilities([0])[0]):
         with pytest.raises(DraftwoodError, match="no token can follow node 0"):
             ask()
 

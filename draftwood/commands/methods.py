@@ -22,7 +22,10 @@ def methods(name: str | None) -> None:
 
 
 def _overview() -> Table:
-    table = Table("method", "what it does", "paper", "policy", "drafters", "verifier", box=None)
+    table = Table(box=None)
+    for name in ("method", "what it does", "paper", "policy", "drafters", "verifier"):
+        # A name that is cut cannot be typed.
+        table.add_column(name, no_wrap=name in ("method", "policy", "verifier"))
     for each in recipes().values():
         drafters = ", ".join(each.drafters.values()) or "-"
         table.add_row(each.name, each.summary, each.paper, each.policy, drafters, each.verifier)

@@ -8,9 +8,10 @@ accepted (unless asked to), and the text beyond the last two tokens.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
@@ -62,6 +63,8 @@ class Adjacency:
         default="all",
         metadata={"help": "learn from every node of a tree, or from the accepted ones only"},
     )
+
+    draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.max_rows < 1:
@@ -151,6 +154,12 @@ class AdjacencyTables:
             self._tables[slot].successors(query, self._before[slot])
             for slot, query in zip(slots, queries, strict=True)
         ]
+
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
+        """None: nothing here is sampled."""
+        raise DraftwoodError(
+            "this drafter ranks successors and samples none; its children are one-hot"
+        )
 
     def release(self, slot: int) -> None:
         """Forget the slot's table, unless it is shared."""

@@ -10,8 +10,10 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from typing import ClassVar
 
 import numpy as np
+import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Host
@@ -23,6 +25,7 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
 )
+from draftwood.tree import Draw
 
 # A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
 # suffixes. 25 bits each hold any vocabulary, and, unlike a divisor of 61 (the width at which Python
@@ -56,6 +59,8 @@ class Context:
     max_match: int = field(
         default=64, metadata={"help": "longest match to measure, in tokens, before the root"}
     )
+
+    draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     def __post_init__(self) -> None:
         lengths = sorted(self.lengths)
@@ -139,6 +144,10 @@ class ContextIndex:
             )
             for _, query in zip(slots, queries, strict=True)
         ]
+
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
+        """None: nothing here is sampled."""
+        raise DraftwoodError("this drafter copies text and samples none; its children are one-hot")
 
     def release(self, slot: int) -> None:
         """Forget the slot's text."""

@@ -10,12 +10,13 @@ Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from draftwood.hosts import DraftModel, Head, Host
 from draftwood.levels import Levels
+from draftwood.outputs import Outputs
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -26,7 +27,7 @@ from draftwood.protocols import (
     Rows,
     TargetInfo,
 )
-from draftwood.tree import ROOT
+from draftwood.tree import ROOT, Draw
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Eagle3:
         default="embedded-eagle3",
         metadata={"help": "'embedded-eagle3', a directory or a hub id of a head for this target"},
     )
+
+    draws: ClassVar = frozenset(Draw)
 
     def build(self, host: Host) -> "Eagle3Drafter":
         """Load the head.
@@ -49,7 +52,7 @@ class Eagle3:
 
 
 class Eagle3Drafter:
-    """Answers with the head's likeliest tokens.
+    """Answers with the head's likeliest tokens, or draws some.
 
     Args:
         head: what turns features into the head's vectors, and its ids into the target's.
@@ -60,8 +63,8 @@ class Eagle3Drafter:
 
     def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
         self._head = head
-        limit = target.context_limit
-        self._levels = Levels(model, head.target_ids(), target.vocab_size, limit)
+        outputs = Outputs(head.target_ids(), target)
+        self._levels = Levels(model, outputs, target.vocab_size, target.context_limit)
 
     @property
     def needs(self) -> Needs:
@@ -97,11 +100,16 @@ class Eagle3Drafter:
         """Nothing: this drafter copies no text."""
         return [() for _ in slots]
 
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        """The distributions that this step's sampled children were drawn from."""
+        return self._levels.proposals(slot, q_rows)
+
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """The ``k`` likeliest tokens after each node, in one forward per generation of new nodes.
+        """``k`` tokens after each node, in one forward per generation of new nodes.
 
         Raises:
-            DraftwoodError: a query asks for sampled children.
+            DraftwoodError: a query asks for samples without noise, or its temperature is not above
+                0.
         """
         return self._levels.expand(slots, queries)
 

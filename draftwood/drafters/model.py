@@ -1,20 +1,32 @@
-"""A smaller causal language model of the same vocabulary: its likeliest tokens after any path.
+"""A smaller causal language model of the same vocabulary: what it would say after any path.
 
-It ranks tokens by its own distribution q, at temperature one. It refuses to know why nodes are
-asked about and which of its tokens become nodes.
+It ranks tokens by its own distribution q, or draws from it. It refuses to know why nodes are asked
+about and which of its tokens become nodes.
 
 Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over trees as in SpecInfer.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
+import torch
 from transformers import PreTrainedModel
 
 from draftwood.hosts import DraftModel, Host
 from draftwood.levels import Levels
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
+from draftwood.outputs import Outputs
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Expand,
+    Needs,
+    Outcome,
+    Prefill,
+    TargetInfo,
+)
+from draftwood.tree import Draw
 
 
 @dataclass(frozen=True)
@@ -26,29 +38,32 @@ class Model:
         metadata={"help": "'embedded-draft', a directory or a hub id of a smaller model"},
     )
 
+    draws: ClassVar = frozenset(Draw)
+
     def build(self, host: Host) -> "ModelDrafter":
         """Load the model.
 
         Raises:
             DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
         """
-        return ModelDrafter(host.model(self.model), host.info.vocab_size)
+        return ModelDrafter(host.model(self.model), host.info)
 
 
 class ModelDrafter:
-    """Answers with the draft model's likeliest tokens.
+    """Answers with the draft model's likeliest tokens, or draws some.
 
     Args:
         model: runs the trees.
-        vocab_size: of the target; the draft model's ids beyond are never offered, and ids that
-            the draft model lacks are shown to it as its last one.
+        target: what is drafted for; the draft model's ids beyond its vocabulary are never offered,
+            and ids that the draft model lacks are shown to it as its last one.
     """
 
-    def __init__(self, model: DraftModel, vocab_size: int) -> None:
+    def __init__(self, model: DraftModel, target: TargetInfo) -> None:
         info = model.info
         ids = np.arange(info.vocab_size)
-        ids[vocab_size:] = -1
-        self._levels = Levels(model, ids, info.vocab_size, info.context_limit)
+        ids[target.vocab_size :] = -1
+        outputs = Outputs(ids, target)
+        self._levels = Levels(model, outputs, info.vocab_size, info.context_limit)
 
     @property
     def needs(self) -> Needs:
@@ -76,11 +91,16 @@ class ModelDrafter:
         """Nothing: this drafter copies no text."""
         return [() for _ in slots]
 
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        """The distributions that this step's sampled children were drawn from."""
+        return self._levels.proposals(slot, q_rows)
+
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """The ``k`` likeliest tokens after each node, in one forward for all that are new.
+        """``k`` tokens after each node, in one forward for all that are new.
 
         Raises:
-            DraftwoodError: a query asks for sampled children.
+            DraftwoodError: a query asks for samples without noise, or its temperature is not above
+                0.
         """
         return self._levels.expand(slots, queries)
 

@@ -60,9 +60,10 @@ class GenerateCall:
         self._stops = Stops(criteria)
         self.rows = rows_of(input_ids, attention_mask)
         draws = config.do_sample is True
-        Sampler.given(processors, do_sample=draws)  # refuses processors by their own names
+        heat = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
+        Sampler.given(processors, temperature=heat)  # refuses processors by their own names
         self._samplers = [
-            Sampler.given([RowProcessors(processors, row)] if processors else [], do_sample=draws)
+            Sampler.given([RowProcessors(processors, row)] if processors else [], temperature=heat)
             for row in self.rows
         ]
         count = len(self.rows)

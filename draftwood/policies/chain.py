@@ -4,6 +4,7 @@ Source: GOOSE's baseline "PLD" (Saxena, 2023). It knows its one source by name o
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Continuation, Continue, Grower, Growth, Outcome
@@ -20,6 +21,8 @@ class Chain:
 
     budget: int = field(default=20, metadata={"help": "longest chain to draft, in tokens"})
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
+
+    branching: ClassVar = False
 
     def __post_init__(self) -> None:
         if self.budget < 0:

@@ -12,6 +12,7 @@ looked at.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.frontier import children, join, no_children, promote, root_frontier, transplant
@@ -33,6 +34,8 @@ class Eagle2:
     )
     levels: int = field(default=9, metadata={"help": "draft forwards, the root's included"})
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         for name, least in (("budget", 0), ("top_k", 1), ("levels", 1)):

@@ -57,6 +57,11 @@ class Fixed:
         """Every node is chosen deterministically."""
         return frozenset({Draw.ONE_HOT})
 
+    @property
+    def branching(self) -> bool:
+        """Unless the breadth is 1."""
+        return self.breadth > 1
+
     def start(self) -> None:
         """There is nothing to remember."""
 

@@ -6,6 +6,7 @@ knows its two sources by name only.
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
@@ -27,6 +28,8 @@ class Isotropic:
     k: int = field(default=3, metadata={"help": "children of every node"})
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         if self.budget < 0 or self.k < 1:

@@ -13,6 +13,7 @@ drafter's deterministic loop. The batch's price is not looked at.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ class OptTree:
     )
     max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         for name, least in (("budget", 0), ("delta", 0), ("max_depth", 1)):

@@ -4,6 +4,7 @@ The baseline of every speed-up, run through the same engine. It asks no source a
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from draftwood.protocols import Grower, Growth, Outcome
 from draftwood.tree import Draw, TreeBuilder
@@ -12,6 +13,8 @@ from draftwood.tree import Draw, TreeBuilder
 @dataclass(frozen=True)
 class Plain:
     """The root alone."""
+
+    branching: ClassVar = False
 
     @property
     def budget(self) -> int:

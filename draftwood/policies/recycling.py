@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import prod
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
@@ -58,6 +59,8 @@ class Recycling:
         default=NODES, metadata={"help": "most nodes to draft, root excluded (80 at most)"}
     )
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget <= NODES:

@@ -5,42 +5,27 @@ from the measured probability that the child of each rank is the accepted one; t
 is ``draftwood.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
 for all nodes of a level that have children. It knows its source by name only.
 
-A tree comes from a JSON file: an object with ``acceptance``, the probability by rank, and
-``paths``, a list of rank paths such as ``[0]``, ``[0, 0]``, ``[1]`` in any order, each with its
-parent. Further entries (model, date) are ignored. Without a file the tree is the best one for
-:data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
+A tree comes from a JSON file of rank paths (``draftwood.shapes.ranks``). Without a file the tree is
+the best one for :data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
 
 A smaller budget keeps the nodes most likely to be accepted: those with the largest product of
 acceptances along the path; of equal ones the shallower, then the one of smaller ranks. The batch's
 price is not looked at.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
-from math import prod
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.shapes.ranks import RankPath, SortKey, order, read_paths
 from draftwood.tree import ROOT, Draw, TreeBuilder
-
-RankPath: TypeAlias = tuple[int, ...]
-SortKey: TypeAlias = tuple[float, int, RankPath]
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
 """A power law in the rank, as Sequoia observes them; its sum is 0.93."""
-
-
-def order(path: RankPath, acceptance: Sequence[float]) -> SortKey:
-    """Sorts rank paths by the product of acceptances, largest first, and parents before children.
-
-    The factors are taken in order of rank, so that equal products are equal numbers.
-    """
-    return (-prod(acceptance[rank] for rank in sorted(path)), len(path), path)
 
 
 def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, ...]:
@@ -57,55 +42,6 @@ def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, .
         if path[-1] + 1 < len(acceptance):
             heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
     return tuple(found)
-
-
-def read_paths(file: str) -> tuple[RankPath, ...]:
-    """The rank paths of a tree file, in :func:`order`.
-
-    Raises:
-        DraftwoodError: the file cannot be read, or does not hold a tree.
-    """
-    try:
-        document = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DraftwoodError(f"the tree file {file} cannot be read: {error}") from None
-    if not isinstance(document, dict) or not {"acceptance", "paths"} <= document.keys():
-        raise DraftwoodError(
-            f'the tree file {file} lacks "acceptance" or "paths": it must be an object with both'
-        )
-    acceptance, paths = document["acceptance"], document["paths"]
-    try:
-        _check_acceptance(acceptance)
-        _check_paths(paths, len(acceptance))
-    except DraftwoodError as error:
-        raise DraftwoodError(f"the tree file {file}: {error}") from None
-    return tuple(sorted((tuple(path) for path in paths), key=lambda p: order(p, acceptance)))
-
-
-def _check_acceptance(acceptance: Any) -> None:
-    if not isinstance(acceptance, list) or not acceptance:
-        raise DraftwoodError('"acceptance" must be a list of at least one probability')
-    if not all(type(p) in {int, float} and 0.0 <= p <= 1.0 for p in acceptance):
-        raise DraftwoodError('"acceptance" must hold numbers in [0, 1] only')
-
-
-def _check_paths(paths: Any, ranks: int) -> None:
-    if not isinstance(paths, list) or not paths:
-        raise DraftwoodError('"paths" must be a list of at least one rank path')
-    for path in paths:
-        if not isinstance(path, list) or not path:
-            raise DraftwoodError(f"path {path!r} must be a list of at least one rank")
-        if not all(type(rank) is int and 0 <= rank < ranks for rank in path):
-            raise DraftwoodError(
-                f'path {path} must hold ranks from 0 to {ranks - 1}, those that "acceptance" has'
-            )
-    known = {tuple(path) for path in paths}
-    if len(known) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise DraftwoodError(f"path {twice} is listed twice")
-    for path in paths:
-        if len(path) > 1 and tuple(path[:-1]) not in known:
-            raise DraftwoodError(f"path {path} is listed, but its parent {path[:-1]} is not")
 
 
 @dataclass(frozen=True)
@@ -147,6 +83,8 @@ class Sequoia:
         default="", metadata={"help": "JSON file of a searched tree; empty: a built-in one"}
     )
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         if self.budget < 0:

@@ -5,9 +5,7 @@ two sources by name only: one that copies chains, one that ranks successors.
 
 Where the paper is silent or ambiguous:
 
-* ``bypass``: consensus as printed holds for almost every match, so ``distinct`` asks for two
-  different occurrences that agree, or a matched suffix of ``bypass_length`` tokens; ``paper`` is
-  the printed rule (two query lengths agree, or a chain of ``bypass_length`` tokens).
+* Consensus as printed holds for almost every match; see ``draftwood.shapes.spine.bypasses``.
 * A match without any successor is verified as the whole chain: cutting it to the spine's share
   would leave the rest of the budget unused and break Proposition 4.
 * What the per-node caps leave over goes to step 4, first come first served: a branch leaf gets at
@@ -21,61 +19,18 @@ A batch's price is not looked at: the paper's tree always spends its budget.
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.shapes.spine import Bypass, SpineShape, SpineState, bypasses
 from draftwood.tree import ROOT, Draw, TreeBuilder
-
-EMA = 0.3
-FIRST_P_S = 0.3
-TIERS = ((0.2, 0.15), (0.4, 0.30))
-TOP_RATIO = 0.50
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
 """For each node asked about: tokens, best first, and scores. A negative token ends the row, and so
 does a score of 0."""
-
-
-@dataclass(frozen=True)
-class SpineShape:
-    """The numbers of Algorithm 1.
-
-    Attributes:
-        size: most nodes in all, root included (the paper's B).
-        ratio: share of ``size`` for the spine (the paper's r).
-        rho: share of what the spine leaves that goes to its nodes' branches, not the root's.
-        max_depth: deepest branch node, counted from its branching point (D).
-        top_k: most children that the ranking source gives a node (K).
-        room: deepest useful node, counted from the root.
-        spine_branches: whether spine nodes get branches of their own.
-    """
-
-    size: int
-    ratio: float
-    rho: float
-    max_depth: int
-    top_k: int
-    room: int
-    spine_branches: bool = True
-
-    def spine_length(self, available: int) -> int:
-        """Line 1: nodes of the spine, from the chain's length."""
-        return min(available, math.floor(self.size * self.ratio), self.size - 1, self.room)
-
-    def root_branches(self, spine: int) -> int:
-        """Line 2: branches of the root beside a spine of ``spine`` nodes."""
-        return math.floor((self.size - 1 - spine) * (1 - self.rho))
-
-    def node_branches(self, spine: int) -> list[int]:
-        """Lines 3 and 10: branches of each spine node, by harmonic decay."""
-        if not self.spine_branches:
-            return [0] * spine
-        left = self.size - 1 - spine - self.root_branches(spine)
-        harmonic = sum(1 / i for i in range(1, spine + 1))
-        return [math.floor(left * (1 / i) / harmonic) for i in range(1, spine + 1)]
 
 
 def attach_branches(
@@ -88,7 +43,7 @@ def attach_branches(
     the queue is taken for as long as its widths fit into what is left of the budget: whatever
     these leaves' children are, they queue up behind them.
     """
-    size, deepest, top_k, add = shape.size, shape.max_depth, shape.top_k, builder.add
+    size, deepest, add = shape.size, shape.max_depth, builder.add
     sequence, depths, spine = builder.tokens, builder.depths, builder.drafted
     queue: list[tuple[int, int, float]] = []  # leaf, depth below its branching point, score / best
 
@@ -117,17 +72,10 @@ def attach_branches(
         asked = []
         while left > 0 and head < len(queue):
             node, below, relative = queue[head]
-            width = max(1, math.floor(top_k * relative + 0.5))
+            width = shape.leaf_width(relative)
             asked.append((node, below, width))
             left -= width
             head += 1
-
-
-@dataclass(frozen=True)
-class SpineState:
-    """Running estimate of the spine's acceptance rate (Section 4.3)."""
-
-    p_s: float = FIRST_P_S
 
 
 @dataclass(frozen=True)
@@ -152,7 +100,7 @@ class Spine:
     min_chain: int = field(
         default=1, metadata={"help": "shorter copied chains count as no match, in tokens"}
     )
-    bypass: Literal["distinct", "paper", "off"] = field(
+    bypass: Bypass = field(
         default="distinct", metadata={"help": "when to verify the copied chain alone"}
     )
     bypass_length: int = field(
@@ -167,6 +115,8 @@ class Spine:
     )
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -210,18 +160,11 @@ class Spine:
 
     def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
         """Average in the accepted share of the spine, in steps that drafted one."""
-        sources = outcome.tree.sources
-        drafted = sources.count(self.chain)
-        if not drafted:
-            return state
-        accepted = sum(sources[node] == self.chain for node in outcome.path)
-        return SpineState(state.p_s + EMA * (accepted / drafted - state.p_s))
+        return state.after(outcome, self.chain)
 
     def spine_ratio(self, state: SpineState) -> float:
         """r of Section 4.3: the fixed ``ratio``, or a tier of p_s."""
-        if self.ratio:
-            return self.ratio
-        return next((ratio for bound, ratio in TIERS if state.p_s < bound), TOP_RATIO)
+        return state.ratio(self.ratio)
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
@@ -234,7 +177,7 @@ class Spine:
         tokens = offers[0].tokens[: min(budget, growth.room)] if offers else ()
         if offers and len(offers[0].tokens) < self.min_chain:
             tokens = ()
-        if tokens and self._bypasses(offers[0]):
+        if tokens and bypasses(offers[0], self.bypass, self.bypass_length):
             yield from self._lay(builder, tokens)
             return builder.build("bypass" if builder.drafted else "plain")
         if self.spine == "off":
@@ -256,13 +199,6 @@ class Spine:
         if self.spine == "on":
             builder.add_chain(tokens[spine:], self.chain, parent=spine)
         return builder.build("chain" if builder.drafted else "plain")
-
-    def _bypasses(self, offer: Continuation) -> bool:
-        if self.bypass == "distinct":
-            return offer.count >= 2 or offer.match_length >= self.bypass_length
-        if self.bypass == "paper":
-            return offer.agreeing >= 2 or len(offer.tokens) >= self.bypass_length
-        return False
 
     def _lay(self, builder: TreeBuilder, tokens: Sequence[int]) -> Generator[Expand, Any, None]:
         if self.spine != "control":

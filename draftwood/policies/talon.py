@@ -24,6 +24,7 @@ The batch's price is not looked at: the paper's tree always tries to spend its b
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.frontier import children, lay_copied, promote, root_frontier
@@ -53,6 +54,8 @@ class Talon:
     copied: int = field(
         default=10, metadata={"help": "longest copied path, in tokens (half the budget at most)"}
     )
+
+    branching: ClassVar = True
 
     def __post_init__(self) -> None:
         for name, least in (

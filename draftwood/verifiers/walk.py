@@ -6,10 +6,13 @@ committed token is thus the target's own draw, so the output law is the target's
 that was fixed before the draw. A child that was itself *sampled* may not be verified this way.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from draftwood.protocols import Distributions, Noise, Verdict
-from draftwood.tree import ROOT, Draw, TokenTree
+from draftwood.protocols import Case, Verdict
+from draftwood.tree import Draw
+from draftwood.walking import walk
 
 
 @dataclass(frozen=True)
@@ -19,22 +22,12 @@ class Walk:
     Siblings carry distinct tokens, so the paper's "spine child first" decides nothing here.
     """
 
-    @property
-    def accepts(self) -> frozenset[Draw]:
-        """Deterministic nodes only."""
-        return frozenset({Draw.ONE_HOT})
+    accepts: ClassVar = frozenset({Draw.ONE_HOT})
+    branching: ClassVar = True
 
-    def verify(self, tree: TokenTree, p: Distributions, noise: Noise) -> Verdict:
-        """Draw along one path; noise is keyed by depth, so equal seeds reproduce plain sampling."""
-        node = ROOT
-        path: list[int] = []
-        while True:
-            token = p.draw(node, noise.token(len(path)))
-            child = tree.child(node, token)
-            if child is None:
-                return Verdict(tuple(path), token)
-            path.append(child)
-            node = child
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Draw along one path of each tree; equal seeds reproduce plain sampling."""
+        return [walk(case) for case in cases]
 
 
 PART = Walk

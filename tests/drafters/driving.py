@@ -1,12 +1,19 @@
 """Drives a drafter level by level, as policies do, and checks every answer on the way."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import pytest
+import torch
 
+from draftwood.noise import RequestNoise
 from draftwood.protocols import Candidates, Drafter, Expand
-from draftwood.tree import TreeBuilder
+from draftwood.tree import Draw, TreeBuilder
+
+TOLERANCE = 1e-4
+"""Absolute, for logarithms of probabilities that two float32 models agree on."""
 
 
 class Text(Protocol):
@@ -17,9 +24,39 @@ class Text(Protocol):
 
     def query(self, nodes: Sequence[int], k: int) -> Expand: ...
 
-    def check(self, query: Expand, answer: Candidates) -> None: ...
+    def logits(self, node: int) -> torch.Tensor:
+        """``[V]`` over the target's tokens, ``-inf`` where the drafter has none."""
+        ...
 
     def finish(self, *path: int, bonus: int) -> None: ...
+
+
+def check(drafter: Drafter, text: Text, query: Expand, answer: Candidates) -> None:
+    """Compare an answer with what the text knows, for queries that exclude nothing."""
+    for i, node in enumerate(query.nodes):
+        expected = (text.logits(node) / query.temperature).log_softmax(-1)
+        tokens, logq = answer.tokens[i].tolist(), torch.tensor(answer.logq[i])
+        if query.draw is Draw.ONE_HOT:
+            assert tokens == expected.topk(query.k).indices.tolist()
+        elif query.draw is Draw.WITHOUT_REPLACEMENT:
+            assert len(set(tokens)) == query.k
+        torch.testing.assert_close(logq, expected[tokens], atol=TOLERANCE, rtol=0)
+        if query.draw is not Draw.ONE_HOT:
+            assert answer.q_rows is not None
+            [q] = drafter.proposals(text.slot, [int(answer.q_rows[i])])
+            torch.testing.assert_close(q, expected.exp(), atol=TOLERANCE, rtol=0)
+            assert q[tokens].log().tolist() == pytest.approx(logq.tolist(), abs=1e-6)
+
+
+def sampled(query: Expand, kind: int, seed: int) -> Expand:
+    """A query as it is, or the same one for samples, or at another temperature."""
+    noise = RequestNoise(seed)
+    return (
+        query,
+        dataclasses.replace(query, draw=Draw.WITHOUT_REPLACEMENT, temperature=0.8, noise=noise),
+        dataclasses.replace(query, draw=Draw.IID, temperature=1.5, noise=noise),
+        dataclasses.replace(query, temperature=0.7),
+    )[kind % 4]
 
 
 def drive(
@@ -27,7 +64,8 @@ def drive(
 ) -> int:
     """Draft ``steps`` steps of up to three levels; how many forwards that is worth.
 
-    In some steps a request does not draft at all, or drafts fewer levels than the others.
+    In some steps a request does not draft at all, or drafts fewer levels than the others, and
+    requests are drafted in different ways.
     """
     forwards = 0
     for step in range(steps):
@@ -37,14 +75,15 @@ def drive(
             queries = []
             for text in asking:
                 nodes = [n for n, d in enumerate(text.builder.depths) if d == level]
-                queries.append(text.query(nodes[:3], 2 + level))
+                query = text.query(nodes[:3], 2 + level)
+                queries.append(sampled(query, texts.index(text) + step // 2, step))
             forwards += bool(asking)
             answers: list[Any] = drafter.expand([t.slot for t in asking], queries)
             for text, query, answer in zip(asking, queries, answers, strict=True):
-                text.check(query, answer)
+                check(drafter, text, query, answer)
                 for i, node in enumerate(query.nodes):
                     for token in answer.tokens[i].tolist():
-                        text.builder.add(node, token, "draft")
+                        text.builder.add(node, token, "draft", draw=query.draw)
         for i, text in enumerate(texts):
             deepest = len(text.builder) - 1
             path = text.builder.build().path(deepest)[: (step + i) % 4]

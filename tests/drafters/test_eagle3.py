@@ -14,10 +14,9 @@ from draftwood.hosting import TargetHost
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
-from draftwood.tree import ROOT, Draw, TreeBuilder
-from tests.drafters.driving import drive
+from draftwood.tree import ROOT, TreeBuilder
+from tests.drafters.driving import check, drive, sampled
 from tests.eagle.made import tiny_config
-from tests.target.checks import TOLERANCE
 from tests.tiny import VOCAB, tiny_llama
 
 TAPS = (1, 3, 2)
@@ -63,7 +62,7 @@ class Text:
         self.builder = TreeBuilder(first)
 
     @torch.no_grad()
-    def expected(self, node: int, k: int) -> tuple[list[int], torch.Tensor]:
+    def logits(self, node: int) -> torch.Tensor:
         model: Any = self.target.model
         path: list[int] = []
         while node != ROOT:
@@ -78,15 +77,12 @@ class Text:
             if token is not None:
                 ids = [*ids, token]
                 hidden = torch.cat([hidden, output.hidden[:, -1:]], dim=1)
-        top = output.logits[0, -1].log_softmax(-1).topk(k)
-        return self.head.to_target(top.indices).tolist(), top.values
+        found = torch.full((VOCAB,), -torch.inf)
+        found[torch.from_numpy(self.head.target_ids())] = output.logits[0, -1]
+        return found
 
     def check(self, query: Expand, answer: Candidates) -> None:
-        for i, node in enumerate(query.nodes):
-            tokens, logq = self.expected(node, query.k)
-            assert answer.tokens[i].tolist() == tokens
-            found = torch.tensor(answer.logq[i])
-            torch.testing.assert_close(found, logq, atol=TOLERANCE, rtol=0)
+        check(self.drafter, self, query, answer)
 
     def query(self, nodes: Sequence[int], k: int) -> Expand:
         return Expand("draft", self.builder, nodes, k)
@@ -146,6 +142,14 @@ def test_a_reduced_vocabulary_speaks_the_targets_ids(target: Runner) -> None:
     [answer] = drafter.expand([0], [query])
     text.check(query, answer)
     assert sorted(answer.tokens[0].tolist()) == list(range(0, 240, 10))
+    for kind in (1, 2):
+        query = sampled(text.query([ROOT], 9), kind, seed=3)
+        [answer] = drafter.expand([0], [query])
+        text.check(query, answer)
+        assert set(answer.tokens[0].tolist()) <= set(range(0, 240, 10))
+        assert answer.q_rows is not None
+        [q] = drafter.proposals(0, answer.q_rows.tolist())
+        assert set(q.nonzero()[:, 0].tolist()) == set(range(0, 240, 10))
 
 
 def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) -> None:
@@ -159,11 +163,3 @@ def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) ->
 def test_a_head_for_another_target_is_refused(target: Runner) -> None:
     with pytest.raises(DraftwoodError, match="no such directory"):
         Eagle3("nowhere/nothing").build(TargetHost(target))
-
-
-def test_only_ranked_children_can_be_had(
-    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
-) -> None:
-    text = Text(target, head, drafter, 0, [1, 2])
-    with pytest.raises(DraftwoodError, match="one-hot"):
-        drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, Draw.IID)])

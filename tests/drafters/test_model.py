@@ -1,5 +1,6 @@
 """The draft model: its answers are what the plain model says after each path, and nothing twice."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,12 +9,11 @@ import pytest
 import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Rows, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
-from draftwood.tree import ROOT, Draw, TreeBuilder
-from tests.drafters.driving import drive
+from draftwood.tree import ROOT, TreeBuilder
+from tests.drafters.driving import check, drive
 from tests.fakes import FakeHost
 from tests.target.checks import plain_logits
 from tests.target.families import FAMILIES, VOCAB
@@ -28,7 +28,11 @@ def runner() -> Runner:
 
 @pytest.fixture
 def drafter(runner: Runner) -> ModelDrafter:
-    return ModelDrafter(runner, VOCAB)
+    return ModelDrafter(runner, target_of(VOCAB))
+
+
+def target_of(vocab: int) -> TargetInfo:
+    return TargetInfo(vocab, 256, 1, 1, torch.device("cpu"), torch.float32)
 
 
 class Text:
@@ -41,21 +45,20 @@ class Text:
         drafter.begin(slot, prefill)
         self.builder = TreeBuilder(7)
 
-    def expected(self, node: int, k: int) -> tuple[list[int], torch.Tensor]:
+    def logits(self, node: int) -> torch.Tensor:
         text = list(self.tokens)
         path: list[int] = []
         while node != ROOT:
             path.append(self.builder.tokens[node])
             node = self.builder.parents[node]
-        q = plain_logits(self.model, text + path[::-1])[-1].log_softmax(-1)
-        top = q.topk(k)
-        return top.indices.tolist(), top.values
+        return plain_logits(self.model, text + path[::-1])[-1]
 
-    def check(self, query: Expand, answer: Any) -> None:
-        for i, node in enumerate(query.nodes):
-            tokens, logq = self.expected(node, query.k)
-            assert answer.tokens[i].tolist() == tokens
-            torch.testing.assert_close(torch.tensor(answer.logq[i]), logq, atol=1e-4, rtol=0)
+    def best(self, node: int, k: int) -> list[int]:
+        found: list[int] = self.logits(node).topk(k).indices.tolist()
+        return found
+
+    def check(self, query: Expand, answer: Candidates) -> None:
+        check(self.drafter, self, query, answer)
 
     def finish(self, *path: int, bonus: int = 3) -> None:
         tree = self.builder.build()
@@ -112,7 +115,7 @@ def test_the_tree_that_is_verified_may_be_another_one(
 
 def test_excluded_tokens_make_room_for_the_next(drafter: ModelDrafter, runner: Runner) -> None:
     text = Text(drafter, runner.model, 0, [1, 2, 3])
-    best, _ = text.expected(ROOT, 4)
+    best = text.best(ROOT, 4)
     exclude = [frozenset({best[0], best[2]})]
     [answer] = drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, exclude=exclude)])
     assert answer.tokens.tolist() == [[best[1], best[3]]]
@@ -120,14 +123,14 @@ def test_excluded_tokens_make_room_for_the_next(drafter: ModelDrafter, runner: R
 
 def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
     # The target has fewer tokens: the draft model's others are never offered.
-    drafter = ModelDrafter(runner, 4)
+    drafter = ModelDrafter(runner, target_of(4))
     text = Text(drafter, runner.model, 0, [1, 2, 3])
-    everything, _ = text.expected(ROOT, VOCAB)
+    everything = text.best(ROOT, VOCAB)
     [answer] = drafter.expand([0], [text.query([ROOT], VOCAB)])
     offered = [token for token in everything if token < 4]
     assert answer.tokens[0].tolist() == offered + [-1] * (VOCAB - 4)
     # The target has more: they are shown to the draft model as its last one.
-    drafter = ModelDrafter(runner, VOCAB + 9)
+    drafter = ModelDrafter(runner, target_of(VOCAB + 9))
     text = Text(drafter, runner.model, 0, [1, VOCAB + 5, 3])
     text.tokens[1] = VOCAB - 1
     text.builder.add(ROOT, VOCAB + 2, "context")
@@ -139,7 +142,7 @@ def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
 
 def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -> None:
     limit = runner.info.context_limit
-    drafter = ModelDrafter(runner, VOCAB)
+    drafter = ModelDrafter(runner, target_of(VOCAB))
     rng = np.random.default_rng(1)
     long = Text(drafter, runner.model, 0, rng.integers(VOCAB, size=limit - 1).tolist())
     short = Text(drafter, runner.model, 1, [4, 5])
@@ -164,7 +167,7 @@ def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -
 def test_a_level_answered_at_once_is_answered_node_by_node(runner: Runner, vocab: int) -> None:
     answers = []
     for slot, one_by_one in enumerate((False, True)):
-        drafter = ModelDrafter(runner, vocab)
+        drafter = ModelDrafter(runner, target_of(vocab))
         drafter._levels.one_by_one = one_by_one
         text = Text(drafter, runner.model, slot, [1, 2, 3])
         text.builder.add_chain([5, 6], "context")
@@ -176,10 +179,22 @@ def test_a_level_answered_at_once_is_answered_node_by_node(runner: Runner, vocab
     assert answers[0] == answers[1]
 
 
-def test_only_ranked_children_can_be_had(drafter: ModelDrafter, runner: Runner) -> None:
-    text = Text(drafter, runner.model, 0, [1, 2])
-    with pytest.raises(DraftwoodError, match="one-hot"):
-        drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, Draw.IID)])
+def test_estimates_at_another_temperature(drafter: ModelDrafter, runner: Runner) -> None:
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text.builder.add(ROOT, 8, "given")
+    query = dataclasses.replace(text.query([ROOT, 1], 4), temperature=0.6)
+    [answer] = drafter.expand([0], [query])
+    text.check(query, answer)
+    assert answer.q_rows is None
+    best = text.best(ROOT, 3)
+    query = dataclasses.replace(query, exclude=[frozenset({best[1]}), frozenset()], k=VOCAB)
+    [answer] = drafter.expand([0], [query])
+    expected = (text.logits(ROOT) / 0.6).log_softmax(-1)
+    assert answer.tokens[0, :2].tolist() == [best[0], best[2]]
+    assert answer.logq[0, :2].tolist() == pytest.approx(
+        expected[[best[0], best[2]]].tolist(), abs=1e-4
+    )
+    assert (answer.tokens[0, -1], answer.logq[0, -1]) == (-1, -np.inf)
 
 
 def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
@@ -192,8 +207,7 @@ def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
 
 
 def test_the_spec_asks_its_host_for_the_model() -> None:
-    info = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
-    drafter = Model("some/name").build(FakeHost(info))
+    drafter = Model("some/name").build(FakeHost(target_of(13)))
     rows: Rows = ANY_ROWS
     drafter.begin(0, Prefill(np.array([1, 2]), 3, rows))
     [answer] = drafter.expand([0], [Expand("draft", TreeBuilder(3), [ROOT], 13)])

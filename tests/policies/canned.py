@@ -19,7 +19,7 @@ from draftwood.protocols import (
     Query,
     Rows,
 )
-from draftwood.tree import TokenTree
+from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 Row = Sequence[tuple[int, float]]
 PathScore = tuple[tuple[int, ...], float]
@@ -36,9 +36,10 @@ def offer(
 def drafter(
     table: Mapping[int, Row] | Callable[[int], Row],
     offers: tuple[Continuation, ...] = (),
+    drawn: Mapping[tuple[int, ...], Sequence[int]] | None = None,
 ) -> "Sources":
     """A drafter named ``draft`` with this table, and a source ``context`` that copies."""
-    return Sources(offers, table, ranking="draft")
+    return Sources(offers, table, ranking="draft", drawn=drawn or {})
 
 
 def distributions(seed: int, vocab: int = 40, most: int = 30) -> dict[int, Row]:
@@ -75,6 +76,9 @@ class Sources:
 
     ``table`` maps a token to its successors with scores, or is a function of the token. Every query
     is kept in ``asked``. The two answer to the names ``copying`` and ``ranking``, and to no other.
+
+    Sampled children are those that ``drawn`` lists for a path, or their front if fewer are asked
+    for; ``handles`` says which path and which excluded tokens a handle in ``q_rows`` stands for.
     """
 
     offers: tuple[Continuation, ...] = ()
@@ -82,6 +86,8 @@ class Sources:
     asked: list[Query] = field(default_factory=list)
     copying: str = "context"
     ranking: str = "adjacency"
+    drawn: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
+    handles: list[tuple[tuple[int, ...], frozenset[int]]] = field(default_factory=list)
 
     def successors(self, token: int) -> Row:
         return self.table(token) if callable(self.table) else self.table.get(token, ())
@@ -93,12 +99,28 @@ class Sources:
             return self.offers
         assert query.source == self.ranking
         assert len(query.nodes) == len(set(query.nodes)) > 0
+        assert query.k > 0
+        assert len(query.exclude) in {0, len(query.nodes)}
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
         for i, node in enumerate(query.nodes):
-            for j, (token, score) in enumerate(self.successors(query.tree.tokens[node])[: query.k]):
+            exclude = query.exclude[i] if query.exclude else frozenset[int]()
+            row = [(t, s) for t, s in self.successors(query.tree.tokens[node]) if t not in exclude]
+            if query.draw is not Draw.ONE_HOT:
+                self.handles.append((path_of(query.tree, node), exclude))
+                row = self.draw(row, self.handles[-1][0])
+            for j, (token, score) in enumerate(row[: query.k]):
                 tokens[i, j], logq[i, j] = token, math.log(score)
-        return Candidates(tokens, logq)
+        if query.draw is Draw.ONE_HOT:
+            return Candidates(tokens, logq)
+        q_rows = np.arange(len(self.handles) - len(query.nodes), len(self.handles))
+        return Candidates(tokens, logq, q_rows)
+
+    def draw(self, row: Row, path: tuple[int, ...]) -> list[tuple[int, float]]:
+        """The canned draws of a node, with their shares of what is not excluded."""
+        total = sum(score for _, score in row)
+        shares = {token: score / total for token, score in row}
+        return [(token, shares[token]) for token in self.drawn.get(path, ())]
 
     @property
     def expansions(self) -> list[list[int]]:
@@ -112,11 +134,12 @@ class Sources:
         room: int = 10**6,
         budget: int = 10**6,
         state: Any = None,
+        temperature: float = 0.0,
+        noise: Any = None,
     ) -> TokenTree:
         """The tree that ``policy`` makes of these answers."""
-        growing = policy.grow(
-            Growth(anchor, room, budget), policy.start() if state is None else state
-        )
+        growth = Growth(anchor, room, budget, temperature=temperature, noise=noise)
+        growing = policy.grow(growth, policy.start() if state is None else state)
         answer = None
         while True:
             try:
@@ -125,6 +148,12 @@ class Sources:
                 tree: TokenTree = end.value
                 return tree
             answer = self.answer(query)
+
+
+def path_of(tree: TreeBuilder, node: int) -> tuple[int, ...]:
+    """The tokens on a path of a growing tree."""
+    above = tree.parents[node]
+    return () if above < 0 else (*path_of(tree, above), tree.tokens[node])
 
 
 def outcome(tree: TokenTree, *path: int) -> Outcome:

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.sequoia import (
     DEFAULT_ACCEPTANCE,
-    RankPath,
     Sequoia,
     likeliest_paths,
     plan,
-    read_paths,
 )
 from draftwood.protocols import Expand
+from draftwood.shapes.ranks import RankPath, read_paths
 from draftwood.tree import Draw
 from tests.policies.canned import Row, check_shape, drafter, outcome, paths
 

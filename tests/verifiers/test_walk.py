@@ -1,104 +1,18 @@
 """The target walk: greedy cases by hand, and its output law by exact enumeration."""
 
-import itertools
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 
-from draftwood.protocols import Distributions, Noise, Verdict, Verifier
+from draftwood.noise import RequestNoise
+from draftwood.protocols import Case, Noise, Verdict, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree, tree_of
 from draftwood.verifiers.walk import Walk
+from tests.verifiers.courses import committed_law, distance
+from tests.verifiers.made import Draft, Law, Row, Script, always, case_of, law_of
 
-V = 3
 LENGTH = 4
-Sequences = dict[tuple[int, ...], float]
-Law = Callable[[tuple[int, ...]], "np.ndarray[tuple[int], np.dtype[np.float64]]"]
-
-
-def law_of(seed: int) -> Law:
-    """A target over three tokens: p after every prefix, in float64, zeros included."""
-    known: dict[tuple[int, ...], np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
-
-    def after(prefix: tuple[int, ...]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        if prefix not in known:
-            rng = np.random.default_rng([seed, *prefix, 99])
-            p = rng.dirichlet([0.7] * V)
-            if rng.random() < 0.2:
-                p[rng.integers(V)] = 0.0
-            known[prefix] = p / p.sum()
-        return known[prefix]
-
-    return after
-
-
-class CannedP:
-    """p after each node of a tree, drawn by quantile."""
-
-    def __init__(self, tree: TokenTree, law: Law) -> None:
-        self.rows = [law(tree.path_tokens(node)) for node in range(len(tree))]
-
-    def draw(self, node: int, uniform: float) -> int:
-        return int(np.searchsorted(np.cumsum(self.rows[node]), uniform, side="right"))
-
-    def probabilities(self, node: int) -> torch.Tensor:
-        return torch.from_numpy(self.rows[node])
-
-
-class CannedNoise:
-    def __init__(self, tokens: Sequence[float]) -> None:
-        self.tokens = tokens
-
-    def token(self, depth: int) -> float:
-        return self.tokens[depth]
-
-    def accept(self, node: int) -> float:
-        raise AssertionError("a walk accepts nothing by chance")
-
-
-def output_law(verifier: Verifier, tree: TokenTree, law: Law) -> Sequences:
-    """Exact law of the next LENGTH tokens: one step with the tree, then plain sampling.
-
-    The uniforms of each depth are integrated exactly: between two neighbouring quantiles of any
-    node at that depth, the verdict cannot change.
-    """
-    p = CannedP(tree, law)
-    cells = []
-    for depth in range(tree.depth + 1):
-        cuts = {0.0, 1.0}
-        for node in np.flatnonzero(tree.depths == depth).tolist():
-            cuts.update(np.cumsum(p.rows[node])[:-1].tolist())
-        edges = sorted(cuts)
-        cells.append([((a + b) / 2, b - a) for a, b in itertools.pairwise(edges) if b > a])
-    found: Sequences = defaultdict(float)
-    for cell in itertools.product(*cells):
-        verdict = verifier.verify(tree, p, CannedNoise([u for u, _ in cell]))
-        tokens = (*(int(tree.tokens[node]) for node in verdict.path), verdict.bonus)
-        weight = float(np.prod([width for _, width in cell]))
-        for sequence, rest in target_law(law, tokens).items():
-            found[sequence] += weight * rest
-    return found
-
-
-def target_law(law: Law, given: tuple[int, ...] = ()) -> Sequences:
-    """Law of the first LENGTH tokens under the target, given how they begin."""
-    found = {given: 1.0}
-    for _ in range(LENGTH - len(given)):
-        found = {
-            (*prefix, token): weight * p
-            for prefix, weight in found.items()
-            for token, p in enumerate(law(prefix).tolist())
-        }
-    return found
-
-
-def distance(verifier: Verifier, tree: TokenTree, law: Law) -> float:
-    got, expected = output_law(verifier, tree, law), target_law(law)
-    return max(abs(got.get(s, 0.0) - expected.get(s, 0.0)) for s in {*got, *expected})
-
-
 TREES = {
     "root": tree_of([0], [-1]),
     "chain": tree_of([0, 1, 1, 2], [-1, 0, 1, 2]),
@@ -107,48 +21,64 @@ TREES = {
 }
 
 
+def walked(tree: TokenTree, law: Law, noise: Noise, verifier: Verifier | None = None) -> Verdict:
+    return (verifier or Walk()).verify([case_of(Draft(tree, {}, {}), law, noise)])[0]
+
+
+def loss(verifier: Verifier, tree: TokenTree, seed: int) -> float:
+    law = law_of(seed)
+    return distance(committed_law(verifier, [(1.0, Draft(tree, {}, {}))], law), law, LENGTH)
+
+
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
 @pytest.mark.parametrize("seed", range(4))
 def test_the_output_law_is_the_targets(tree: TokenTree, seed: int) -> None:
-    assert distance(Walk(), tree, law_of(seed)) < 1e-12
+    assert loss(Walk(), tree, seed) < 1e-12
 
 
 class Eager(Walk):
     """Wrong on purpose: takes any child that the target could have taken."""
 
-    def verify(self, tree: TokenTree, p: Distributions, noise: Noise) -> Verdict:
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        return [self.take(case) for case in cases]
+
+    def take(self, case: Case) -> Verdict:
         node, path = ROOT, list[int]()
         while True:
-            possible = p.probabilities(node).tolist()
-            children = [tree.child(node, token) for token in range(V) if possible[token] > 0]
+            possible = np.flatnonzero(case.p.probabilities([node])[0].numpy()).tolist()
+            children = [case.tree.child(node, token) for token in possible]
             taken = next((child for child in children if child is not None), None)
             if taken is None:
-                return Verdict(tuple(path), p.draw(node, noise.token(len(path))))
+                return Verdict(tuple(path), case.p.draw(node, case.noise))
             path.append(taken)
             node = taken
 
 
-class Stale(Walk):
-    """Wrong on purpose: one random number for all depths."""
+class Again(Walk):
+    """Wrong on purpose: throws the token away that no child carries, and draws another."""
 
-    def verify(self, tree: TokenTree, p: Distributions, noise: Noise) -> Verdict:
-        return super().verify(tree, p, CannedNoise([noise.token(0)] * (tree.depth + 1)))
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        return [self.redrawn(case) for case in cases]
+
+    def redrawn(self, case: Case) -> Verdict:
+        (verdict,) = super().verify([case])
+        end = verdict.path[-1] if verdict.path else ROOT
+        return Verdict(verdict.path, case.noise.choose(99, case.p.probabilities([end])[0]))
 
 
-@pytest.mark.parametrize("wrong", [Eager(), Stale()], ids=["eager", "stale"])
-@pytest.mark.parametrize("name", ["chain", "spine", "full"])
+@pytest.mark.parametrize("wrong", [Eager(), Again()], ids=["eager", "again"])
+@pytest.mark.parametrize("name", ["chain", "spine"])
 def test_the_same_test_rejects_wrong_verifiers(wrong: Verifier, name: str) -> None:
-    assert max(distance(wrong, TREES[name], law_of(seed)) for seed in range(4)) > 0.01
+    assert max(loss(wrong, TREES[name], seed) for seed in range(4)) > 0.01
 
 
 def greedy(tree: TokenTree, *argmax: int) -> Verdict:
-    def one_hot(prefix: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        row = np.zeros(10)
-        row[by_path[prefix]] = 1.0
-        return row
-
     by_path = {tree.path_tokens(node): token for node, token in enumerate(argmax)}
-    return Walk().verify(tree, CannedP(tree, one_hot), CannedNoise([0.5] * len(tree)))
+
+    def one_hot(prefix: tuple[int, ...]) -> Row:
+        return np.asarray(np.eye(10)[by_path[prefix]])
+
+    return walked(tree, one_hot, Script())
 
 
 def test_greedy_walks() -> None:
@@ -160,5 +90,25 @@ def test_greedy_walks() -> None:
     assert greedy(tree_of([9], [-1]), 4) == Verdict((), 4)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_it_says_token_for_token_what_plain_sampling_says(seed: int) -> None:
+    law, spoken = law_of(seed, zeros=0), list[int]()
+    for position in range(4):
+        spoken.append(
+            walked(TREES["root"], lambda _: law(tuple(spoken)), RequestNoise(seed, position)).bonus
+        )
+    for tree in TREES.values():
+        verdict = walked(tree, law, RequestNoise(seed, 0))
+        tokens = [int(tree.tokens[node]) for node in verdict.path] + [verdict.bonus]
+        assert tokens == spoken[: len(tokens)]
+
+
+def test_nothing_is_accepted_by_chance() -> None:
+    script = Script()
+    walked(TREES["full"], always(0.2, 0.5, 0.3), script)
+    assert script.chances == {}
+
+
 def test_it_accepts_only_deterministic_nodes() -> None:
     assert Walk().accepts == {Draw.ONE_HOT}
+    assert Walk().branching

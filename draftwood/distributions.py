@@ -1,0 +1,131 @@
+"""p and q at the nodes of one request's tree: the only softmax over the target in decoding.
+
+Logits processors see at each node exactly what they would have seen had its path been decoded token
+by token. Knows nothing of models or of the accept rule.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.history import History
+from draftwood.protocols import Drafter, Noise, Rows
+from draftwood.sampling import Sampler
+from draftwood.tree import TokenTree
+
+
+class TreeDistributions:
+    """p after each node of a tree; a node costs nothing until it is asked about.
+
+    Implements :class:`draftwood.protocols.Distributions`.
+
+    Args:
+        rows: the target's answer. Its logits' rows belong to the tree's nodes; a prefill, which
+            keeps the last position's row only, is a tree of one node.
+        tree: the drafted tree.
+        sampler: the request's.
+        history: prompt and committed tokens up to and including the root; it must not grow while
+            this object is asked.
+    """
+
+    __slots__ = ("_argmax", "_history", "_length", "_logits", "_sampler", "_tree")
+
+    def __init__(self, rows: Rows, tree: TokenTree, sampler: Sampler, history: History) -> None:
+        self._logits = rows.logits
+        # The argmax may cover a whole prompt where the logits have its last position only.
+        self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]
+        self._tree = tree
+        self._sampler = sampler
+        self._history = history
+        self._length = len(history)
+
+    def draw(self, node: int, noise: Noise) -> int:
+        """A token drawn from p, at temperature 0 the argmax; never one of probability zero.
+
+        Raises:
+            DraftwoodError: the processors left no token to choose.
+        """
+        if self._sampler.plain:
+            return int(self._argmax[node])
+        if not self._sampler.do_sample:
+            return self._argmax_of(node)
+        return noise.choose(int(self._tree.depths[node]), self.probabilities([node])[0])
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
+
+        Raises:
+            DraftwoodError: the processors left no token to choose.
+        """
+        if not self._sampler.do_sample:
+            best = self._argmax[nodes] if self._sampler.plain else map(self._argmax_of, nodes)
+            p = torch.zeros((len(nodes), self._logits.shape[1]), device=self._logits.device)
+            p[range(len(nodes)), list(best)] = 1
+            return p
+        p = torch.softmax(self._scores(nodes), dim=-1)
+        # One bad score makes the whole softmax NaN.
+        for node, share in zip(nodes, p[:, 0].tolist(), strict=True):
+            if math.isnan(share):
+                raise _emptied(node)
+        return p
+
+    def _argmax_of(self, node: int) -> int:
+        scores = self._scores([node])[0]
+        found = int(scores.argmax())
+        if not float(scores[found]) > -math.inf:
+            raise _emptied(node)
+        return found
+
+    def _scores(self, nodes: Sequence[int]) -> torch.Tensor:
+        if len(self._history) != self._length:
+            raise DraftwoodError("the history grew; ask a tree's distributions before committing")
+        if not self._sampler.reads_history:
+            return self._sampler.scores(self._history.view(), self._logits[list(nodes)])
+        return torch.cat([self._path_scores(node) for node in nodes])
+
+    def _path_scores(self, node: int) -> torch.Tensor:
+        input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
+        return self._sampler.scores(input_ids, self._logits[node : node + 1])
+
+
+class TreeProposals:
+    """q at the sampled nodes of a tree.
+
+    Implements :class:`draftwood.protocols.Proposals`.
+
+    Args:
+        drafters: by source name.
+        slot: where they keep the request.
+        tree: the drafted tree.
+    """
+
+    __slots__ = ("_drafters", "_slot", "_tree")
+
+    def __init__(self, drafters: Mapping[str, Drafter], slot: int, tree: TokenTree) -> None:
+        self._drafters = drafters
+        self._slot = slot
+        self._tree = tree
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """q as float32 ``[n, V]`` on the target's device, earlier siblings still in."""
+        sources = [self._tree.sources[node] for node in nodes]
+        handles = self._tree.q_rows[list(nodes)]
+        parts, order = [], []
+        for source in dict.fromkeys(sources):
+            members = [i for i, name in enumerate(sources) if name == source]
+            rows = handles[members].tolist()
+            parts.append(self._drafters[source].proposals(self._slot, rows))
+            order += members
+        if len(parts) == 1:
+            return parts[0]
+        found = torch.cat(parts)
+        return found[torch.tensor(order).argsort().to(found.device)]
+
+
+def _emptied(node: int) -> DraftwoodError:
+    return DraftwoodError(
+        f"no token can follow node {node}: its scores are all -inf or not numbers; "
+        "ban fewer tokens or check the logits processors"
+    )

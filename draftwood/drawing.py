@@ -1,0 +1,195 @@
+"""Drawing children from a drafter: what the policies that sample their trees share.
+
+A tree may be sampled step by step in any way, as long as each token is drawn from the distribution
+it is said to be drawn from, given everything drawn before it, and then stays (Traversal
+Verification, Definition 3.1: every child is a sample given its parent and its earlier siblings).
+So how many children a node gets, and which token is kept out of their drawing, is an argument here,
+settled before they are drawn; whatever comes is a node, in drawing order, and a sibling that was
+known beforehand follows it, because verification tries deterministic siblings last. Nothing looks
+at a drawn token to decide whether to keep it. Knows neither thresholds nor budgets.
+"""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import Frontier, Level, children, no_children, promote
+from draftwood.protocols import Candidates, DraftNoise, Expand, Growth
+from draftwood.tree import Draw, TreeBuilder
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """How the children of one step are chosen.
+
+    Attributes:
+        source: name of the drafter.
+        draw: how siblings are drawn, or ``ONE_HOT`` where the request is greedy.
+        temperature: of q.
+        noise: random numbers, in lanes by node.
+    """
+
+    source: str
+    draw: Draw
+    temperature: float
+    noise: DraftNoise | None
+
+    def likeliest(self, builder: TreeBuilder, frontier: Frontier, k: int) -> Expand:
+        """Ask for the ``k`` likeliest children; they are only looked at, or not sampled."""
+        return Expand(self.source, builder, frontier.nodes, k, temperature=self.temperature)
+
+    def sample(
+        self,
+        builder: TreeBuilder,
+        frontier: Frontier,
+        k: int,
+        exclude: Sequence[frozenset[int]],
+    ) -> Expand:
+        """Ask for ``k`` children of each node, without the tokens of ``exclude``."""
+        return Expand(
+            self.source,
+            builder,
+            frontier.nodes,
+            k,
+            draw=self.draw,
+            exclude=exclude,
+            temperature=self.temperature,
+            noise=self.noise,
+        )
+
+
+def drawing_for(
+    growth: Growth, source: str, replacement: bool, draft_temperature: float
+) -> Drawing:
+    """How a policy with these settings draws in this step; a ``draft_temperature`` of 0 is p's."""
+    if growth.temperature == 0.0:
+        return Drawing(source, Draw.ONE_HOT, 1.0, None)
+    draw = Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT
+    return Drawing(source, draw, draft_temperature or growth.temperature, growth.noise)
+
+
+def drawn_kinds(replacement: bool) -> frozenset[Draw]:
+    """What :func:`drawing_for` may come to: a greedy request's tree is deterministic."""
+    return frozenset({Draw.ONE_HOT, Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT})
+
+
+def check_draft_temperature(value: float) -> None:
+    """Refuse what is no temperature.
+
+    Raises:
+        DraftwoodError: it is negative or not finite.
+    """
+    if not 0.0 <= value < math.inf:
+        raise DraftwoodError(
+            f"draft_temperature is {value}; give a number above 0, or 0 for the request's own"
+        )
+
+
+def draw_below(
+    builder: TreeBuilder,
+    frontier: Frontier,
+    counts: NDArray[np.int64],
+    drawing: Drawing,
+    certain: Level,
+    certain_source: str,
+) -> Generator[Expand, Any, tuple[Frontier, Frontier]]:
+    """Draw children of a frontier, and append those that are certain behind them.
+
+    One query serves all nodes: the drafter draws as many children as the node with the most wants,
+    and another keeps the front of its drawing, which is distributed as a shorter drawing is.
+
+    Args:
+        builder: the growing tree.
+        frontier: ``m`` nodes.
+        counts: ``[m]``, children to draw below each.
+        drawing: how they are drawn.
+        certain: at most one child below each node, whose token is kept out of the drawing.
+        certain_source: name of the source that offered these. If it is the drafter itself, the
+            others' logq, which it gives without that token, is put back on the scale of q.
+
+    Returns:
+        The drawn children, parent by parent in drawing order, and the certain ones.
+    """
+    wanted = counts > 0
+    asked, drawn = frontier.where(wanted), Frontier([], np.zeros(0))
+    if asked.nodes:
+        kept_out = dict(zip(certain.parents.tolist(), certain.tokens.tolist(), strict=True))
+        exclude = [
+            frozenset({kept_out[node]}) if node in kept_out else frozenset[int]()
+            for node in asked.nodes
+        ]
+        k = int(counts.max())
+        answer: Candidates = yield drawing.sample(
+            builder, asked, k, exclude if any(exclude) else ()
+        )
+        level = children(asked, answer, counts[wanted])
+        if certain_source == drawing.source:
+            level = _with_share(level, certain)
+        drawn = _plant(builder, level, drawing, asked, answer.q_rows)
+    return drawn, promote(builder, certain, certain_source)
+
+
+def draw_as_many(
+    builder: TreeBuilder,
+    frontier: Frontier,
+    chosen: Level,
+    drawing: Drawing,
+    last: Literal["none", "top"],
+) -> Generator[Expand, Any, Frontier]:
+    """Draw as many children of each node as a deterministic policy would give it.
+
+    Which children that policy chose depends on q and on what was drawn before, not on what will be
+    drawn, so their number is a fair one. Where the request is greedy they are taken themselves.
+
+    Args:
+        builder: the growing tree.
+        frontier: nodes whose likeliest children have been looked at.
+        chosen: the children that the policy would take, those of one parent likeliest first.
+        drawing: how they are drawn.
+        last: ``"top"`` keeps the likeliest child of each parent and draws the others.
+    """
+    if drawing.draw is Draw.ONE_HOT:
+        return promote(builder, chosen, drawing.source)
+    counts = (chosen.parents == np.array(frontier.nodes)[:, None]).sum(axis=1)
+    certain = no_children()
+    if last == "top":
+        _, first = np.unique(chosen.parents, return_index=True)
+        certain = chosen.take(np.sort(first))
+        counts = np.maximum(counts - 1, 0)
+    drawn, kept = yield from draw_below(builder, frontier, counts, drawing, certain, drawing.source)
+    return Frontier(drawn.nodes + kept.nodes, np.concatenate([drawn.path, kept.path]))
+
+
+def _with_share(level: Level, certain: Level) -> Level:
+    """A level whose estimates are shares of what ``certain`` leaves, as shares of everything."""
+    # Never quite nothing, since something was drawn: q of the certain child may round to 1.
+    left = np.maximum(-np.expm1(certain.logq), np.finfo(np.float32).tiny)
+    share = dict(zip(certain.parents.tolist(), np.log(left).tolist(), strict=True))
+    scale = np.array([share.get(parent, 0.0) for parent in level.parents.tolist()])
+    return Level(level.parents, level.tokens, level.logq + scale, level.path + scale)
+
+
+def _plant(
+    builder: TreeBuilder,
+    level: Level,
+    drawing: Drawing,
+    asked: Frontier,
+    q_rows: NDArray[np.int64] | None,
+) -> Frontier:
+    """Make a node of every drawn child; with replacement, also of one that repeats a sibling."""
+    handles = dict.fromkeys(asked.nodes, -1)
+    if q_rows is not None:
+        handles = dict(zip(asked.nodes, q_rows.tolist(), strict=True))
+    rows = zip(level.parents.tolist(), level.tokens.tolist(), level.logq.tolist(), strict=True)
+    nodes = [
+        builder.add(
+            parent, token, drawing.source, logq=logq, draw=drawing.draw, q_row=handles[parent]
+        )
+        for parent, token, logq in rows
+    ]
+    return Frontier(nodes, level.path)

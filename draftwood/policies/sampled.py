@@ -1,0 +1,217 @@
+"""A static tree whose tokens are drawn: the trees on which sampled drafts are verified.
+
+Source: Traversal Verification, Sections 3.1 and 4.1 (a chain, a binary tree, and EAGLE's sparse
+tree, all of depth 5); with replacement it is SpecInfer's tree (Miao et al., 2024). It knows its
+sources by name only.
+
+* The shape is settled before anything is drawn, and every token that is drawn for it stays. A shape
+  larger than the budget is cut breadth first. Of siblings with different subtrees the one with the
+  deepest comes first, of equal ones the order of the shape stays: the rank of a shape's node says
+  when it is drawn, not how likely it is.
+* ``last`` makes one child of a node deterministic (neither is in the paper). It is known before its
+  siblings are drawn, its token is kept out of their drawing, and it is verified after them. With
+  ``top`` it is the drafter's likeliest token, so a node with one child takes that. With ``context``
+  it is the next token of a copied continuation, at the root and along the continuation; other
+  nodes have sampled children only.
+* ``deepest="last"`` gives that child the deepest subtree of its siblings, instead of the child that
+  is drawn first: how likely each of the two is depends on how sure the drafter is.
+* A level costs one draft forward: looking up the likeliest tokens and drawing are two questions
+  about the same rows.
+* A greedy request (temperature 0) gets the tree of the drafter's likeliest tokens in this shape.
+
+The batch's price is not looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from draftwood.drawing import (
+    check_draft_temperature,
+    draw_below,
+    drawing_for,
+    drawn_kinds,
+)
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import Frontier, Level, children, no_children
+from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Outcome
+from draftwood.shapes.ranks import RankPath
+from draftwood.shapes.static import Deepest, layout, shape_paths
+from draftwood.tree import ROOT, Draw, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Draws the children of a fixed shape, level by level.
+
+    Raises:
+        DraftwoodError: a setting outside its range, a shape that is none, or one source named
+            twice.
+    """
+
+    budget: int = field(
+        default=62, metadata={"help": "most nodes to draft, root excluded; cuts the shape"}
+    )
+    shape: str = field(
+        default="2x2x2x2x2",
+        metadata={"help": 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'},
+    )
+    replacement: bool = field(
+        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    )
+    last: Literal["none", "top", "context"] = field(
+        default="none",
+        metadata={"help": "a node's last child: drawn too, the likeliest, or the copied one"},
+    )
+    deepest: Deepest = field(
+        default="first", metadata={"help": "which child has the deepest subtree of its siblings"}
+    )
+    draft_temperature: float = field(
+        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
+    )
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+    chain: str = field(
+        default="context", metadata={"help": "name of the source that copies, for last=context"}
+    )
+
+    def __post_init__(self) -> None:
+        if self.budget < 0:
+            raise DraftwoodError(f"budget is {self.budget}; give 0 or more nodes")
+        for name, known in (
+            ("last", ("none", "top", "context")),
+            ("deepest", ("first", "last")),
+        ):
+            if getattr(self, name) not in known:
+                raise DraftwoodError(
+                    f'{name} is "{getattr(self, name)}"; give one of {", ".join(known)}'
+                )
+        if self.deepest == "last" and self.last == "none":
+            raise DraftwoodError(
+                "deepest=last is for a child that is not drawn; give last=top or last=context too"
+            )
+        if self.chain == self.source:
+            raise DraftwoodError(
+                f'chain and source are both "{self.chain}"; name two different sources'
+            )
+        check_draft_temperature(self.draft_temperature)
+        len(self.paths)  # reads the file, so that a wrong one is refused before anything is loaded
+
+    @cached_property
+    def paths(self) -> tuple[RankPath, ...]:
+        """The shape's nodes."""
+        return shape_paths(self.shape, self.budget)
+
+    @cached_property
+    def _widest(self) -> int:
+        levels = layout(self.paths, self.budget, self.deepest)
+        return max((width for level in levels for width in level), default=0)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The drafter, and the copying source if it gives the last children."""
+        return (self.source, self.chain) if self.last == "context" else (self.source,)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Sampled nodes, and deterministic ones, at least where the request is greedy."""
+        if self.last == "top" and self._widest <= 1:
+            return frozenset({Draw.ONE_HOT})
+        return drawn_kinds(self.replacement)
+
+    @property
+    def branching(self) -> bool:
+        """Unless the shape is a chain."""
+        return self._widest > 1
+
+    def start(self) -> None:
+        """There is nothing to remember."""
+
+    def learn(self, state: None, outcome: Outcome) -> None:
+        """There is nothing to learn."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        """Routes: ``sampled``, ``spine`` where copied tokens are among them, or ``plain`` where
+        nothing could be drafted."""
+        tree = TreeBuilder(growth.anchor)
+        drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)
+        last, deepest = self.last, self.deepest
+        if last == "top" and drawing.draw is Draw.ONE_HOT:
+            last, deepest = "none", "first"  # the likeliest is the first of the top k anyway
+        budget = min(self.budget, growth.budget)
+        levels = layout(self.paths, budget, deepest)[: max(0, growth.room)]
+        copied: tuple[int, ...] = ()
+        if levels and last == "context":
+            offers: tuple[Continuation, ...] = yield Continue(self.chain)
+            copied = offers[0].tokens if offers else ()
+        places: list[int | None] = [ROOT]
+        match = ROOT  # the deepest node on the copied path
+        for depth, level in enumerate(levels):
+            widths = {
+                node: width
+                for node, width in zip(places, level, strict=True)
+                if node is not None and width
+            }
+            if not widths:
+                break
+            certain, certain_source = no_children(), self.source
+            if last == "top":
+                parents = _unrated(widths)
+                answer: Candidates = yield drawing.likeliest(tree, parents, 1)
+                certain = children(parents, answer)
+                widths = {node: widths[node] for node in certain.parents.tolist()}
+            elif match in widths and depth < len(copied):
+                certain, certain_source = _copy(match, copied[depth]), self.chain
+            counts = dict(widths)
+            for parent in certain.parents.tolist():
+                counts[parent] -= 1
+            drawn, kept = yield from draw_below(
+                tree,
+                _unrated(counts),
+                np.array(list(counts.values()), dtype=np.int64),
+                drawing,
+                certain,
+                certain_source,
+            )
+            if certain_source == self.chain:
+                match = kept.nodes[0]
+            places = _places(tree, places, level, drawn.nodes, kept.nodes)
+        if not tree.drafted:
+            return tree.build("plain")
+        return tree.build("sampled" if match == ROOT else "spine")
+
+
+def _unrated(nodes: Mapping[int, int]) -> Frontier:
+    """A frontier whose path probabilities nobody asks for."""
+    return Frontier(list(nodes), np.zeros(len(nodes)))
+
+
+def _copy(parent: int, token: int) -> Level:
+    return Level(np.array([parent]), np.array([token]), np.zeros(1), np.zeros(1))
+
+
+def _places(
+    tree: TreeBuilder,
+    above: Sequence[int | None],
+    widths: Sequence[int],
+    drawn: Sequence[int],
+    kept: Sequence[int],
+) -> list[int | None]:
+    """The nodes of a level by their place in the shape; None where nothing was offered."""
+    first: dict[int | None, list[int]] = {}
+    for node in drawn:
+        first.setdefault(tree.parents[node], []).append(node)
+    last = {tree.parents[node]: node for node in kept}
+    found: list[int | None] = []
+    for parent, width in zip(above, widths, strict=True):
+        if width:
+            places: list[int | None] = [*first.get(parent, ()), *[None] * width][:width]
+            if parent in last:
+                places[-1] = last[parent]
+            found += places
+    return found
+
+
+PART = Sampled

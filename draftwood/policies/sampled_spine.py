@@ -1,0 +1,221 @@
+"""GOOSE's spine tree with branches drawn from a neural drafter, for temperatures above 0.
+
+Source: GOOSE, Algorithms 1 and 2 and Section 4.3; drawn branches are not in the paper, whose
+branches are looked up. The shares of the budget, the routing and the adaptation are
+``draftwood.shapes.spine``'s. It knows its two sources by name only.
+
+The difference from ``draftwood.policies.spine``:
+
+* At the root and at every spine node the branches are drawn from q, the spine's next token being
+  kept out of the drawing. It is known before anything is drawn, so it is a deterministic sibling,
+  and verified after the drawn ones: node indices are such that the spine comes last among siblings.
+* The spine is laid before its branches are asked for, so one query, and for a draft model one
+  forward, covers the root and the whole spine; the tree is put into the order of verification at
+  the end.
+* How many children a branch leaf gets depends on what was drawn for the leaf and its siblings (its
+  q over the largest among them), never on its own children, and no drawn node is left out. So a
+  leaf's share is settled as ``max(1, round(K * share))`` or what is left of the budget, where the
+  ranked tree stops attaching when the budget is spent.
+* A token of the spine among the successors costs the ranked tree one of its K candidates; here it
+  is excluded beforehand.
+* In a greedy step the branches are the likeliest tokens.
+
+A match to which nothing can be drawn is verified as the whole chain. A batch's price is not looked
+at: the paper's tree always spends its budget.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from draftwood.drawing import (
+    Drawing,
+    check_draft_temperature,
+    draw_below,
+    drawing_for,
+    drawn_kinds,
+)
+from draftwood.errors import DraftwoodError
+from draftwood.frontier import Frontier, Level, no_children
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.shapes.spine import Bypass, SpineShape, SpineState, bypasses
+from draftwood.tree import Draw, TreeBuilder
+
+
+def spine_level(tree: TreeBuilder, spine: int) -> Level:
+    """The spine as children of the root and of its own nodes; they are nodes 1 to ``spine``."""
+    tokens = np.array(tree.tokens[1 : spine + 1], dtype=np.int64)
+    return Level(np.arange(spine), tokens, np.zeros(spine), np.zeros(spine))
+
+
+def spine_last(tree: TreeBuilder, spine: int) -> TreeBuilder:
+    """The same tree, level by level, every node of the spine behind its siblings.
+
+    Siblings otherwise keep their order. Nodes 1 to ``spine`` are the spine's.
+    """
+    moved = {0: 0}
+    ordered = TreeBuilder(tree.tokens[0])
+    for node in sorted(range(1, len(tree)), key=lambda node: (tree.depths[node], node <= spine)):
+        moved[node] = ordered.add(
+            moved[tree.parents[node]],
+            tree.tokens[node],
+            tree.sources[node],
+            logq=tree.logq[node],
+            draw=Draw(tree.draws[node]),
+            q_row=tree.q_rows[node],
+        )
+    return ordered
+
+
+def draw_branches(
+    tree: TreeBuilder, shape: SpineShape, drawing: Drawing, chain: str
+) -> Generator[Expand, Any, None]:
+    """Steps 2 to 4 of Algorithm 1, over a builder that holds the spine and nothing else.
+
+    Leaves wait in a queue for their children, in order of attachment. To ask about many of them at
+    once, its front is taken for as long as their shares fit into what is left of the budget.
+    """
+    spine = tree.drafted
+    certain = spine_level(tree, spine)
+    shares = [shape.root_branches(spine), *shape.node_branches(spine)]
+    asked = {
+        node: min(share, shape.top_k)
+        for node, share in enumerate(shares)
+        if share and node < shape.room
+    }
+    below = dict.fromkeys(range(spine + 1), 0)  # depth of a node below its branching point
+    queue: list[tuple[int, int]] = []  # leaf and its share
+    head = 0
+    while asked:
+        frontier = Frontier(list(asked), np.zeros(len(asked)))
+        counts = np.array(list(asked.values()), dtype=np.int64)
+        drawn, _ = yield from draw_below(tree, frontier, counts, drawing, certain, chain)
+        certain = no_children()
+        queue += _shares(tree, drawn.nodes, shape, below)
+        left = shape.size - len(tree)
+        asked = {}
+        while left > 0 and head < len(queue):
+            leaf, width = queue[head]
+            asked[leaf] = min(width, left)
+            left -= asked[leaf]
+            head += 1
+
+
+def _shares(
+    tree: TreeBuilder, drawn: list[int], shape: SpineShape, below: dict[int, int]
+) -> list[tuple[int, int]]:
+    """The drawn nodes that may have children, in order, with how many; ``below`` is filled in."""
+    best: dict[int, float] = {}
+    for node in drawn:
+        parent = tree.parents[node]
+        below[node] = below[parent] + 1
+        best[parent] = max(best.get(parent, -np.inf), tree.logq[node])
+    return [
+        (node, shape.leaf_width(float(np.exp(tree.logq[node] - best[tree.parents[node]]))))
+        for node in drawn
+        if below[node] < shape.max_depth and tree.depths[node] < shape.room
+    ]
+
+
+@dataclass(frozen=True)
+class SampledSpine:
+    """A copied spine among drawn branches; the paper's B = 60 counts the root and is 59 here.
+
+    Raises:
+        DraftwoodError: a setting outside its range, or one source named twice.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    max_depth: int = field(
+        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
+    )
+    rho: float = field(
+        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
+    )
+    top_k: int = field(default=10, metadata={"help": "most children drawn for a node (K)"})
+    ratio: float = field(
+        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
+    )
+    bypass: Bypass = field(
+        default="distinct", metadata={"help": "when to verify the copied chain alone"}
+    )
+    bypass_length: int = field(
+        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
+    )
+    replacement: bool = field(
+        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    )
+    draft_temperature: float = field(
+        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
+    )
+    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
+    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+
+    branching: ClassVar = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("budget", 0), ("max_depth", 1), ("top_k", 1), ("bypass_length", 1)):
+            if getattr(self, name) < least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+        for name in ("rho", "ratio"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
+        if self.bypass not in {"distinct", "paper", "off"}:
+            raise DraftwoodError(f'bypass is "{self.bypass}"; give one of distinct, paper, off')
+        if self.chain == self.source:
+            raise DraftwoodError(
+                f'chain and source are both "{self.chain}"; name two different sources'
+            )
+        check_draft_temperature(self.draft_temperature)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The copying source and the drafter."""
+        return (self.chain, self.source)
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Drawn branches and a copied spine."""
+        return drawn_kinds(self.replacement)
+
+    def start(self) -> SpineState:
+        """p_s = 0.3 (Algorithm 2, line 3)."""
+        return SpineState()
+
+    def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
+        """Average in the accepted share of the spine, in steps that drafted one."""
+        return state.after(outcome, self.chain)
+
+    def grow(self, growth: Growth, state: SpineState) -> Grower:
+        """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
+        branches) and ``plain`` (neither source has anything)."""
+        tree = TreeBuilder(growth.anchor)
+        budget = min(self.budget, growth.budget)
+        if budget < 1 or growth.room < 1:
+            return tree.build("plain")
+        offers: tuple[Continuation, ...] = yield Continue(self.chain)
+        copied = offers[0].tokens[: min(budget, growth.room)] if offers else ()
+        if copied and bypasses(offers[0], self.bypass, self.bypass_length):
+            tree.add_chain(copied, self.chain)
+            return tree.build("bypass")
+        shape = SpineShape(
+            size=budget + 1,
+            ratio=state.ratio(self.ratio),
+            rho=self.rho,
+            max_depth=self.max_depth,
+            top_k=self.top_k,
+            room=growth.room,
+        )
+        spine = shape.spine_length(len(copied))
+        tree.add_chain(copied[:spine], self.chain)
+        drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)
+        yield from draw_branches(tree, shape, drawing, self.chain)
+        if tree.drafted > spine:
+            return spine_last(tree, spine).build("spine" if spine else "transition")
+        tree.add_chain(copied[spine:], self.chain, parent=spine)
+        return tree.build("chain" if tree.drafted else "plain")
+
+
+PART = SampledSpine

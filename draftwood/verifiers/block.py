@@ -1,0 +1,105 @@
+"""Block Verification: how much of a sampled chain is kept, judged as a whole.
+
+Source: Sun et al. 2024, "Block Verification Accelerates Speculative Decoding", Algorithm 2. For a
+chain x_1 .. x_L whose token x_i+1 was drawn from q_i, and p_i the target's distribution after x_i::
+
+    P_0 = 1;  P_i+1 = min(1, P_i p_i(x_i+1) / q_i(x_i+1))
+    S_i = sum max(P_i p_i - q_i, 0);  h_i = S_i / (S_i + 1 - P_i);  h_L = P_L
+
+The longest prefix is kept whose own random number is below its h; the bonus is drawn from
+max(P_i p_i - q_i, 0), after the whole chain from p_L.
+
+Deviation: a token that was not drawn counts as drawn from its one-hot distribution, and trees
+without sampled nodes go to the target walk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Case, Verdict
+from draftwood.residuals import Tried, bonus, judge, rows_of
+from draftwood.tree import ROOT, Draw
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lossless and optimal for sampled chains; it judges no other trees."""
+
+    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
+    branching: ClassVar = False
+
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Keep the longest prefix of each chain that its own random number lets through.
+
+        Raises:
+            DraftwoodError: a tree with sampled nodes branches.
+        """
+        return judge(cases, _verdicts)
+
+
+class _Chain:
+    """A chain, P of its first nodes, and what the children of all but the last of these left."""
+
+    __slots__ = ("case", "reach", "tried")
+
+    def __init__(self, case: Case) -> None:
+        if len(set(case.tree.parents.tolist())) < len(case.tree):
+            raise DraftwoodError(
+                "block verification judges chains, but in this tree a node has several children: "
+                "choose verifier 'traversal' or 'rejection'"
+            )
+        self.case = case
+        self.reach = [1.0]
+        self.tried: list[Tried] = []
+
+    def goes_on(self) -> bool:
+        """Whether the last known node can be reached and has a child."""
+        return self.reach[-1] > 0 and len(self.reach) < len(self.case.tree)
+
+    def verdict(self) -> Verdict:
+        case = self.case
+        node = len(self.reach) - 1
+        while node != ROOT and not case.noise.accepts(node, self._chance(node)):
+            node -= 1
+        tried = self.tried[node] if node < len(self.tried) else None
+        return Verdict(tuple(range(1, node + 1)), bonus(case, node, tried))
+
+    def _chance(self, node: int) -> float:
+        """h of a node."""
+        if node == len(self.tried):
+            return self.reach[node]
+        mass = self.tried[node].mass
+        return mass / (mass + (1 - self.reach[node])) if mass > 0 else 0.0
+
+
+def _verdicts(cases: Sequence[Case]) -> list[Verdict]:
+    chains = [_Chain(case) for case in cases]
+    while going := [chain for chain in chains if chain.goes_on()]:
+        _advance(going)
+    return [chain.verdict() for chain in chains]
+
+
+def _advance(chains: Sequence[_Chain]) -> None:
+    """One node further down every chain; all of them are at the same depth."""
+    node = len(chains[0].tried)
+    p = rows_of([(chain.case.p, node) for chain in chains])
+    token = torch.tensor([[chain.case.tree.tokens[node + 1]] for chain in chains]).to(p.device)
+    q = torch.zeros_like(p).scatter_(1, token, 1)
+    drawn = [i for i, chain in enumerate(chains) if chain.case.tree.draws[node + 1] != Draw.ONE_HOT]
+    if drawn:
+        q[drawn] = rows_of([(chains[i].case.q, node + 1) for i in drawn]).to(p.dtype)
+    wanted = p * p.new_tensor([[chain.reach[-1]] for chain in chains])
+    offered = q.gather(1, token)
+    ratio = wanted.gather(1, token).div_(offered).clamp_max_(1).where(offered > 0, 0)
+    residual = wanted.sub_(q).clamp_min_(0)
+    numbers = torch.cat([ratio, residual.sum(1, keepdim=True)], 1).tolist()
+    for chain, row, (reach, mass) in zip(chains, residual, numbers, strict=True):
+        chain.reach.append(reach)
+        chain.tried.append(Tried([reach], mass, row))
+
+
+PART = Block

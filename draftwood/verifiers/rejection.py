@@ -1,0 +1,71 @@
+"""Token-level recursive rejection sampling: descend into the first sibling that is accepted.
+
+Sources: SpecInfer's multi-step speculative sampling for siblings drawn with replacement, Recursive
+Speculative Decoding (RRSw) for siblings drawn without, as in the token-level baseline of "Traversal
+Verification for Speculative Tree Decoding". At each node the children are tried in drawing order
+against the residual that the ones before them left; the first one accepted is the next node, and
+where none is, the residual yields the bonus token. One rule covers both kinds of siblings, and
+those that were not drawn, because each is tried against the distribution it was drawn from.
+
+Deviation: trees without sampled nodes go to the target walk, which has the same output law.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from draftwood.protocols import Case, Verdict
+from draftwood.residuals import Spot, Tried, bonus, children_of, judge, try_children
+from draftwood.tree import ROOT, Draw
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Lossless for every tree that is left as it was drawn."""
+
+    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
+    branching: ClassVar = True
+
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        """Walk all trees down together, one level at a time."""
+        return judge(cases, _verdicts)
+
+
+class _Descent:
+    """How far down one tree its verdict has come."""
+
+    __slots__ = ("_children", "_left", "case", "node")
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.node = ROOT
+        self._children = children_of(case.tree)
+        self._left: Tried | None = None
+
+    def goes_on(self) -> bool:
+        return self._left is None and bool(self._children[self.node])
+
+    def spot(self) -> Spot:
+        return Spot(self.case, self.node, self._children[self.node], 1.0)
+
+    def step(self, tried: Tried) -> None:
+        for child, chance in zip(self._children[self.node], tried.chances, strict=True):
+            if self.case.noise.accepts(child, chance):
+                self.node = child
+                return
+        self._left = tried
+
+    def verdict(self) -> Verdict:
+        path = self.case.tree.path(self.node)
+        return Verdict(path, bonus(self.case, self.node, self._left))
+
+
+def _verdicts(cases: Sequence[Case]) -> list[Verdict]:
+    descents = [_Descent(case) for case in cases]
+    while going := [descent for descent in descents if descent.goes_on()]:
+        for descent, tried in zip(going, try_children([d.spot() for d in going]), strict=True):
+            descent.step(tried)
+    return [descent.verdict() for descent in descents]
+
+
+PART = Rejection

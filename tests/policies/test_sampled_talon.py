@@ -1,0 +1,217 @@
+"""Sampled TALON: how many children are drawn, level by level, and TALON's own tree when greedy."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.errors import DraftwoodError
+from draftwood.noise import RequestNoise
+from draftwood.policies.sampled_talon import SampledTalon
+from draftwood.policies.talon import Talon
+from draftwood.tree import Draw
+from tests.policies.canned import (
+    Row,
+    check_shape,
+    distributions,
+    drafter,
+    offer,
+    outcome,
+    paths,
+)
+from tests.policies.drawing import Dice, asked, expansions
+
+WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
+TABLE: dict[int, Row] = {
+    0: [(1, 0.6), (2, 0.25), (3, 0.15)],
+    1: [(4, 0.5), (5, 0.4), (6, 0.1)],
+    2: [(9, 1.0)],
+    3: [(8, 0.6), (7, 0.4)],
+    5: [(10, 0.9), (11, 0.1)],
+    6: [(12, 1.0)],
+}
+
+
+def test_by_hand() -> None:
+    # Level 0 is ungated and draws two, 3 (.15) and 1 (.6). Level 1: m = .6 * .5 = .3, so mu = .15
+    # asks for .045. Of 1's children .3, .24 and .06 pass, of 3's .09 and .06: three and two are
+    # drawn. Level 2: below 5 (.24) there are .216 = m and .024, below 6 (.06) there is .06; the
+    # gate is at .0324, so each has one child, whatever it turns out to be. 4, 7 and 8 have none.
+    drawn = {(): [3, 1], (1,): [6, 5, 4], (3,): [7, 8], (1, 5): [11], (1, 6): [12]}
+    sources = drafter(TABLE, drawn=drawn)
+    noise = RequestNoise(3)
+    tree = sources.grow(SampledTalon(mu=0.15, top_k=2), temperature=0.8, noise=noise)
+    assert paths(tree) == [
+        *[(3,), (1,)],
+        *[(3, 7), (3, 8), (1, 6), (1, 5), (1, 4)],
+        *[(1, 6, 12), (1, 5, 11)],
+    ]
+    assert asked(sources) == [
+        ([0], 2, ONE_HOT, []),
+        ([0], 2, WOR, []),
+        ([1, 2], 57, ONE_HOT, []),
+        ([1, 2], 3, WOR, []),
+        ([3, 4, 5, 6, 7], 52, ONE_HOT, []),
+        ([5, 6], 1, WOR, []),
+        ([8, 9], 50, ONE_HOT, []),
+    ]
+    assert tree.q_rows.tolist() == [-1, 0, 0, 1, 1, 2, 2, 2, 3, 4]
+    assert set(tree.draws.tolist()[1:]) == {WOR}
+    assert tree.route == "sampled_talon"
+    assert {q.temperature for q in expansions(sources)} == {0.8}
+    assert [q.noise for q in expansions(sources)][1::2] == [noise] * 3
+
+
+def test_the_likeliest_last() -> None:
+    # Two children of the root, of which 1 is certain. At level 1 the gate is at .15 * .3 = .045: 2
+    # (.25) has one child, 9, and 1 has three, of which 4 is certain.
+    sources = drafter(TABLE, drawn={(): [2], (1,): [6, 5]})
+    tree = sources.grow(SampledTalon(mu=0.15, top_k=2, last="top", max_depth=2), temperature=1.0)
+    assert paths(tree) == [(2,), (1,), (1, 6), (1, 5), (1, 4), (2, 9)]
+    assert tree.draws.tolist()[1:] == [WOR, ONE_HOT, WOR, WOR, ONE_HOT, ONE_HOT]
+    # q of 2 is .25, though its share of what 1 leaves, which it was drawn with, is .625.
+    assert math.exp(tree.logq[1]) == pytest.approx(0.25)
+    assert asked(sources) == [
+        ([0], 2, ONE_HOT, []),
+        ([0], 1, WOR, [{1}]),
+        ([1, 2], 57, ONE_HOT, []),
+        ([2], 2, WOR, [{4}]),
+    ]
+
+
+def test_an_unlikely_draw_is_kept_and_not_expanded() -> None:
+    table: dict[int, Row] = {0: [(1, 0.99), (2, 0.01)], 1: [(3, 0.5), (4, 0.5)], 2: [(5, 1.0)]}
+    sources = drafter(table, drawn={(): [2, 1], (1,): [4, 3]})
+    tree = sources.grow(SampledTalon(max_depth=2), temperature=1.0)
+    assert paths(tree) == [(2,), (1,), (1, 4), (1, 3)]  # 5 has .01 < .03 * .495
+    sources = drafter(table, drawn={(): [2], (2,): [5]})
+    tree = sources.grow(SampledTalon(top_k=1, max_depth=2), temperature=1.0)
+    assert paths(tree) == [(2,), (2, 5)]  # the best there is
+
+
+def test_the_budget_counts_the_best_of_a_level() -> None:
+    # After two at the root two are left; the best of level 1, .3 and .24, are both below 1.
+    sources = drafter(TABLE, drawn={(): [3, 1], (1,): [6, 4]})
+    tree = sources.grow(SampledTalon(mu=0.15, top_k=2), temperature=1.0, budget=4)
+    assert paths(tree) == [(3,), (1,), (1, 6), (1, 4)]
+    assert asked(sources)[2:] == [([1, 2], 2, ONE_HOT, []), ([2], 2, WOR, [])]
+
+
+def test_with_replacement() -> None:
+    sources = drafter(TABLE, drawn={(): [1, 1], (1,): [5, 5, 5]})
+    tree = sources.grow(
+        SampledTalon(mu=0.15, top_k=2, replacement=True, max_depth=2), temperature=1.0
+    )
+    assert tree.parents.tolist() == [-1, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert tree.tokens.tolist()[3:] == [5] * 6
+    assert set(tree.draws.tolist()[1:]) == {IID}
+
+
+def test_fewer_draws_than_asked_for() -> None:
+    sources = drafter(TABLE, drawn={(): [3]})
+    tree = sources.grow(SampledTalon(), temperature=1.0)
+    assert paths(tree) == [(3,)]
+    assert drafter(TABLE).grow(SampledTalon(), temperature=1.0).route == "plain"
+    assert drafter({}).grow(SampledTalon(), temperature=1.0).route == "plain"
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    mu=st.sampled_from([0.0307, 0.297, 0.803, 1.0]),
+    top_k=st.integers(1, 12),
+    robust=st.integers(0, 3),
+    max_depth=st.integers(1, 7),
+    budget=st.integers(0, 59),
+    room=st.integers(0, 9),
+    last=st.sampled_from(["none", "top"]),
+)
+def test_a_greedy_request_gets_talons_tree(
+    seed: int,
+    mu: float,
+    top_k: int,
+    robust: int,
+    max_depth: int,
+    budget: int,
+    room: int,
+    last: Any,
+) -> None:
+    table = distributions(seed)
+    theirs = Talon(mu=mu, top_k=top_k, robust=robust, max_depth=max_depth)
+    ours = SampledTalon(mu=mu, top_k=top_k, robust=robust, max_depth=max_depth, last=last)
+    expected = drafter(table).grow(theirs, budget=budget, room=room)
+    sources = drafter(table)
+    tree = sources.grow(ours, budget=budget, room=room)
+    assert paths(tree) == paths(expected)
+    assert tree.logq.tolist() == expected.logq.tolist()
+    assert {q.draw for q in expansions(sources)} <= {ONE_HOT}
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    budget=st.integers(-1, 60),
+    room=st.integers(-1, 9),
+    last=st.sampled_from(["none", "top"]),
+    top_k=st.integers(1, 5),
+)
+def test_every_tree_keeps_to_its_bounds_and_levels_to_talons_sizes(
+    seed: int, budget: int, room: int, last: Any, top_k: int
+) -> None:
+    table = distributions(seed, vocab=15, most=8)
+    sources = Dice((), table, ranking="draft")
+    tree = sources.grow(
+        SampledTalon(top_k=top_k, last=last), budget=budget, room=room, temperature=1.0
+    )
+    check_shape(tree, budget, room)
+    # What TALON's gate lets through of a level's frontier is what is added below it.
+    log = {0: 0.0}
+    for node in range(1, len(tree)):
+        log[node] = log[int(tree.parents[node])] + float(tree.logq[node])
+    left = budget
+    for depth in range(tree.depth):
+        frontier = [n for n in log if tree.depths[n] == depth]
+        pool = sorted(
+            (log[n] + math.log(p) for n in frontier for _, p in table[int(tree.tokens[n])]),
+            reverse=True,
+        )
+        passing = pool[:top_k] if not depth else [x for x in pool if x >= pool[0] + math.log(0.03)]
+        added = int((tree.depths == depth + 1).sum())
+        assert added == min(left, len(passing))
+        left -= added
+
+
+@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
+def test_nothing_to_draft_asks_nothing(limit: dict[str, Any]) -> None:
+    sources = drafter(TABLE, offer(1, 2))
+    for temperature in (0.0, 1.0):
+        tree = sources.grow(SampledTalon(), temperature=temperature, **limit)
+        assert tree.route == "plain"
+    assert sources.asked == []
+
+
+def test_what_it_declares() -> None:
+    assert SampledTalon(source="head").sources == ("head",)
+    assert SampledTalon().draws == {ONE_HOT, WOR}
+    assert SampledTalon(replacement=True).draws == {ONE_HOT, IID}
+    assert SampledTalon().branching
+    SampledTalon().start()
+    SampledTalon().learn(None, outcome(drafter({}).grow(SampledTalon())))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"budget": -1}, "budget is -1"),
+        ({"mu": 0.0}, "mu is 0.0"),
+        ({"mu": 1.1}, "mu is 1.1"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"robust": -1}, "robust is -1"),
+        ({"max_depth": 0}, "max_depth is 0"),
+        ({"last": "context"}, 'last is "context"; give one of none, top'),
+        ({"draft_temperature": -1.0}, "draft_temperature is -1.0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(DraftwoodError, match=said):
+        SampledTalon(**wrong)

@@ -1,0 +1,283 @@
+"""Sampled answers: the law of what is drawn, by chi-square, and the q it is said to come from."""
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from draftwood.errors import DraftwoodError
+from draftwood.noise import RequestNoise
+from draftwood.outputs import Outputs
+from draftwood.protocols import Candidates, Expand, TargetInfo
+from draftwood.racing import Draws, race
+from draftwood.tree import Draw, TreeBuilder
+
+LOGITS = [1.0, 0.2, -0.7, 1.4, 0.0]
+SAMPLED = (Draw.WITHOUT_REPLACEMENT, Draw.IID)
+DRAWS = 12_000
+
+
+def outputs(to_target: Sequence[int] = range(5), vocab: int = 5) -> Outputs:
+    target = TargetInfo(vocab, 64, 1, 1, torch.device("cpu"), torch.float32)
+    return Outputs(np.array(to_target, dtype=np.int64), target)
+
+
+def query(draw: Draw, nodes: int, k: int, seed: int = 0, **changes: Any) -> Expand:
+    found = Expand("draft", TreeBuilder(0), range(nodes), k, draw, noise=RequestNoise(seed, 5))
+    return dataclasses.replace(found, **changes)
+
+
+def rows(logits: Sequence[float], n: int) -> torch.Tensor:
+    return torch.tensor(logits).repeat(n, 1)
+
+
+def softmax(logits: Sequence[float], temperature: float = 1.0) -> NDArray[np.float64]:
+    weights = np.exp(np.array(logits) / temperature)
+    found: NDArray[np.float64] = weights / weights.sum()
+    return found
+
+
+def ordered(q: NDArray[np.float64], draw: Draw) -> NDArray[np.float64]:
+    """``[V, V]``: the probability of each first and second draw."""
+    if draw is Draw.IID:
+        return np.outer(q, q)
+    found: NDArray[np.float64] = np.outer(q / (1 - q), q)
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def p_value(pairs: NDArray[np.int64], expected: NDArray[np.float64]) -> float:
+    """Of a chi-square test of ordered pairs ``[n, 2]``; 0 if an impossible one occurred."""
+    counts = np.zeros(expected.shape)
+    np.add.at(counts, (pairs[:, 0], pairs[:, 1]), 1)
+    if counts[expected == 0].any():
+        return 0.0
+    likely = expected > 0
+    found = stats.chisquare(counts[likely], expected[likely] * len(pairs)).pvalue
+    return float(found)
+
+
+def pairs(found: Candidates) -> NDArray[np.int64]:
+    assert (found.tokens >= 0).all()
+    return found.tokens
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_pairs_are_drawn_in_order_as_q_says(draw: Draw) -> None:
+    # Nodes of one step, and one node at many positions.
+    found = [Draws(outputs()).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
+    for position in range(1500):
+        asked = query(draw, 1, 2, noise=RequestNoise(7, position))
+        found.append(Draws(outputs()).draw(asked, rows(LOGITS, 1)).tokens)
+    q = softmax(LOGITS)
+    for part in (found[0], np.concatenate(found[1:])):
+        assert p_value(part, ordered(q, draw)) > 1e-3
+        # The test can tell: another kind, another order, another q.
+        [other] = set(SAMPLED) - {draw}
+        assert p_value(part, ordered(q, other)) < 1e-6
+        assert p_value(part, ordered(softmax(LOGITS, 1.3), draw)) < 1e-3
+    if draw is Draw.WITHOUT_REPLACEMENT:
+        assert p_value(found[0][:, ::-1], ordered(q, draw)) < 1e-6
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float) -> None:
+    asked = query(draw, DRAWS, 2, temperature=temperature, exclude=[frozenset({3, 1})] * DRAWS)
+    draws = Draws(outputs())
+    found = draws.draw(asked, rows(LOGITS, DRAWS))
+    q = softmax(LOGITS, temperature)
+    q[[3, 1]] = 0
+    q /= q.sum()
+    assert p_value(pairs(found), ordered(q, draw)) > 1e-3
+    assert found.q_rows is not None
+    assert draws.proposals(found.q_rows[:1].tolist())[0].tolist() == pytest.approx(q, abs=1e-6)
+    assert np.exp(found.logq) == pytest.approx(q[found.tokens], rel=1e-5)
+
+
+def test_nodes_exclude_tokens_of_their_own() -> None:
+    draws = Draws(outputs())
+    excludes = [frozenset({0}), frozenset[int](), frozenset({4, 2})]
+    found = draws.draw(query(Draw.IID, 3, 1, exclude=excludes), rows(LOGITS, 3))
+    assert found.q_rows is not None
+    q = draws.proposals(found.q_rows.tolist())
+    assert [(row == 0).nonzero()[:, 0].tolist() for row in q] == [[0], [], [2, 4]]
+    assert q.sum(1).tolist() == pytest.approx([1, 1, 1])
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw) -> None:
+    # Outputs 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
+    ids = [6, -1, 1, 2, -1]
+    draws = Draws(outputs(ids, 8))
+    exclude = [frozenset({5, 7})] * DRAWS  # not drafted anyway
+    found = draws.draw(query(draw, DRAWS, 2, exclude=exclude), rows(LOGITS, DRAWS))
+    weights = np.exp(LOGITS)
+    q = np.zeros(8)
+    q[[6, 1, 2]] = weights[[0, 2, 3]]
+    q /= q.sum()
+    assert p_value(pairs(found), ordered(q, draw)) > 1e-3
+    assert found.q_rows is not None
+    kept = draws.proposals(found.q_rows[:1].tolist())
+    assert kept.shape == (1, 8)
+    assert kept.dtype == torch.float32
+    assert kept[0].tolist() == pytest.approx(q, abs=1e-6)
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_nodes_draw_independently(draw: Draw) -> None:
+    drawn = Draws(outputs()).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
+    q = softmax(LOGITS)
+    for place, other in product((0, 1), repeat=2):
+        neighbours = np.stack([drawn[::2, place], drawn[1::2, other]], axis=1)
+        law = [q, ordered(q, draw).sum(axis=0)]
+        assert p_value(neighbours, np.outer(law[place], law[other])) > 1e-3
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
+    rng = np.random.default_rng(1)
+    q = rng.dirichlet(np.full(40, 0.3), size=30).astype(np.float32)
+    noise = RequestNoise(3, 11)
+    found = race(q, 4, draw, [noise.draft(node) for node in range(30)])
+    for node in range(30):
+        generator = noise.draft(node)
+        times: list[NDArray[np.float64]] = []
+        for _ in range(4 if draw is Draw.IID else 1):
+            with np.errstate(divide="ignore"):
+                times.append(generator.standard_exponential(40) / q[node])
+        ringing = [int(np.argmin(each)) for each in times]
+        if draw is Draw.WITHOUT_REPLACEMENT:
+            ringing = np.argsort(times[0])[:4].tolist()
+        assert found[node].tolist() == ringing
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw) -> None:
+    draws = Draws(outputs())
+    first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
+    again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
+    assert again.tokens[:, :2].tolist() == first.tokens[[4, 0, 5]].tolist()
+    assert first.q_rows is not None
+    assert again.q_rows is not None
+    assert len({*first.q_rows.tolist(), *again.q_rows.tolist()}) == 9
+    assert draws.draw(query(draw, 6, 2, seed=1), rows(LOGITS, 6)).tokens.tolist() != (
+        first.tokens.tolist()
+    )
+
+
+def test_without_replacement_more_can_be_drawn_by_excluding_what_was() -> None:
+    first = Draws(outputs()).draw(query(Draw.WITHOUT_REPLACEMENT, 50, 3), rows(LOGITS, 50)).tokens
+    rest = query(Draw.WITHOUT_REPLACEMENT, 50, 2, exclude=[frozenset({t}) for t in first[:, 0]])
+    assert Draws(outputs()).draw(rest, rows(LOGITS, 50)).tokens.tolist() == first[:, 1:].tolist()
+
+
+def test_what_has_probability_zero_is_never_drawn() -> None:
+    logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
+    draws = Draws(outputs())
+    found = draws.draw(query(Draw.WITHOUT_REPLACEMENT, 200, 4), rows(logits, 200))
+    assert {tuple(row) for row in found.tokens.tolist()} == {(1, 3, -1, -1), (3, 1, -1, -1)}
+    assert np.exp(found.logq).tolist() == [[0.5, 0.5, 0, 0]] * 200
+    found = draws.draw(query(Draw.IID, 200, 4), rows(logits, 200))
+    assert set(found.tokens.flat) == {1, 3}
+    assert any(len(set(row)) < 4 for row in found.tokens.tolist())
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_where_nothing_is_left_nothing_is_drawn(draw: Draw) -> None:
+    excludes = [frozenset[int](), frozenset(range(5)), frozenset({0})]
+    draws = Draws(outputs())
+    found = draws.draw(query(draw, 3, 2, exclude=excludes), rows(LOGITS, 3))
+    assert found.tokens[1].tolist() == [-1, -1]
+    assert found.logq[1].tolist() == [-np.inf, -np.inf]
+    assert found.q_rows is not None
+    assert found.q_rows.tolist() == [0, -1, 1]
+    assert bool((draws.proposals([0, 1]).sum(1) - 1 < 1e-6).all())
+    found = draws.draw(query(draw, 3, 0), rows(LOGITS, 3))
+    assert found.tokens.shape == (3, 0)
+
+
+def test_tokens_of_tiny_probability_are_drawn_in_proportion() -> None:
+    # As at a low temperature: without the likeliest, three to one, at the end of float32's range.
+    least = np.finfo(np.float32).smallest_subnormal
+    q = np.tile(np.array([1, 3 * least, least, 0], dtype=np.float32), (4000, 1))
+    noise = RequestNoise(2)
+    found = race(q, 4, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(4000)])
+    assert set(found[:, 0]) == {0}
+    assert set(found[:, 3]) == {-1}
+    second = np.bincount(found[:, 1], minlength=3)[1:]
+    assert stats.chisquare(second, [3000, 1000]).pvalue > 1e-3
+
+
+class _Stopped(np.random.Generator):
+    """Clocks that ring at once, which happens once in 2**53 or so."""
+
+    def standard_exponential(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        assert out.dtype == np.float64, "float32 clocks ring at once in every few million tokens"
+        out[:] = 0
+        return out
+
+
+@pytest.mark.parametrize("draw", SAMPLED)
+def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw) -> None:
+    q = np.array([[0, 0.2, 0.8, 0]], dtype=np.float32)
+    found = race(q, 3, draw, [_Stopped(np.random.Philox(1))])
+    assert found.tolist() == [[2, 1, -1] if draw is Draw.WITHOUT_REPLACEMENT else [2, 2, 2]]
+
+
+def test_proposals_are_what_was_drawn_from_until_the_step_ends() -> None:
+    draws = Draws(outputs())
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn((4, 5), generator=generator)
+    found = draws.draw(query(Draw.IID, 4, 3, temperature=0.7), logits.clone())
+    assert found.q_rows is not None
+    handles = found.q_rows.tolist()
+    q = draws.proposals(handles[::-1]).flip(0)
+    torch.testing.assert_close(q, (logits / 0.7).softmax(-1))
+    # Bit by bit: the log of the very number.
+    assert found.logq.tolist() == np.log(np.take_along_axis(q.numpy(), found.tokens, 1)).tolist()
+    assert draws.proposals([]).shape == (0, 5)
+    q.zero_()  # the caller's own
+    assert float(draws.proposals(handles).sum()) == pytest.approx(4)
+    for unknown in (-1, 4):
+        with pytest.raises(DraftwoodError, match=f"handle {unknown}"):
+            draws.proposals([0, unknown])
+    draws.clear()
+    with pytest.raises(DraftwoodError, match="handle 0"):
+        draws.proposals([0])
+
+
+def test_half_precision_logits_give_a_float32_q() -> None:
+    draws = Draws(outputs())
+    logits = rows(LOGITS, 2).to(torch.bfloat16)
+    found = draws.draw(query(Draw.IID, 2, 1, temperature=0.7), logits.clone())
+    assert found.q_rows is not None
+    q = draws.proposals(found.q_rows.tolist())
+    torch.testing.assert_close(q, (logits.float() / 0.7).softmax(-1), atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ids", "wrong"), [([0, 5, 1], "yields token 5, but the target has 5"), ([0, 2, 2], "token 2")]
+)
+def test_outputs_that_cannot_be_drawn_from_are_refused(ids: list[int], wrong: str) -> None:
+    with pytest.raises(DraftwoodError, match=wrong):
+        outputs(ids, 5)
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2], [0, 1, 2, -1], [0, -1, 2, 1], [4, 3, -1]])
+def test_rows_over_outputs_become_rows_over_tokens(ids: list[int]) -> None:
+    row = torch.arange(1.0, len(ids) + 1)
+    expected = [0.0] * 5
+    for output, token in enumerate(ids):
+        if token >= 0:
+            expected[token] = float(row[output])
+    known = outputs(ids, 5)
+    assert known.over_target([row, 2 * row]).tolist() == [expected, [2 * x for x in expected]]
+    assert known.of([0, 1, 2, 3, 4]).tolist() == [ids.index(t) for t in range(5) if t in ids]
+    assert known.over_target([]).shape == (0, 5)

@@ -1,0 +1,67 @@
+"""Verifiers of sampled trees are lossless: over all trees that can be drawn, all decisions.
+
+The same test must fail for trees that were meddled with after they were drawn.
+"""
+
+import pytest
+import torch
+
+from draftwood.protocols import Verifier
+from draftwood.verifiers.block import Block
+from draftwood.verifiers.rejection import Rejection
+from draftwood.verifiers.traversal import Traversal
+from draftwood.verifiers.walk import Walk
+from tests.verifiers.courses import committed_law, distance, every_draft
+from tests.verifiers.drafts import CHAINS, TREES, WRONG, declared_known, shared_noise
+from tests.verifiers.made import Grow, always, law_of
+
+LENGTH = 4
+ALL = [
+    pytest.param(verifier, grow, id=f"{type(verifier).__name__}-{name}")
+    for verifiers, drafts in (
+        ((Traversal(), Rejection(), Block()), CHAINS),
+        ((Traversal(), Rejection()), TREES),
+    )
+    for verifier in verifiers
+    for name, grow in drafts.items()
+]
+
+
+def loss(verifier: Verifier, grow: Grow, seed: int, dtype: torch.dtype = torch.float64) -> float:
+    law = law_of(seed)
+    drafts = every_draft(grow, law_of(seed + 10))
+    assert abs(sum(weight for weight, _ in drafts) - 1) < 1e-12
+    return distance(committed_law(verifier, drafts, law, dtype), law, LENGTH)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("verifier", "grow"), ALL)
+def test_the_joint_law_is_the_targets(verifier: Verifier, grow: Grow, seed: int) -> None:
+    assert loss(verifier, grow, seed) < 1e-12
+
+
+@pytest.mark.parametrize(("verifier", "grow"), ALL)
+def test_in_single_precision_it_is_up_to_rounding(verifier: Verifier, grow: Grow) -> None:
+    assert loss(verifier, grow, 2, torch.float32) < 1e-6
+
+
+@pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
+@pytest.mark.parametrize("grow", WRONG.values(), ids=WRONG.keys())
+def test_meddling_with_drawn_tokens_shows(verifier: Verifier, grow: Grow) -> None:
+    assert max(loss(verifier, grow, seed) for seed in range(4)) > 0.02
+
+
+@pytest.mark.parametrize("grow", WRONG.values(), ids=WRONG.keys())
+def test_declaring_such_tokens_known_repairs_it(grow: Grow) -> None:
+    law = law_of(0)
+    drafts = [(weight, declared_known(draft)) for weight, draft in every_draft(grow, law_of(10))]
+    for verifier in (Walk(), Traversal(), Rejection()):
+        assert distance(committed_law(verifier, drafts, law), law, LENGTH) < 1e-12
+
+
+def test_subtrees_that_share_their_draws() -> None:
+    drafts = every_draft(shared_noise, always(0.6, 0.3, 0.1))
+    law = law_of(7)
+    assert distance(committed_law(Traversal(), drafts, law), law, LENGTH) > 0.02
+    # Rejection looks into one subtree only, so it cannot tell.
+    assert distance(committed_law(Rejection(), drafts, law), law, LENGTH) < 1e-12

@@ -1,0 +1,266 @@
+"""What every verifier of sampled trees keeps to: batches, rounding, and what it may ask."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.tree import ROOT, Draw
+from draftwood.verifiers.block import Block
+from draftwood.verifiers.rejection import Rejection
+from draftwood.verifiers.traversal import Traversal
+from tests.verifiers.courses import every_verdict
+from tests.verifiers.drafts import CHAINS, TREES, binary, chain, declared_known, ragged
+from tests.verifiers.made import (
+    CannedP,
+    CannedQ,
+    Dice,
+    Draft,
+    Drafting,
+    Given,
+    Grow,
+    Law,
+    Row,
+    Script,
+    always,
+    case_of,
+    drawn,
+    law_of,
+    rows_along,
+)
+
+VERIFIERS = [
+    pytest.param(verifier, id=type(verifier).__name__)
+    for verifier in (Traversal(), Rejection(), Block())
+]
+OF_TREES = VERIFIERS[:2]
+VOCAB = 20
+
+
+def nothing(drafting: Drafting) -> None:
+    """The root alone."""
+
+
+def some_drafts(verifier: Verifier) -> list[tuple[Draft, Law]]:
+    """Trees of many shapes, some without sampled nodes."""
+    shapes = [*CHAINS.values(), chain(6), nothing]
+    if verifier.branching:
+        shapes += [*TREES.values(), ragged(4, 3), ragged(2, 4)]
+    found = []
+    for seed, grow in enumerate(shapes):
+        draft = drawn(grow, Dice(seed), law_of(seed + 100, VOCAB))
+        found += [(draft, law_of(seed, VOCAB)), (declared_known(draft), law_of(seed, VOCAB))]
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_a_batch_is_judged_as_one_by_one(verifier: Verifier, dtype: torch.dtype) -> None:
+    drafts = some_drafts(verifier)
+    for accepted in (-1, 1, 2, 4):
+        alone, together = ([Script(accepted) for _ in drafts] for _ in range(2))
+        expected = [
+            verifier.verify([case_of(draft, law, noise, dtype)])[0]
+            for (draft, law), noise in zip(drafts, alone, strict=True)
+        ]
+        cases = [
+            case_of(draft, law, noise, dtype)
+            for (draft, law), noise in zip(drafts, together, strict=True)
+        ]
+        assert verifier.verify(cases) == expected
+        for one, other in zip(alone, together, strict=True):
+            assert one.chances == other.chances
+            assert torch.equal(one.weights, other.weights)
+            assert one.depth == other.depth
+            assert other.weights.dtype == dtype
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_no_trees_no_verdicts(verifier: Verifier) -> None:
+    assert verifier.verify([]) == []
+    assert verifier.accepts == set(Draw)
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_trees_without_sampled_nodes_are_walked(verifier: Verifier) -> None:
+    draft = declared_known(drawn(chain(2), Given(1, 0), always(0.5, 0.5)))
+    for grown, target, expected in (
+        (draft, always(0.4, 0.6), Verdict((1,), 1)),
+        (draft, always(0.7, 0.3), Verdict((), 0)),
+        (drawn(nothing, Dice(0), always(1.0)), always(0.4, 0.6), Verdict((), 1)),
+    ):
+        script = Script()
+        assert verifier.verify([case_of(grown, target, script)]) == [expected]
+        assert script.chances == {}
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_after_a_node_without_children_the_bonus_is_p_s_own(verifier: Verifier) -> None:
+    draft, law = drawn(chain(2), Given(1, 0), always(0.5, 0.5)), always(0.4, 0.6)
+    script = Script(2 if verifier != Rejection() else 1)
+    if verifier == Rejection():
+        draft = drawn(chain(1), Given(1), always(0.5, 0.5))
+    (verdict,) = verifier.verify([case_of(draft, law, script)])
+    assert len(verdict.path) == draft.tree.depth
+    assert script.weights.tolist() == [0.4, 0.6]
+    assert script.depth == draft.tree.depth
+
+
+class Forbidding(CannedP):
+    """A target that has no answer after paths it excludes, as a logits processor may."""
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        for node in nodes:
+            for above in self.tree.path(node):
+                token, parent = self.tree.tokens[above], self.tree.parents[above]
+                assert self.rows[parent][token] > 0, "asked beyond a token that p excludes"
+        return super().probabilities(nodes)
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_only_nodes_that_can_be_reached_are_asked_about_once_a_level(verifier: Verifier) -> None:
+    target, excluded = law_of(3, zeros=1.0), 0
+    for seed in range(20):
+        for grow in (chain(4), *([binary(Draw.IID), ragged(4, 3)] if verifier.branching else [])):
+            draft = drawn(grow, Dice(seed), law_of(seed + 10, zeros=0.0))
+            rows = rows_along(draft.tree, target)
+            excluded += sum(
+                rows[parent][token] == 0
+                for parent, token in zip(draft.tree.parents[1:], draft.tree.tokens[1:], strict=True)
+            )
+            p = Forbidding(rows, draft.tree)
+            verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
+            assert len(p.asked) <= draft.tree.depth
+            asked = [node for nodes in p.asked for node in nodes]
+            assert len(asked) == len(set(asked))
+            assert set(asked) <= set(draft.tree.parents.tolist()), "a leaf needs no p"
+    assert excluded > 10
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_what_is_asked_for_is_left_as_it_was(verifier: Verifier) -> None:
+    class Owned:
+        def __init__(self, rows: torch.Tensor) -> None:
+            self.rows, self.before = rows, rows.clone()
+
+        def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+            return self.rows[: len(nodes)]
+
+        def draw(self, node: int, noise: object) -> int:
+            return 0
+
+    grow = binary(Draw.WITHOUT_REPLACEMENT) if verifier.branching else chain(2)
+    draft = drawn(grow, Dice(1), law_of(1))
+    p, q = (Owned(torch.tensor([[0.2, 0.3, 0.5]] * 4)) for _ in range(2))
+    verifier.verify([Case(draft.tree, p, q, Script())])
+    assert torch.equal(p.rows, p.before)
+    assert torch.equal(q.rows, q.before)
+
+
+# --- rounding -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_draft_from_p_itself_is_accepted(verifier: Verifier, dtype: torch.dtype) -> None:
+    law = law_of(5, vocab=50)
+    draft = drawn(chain(4), Dice(1), law)
+    (outcomes,) = every_verdict(verifier, [draft], law, dtype)
+    assert {verdict.path for _, verdict in outcomes} == {(1, 2, 3, 4)}
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_where_nothing_is_left_the_bonus_is_p_s_own(verifier: Verifier) -> None:
+    law = always(0.25, 0.75)
+    draft, script = drawn(chain(1), Given(0), law), Script()
+    # Noise that rejects a certain node; rounding may come to the same.
+    assert verifier.verify([case_of(draft, law, script)]) == [Verdict((), 1)]
+    assert script.weights.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("verifier", OF_TREES)
+def test_what_is_left_of_a_peaked_q_is_summed(verifier: Verifier) -> None:
+    tiny = np.array([3e-8, 1e-8, 2e-8], dtype=np.float32)
+    q = np.array([1 - 6e-8, *tiny], dtype=np.float32)
+    p = np.array([0.2, 0.3, 0.4, 0.1], dtype=np.float32)
+
+    def grow(drafting: Drafting) -> None:
+        drafting.sample(ROOT, 2)
+
+    draft = drawn(grow, Given(0, 1), lambda prefix: q.astype(np.float64))
+    script = Script()
+    case = Case(
+        draft.tree,
+        CannedP([p.astype(np.float64)] * 3, draft.tree, torch.float32),
+        CannedQ(dict.fromkeys((1, 2), q.astype(np.float64)), torch.float32),
+        script,
+    )
+    verifier.verify([case])
+    # After the first child R = (0, .3, .4, .1) and W = .8; the second came from (0, 3, 1, 2) / 6,
+    # where one minus the drawn token, 5.96e-8, would have the sum wrong.
+    assert 1 - float(q[0]) != pytest.approx(float(tiny.sum()), rel=1e-3)
+    assert script.chances[2] == pytest.approx(0.3 / (0.8 * 0.5), rel=1e-6)
+    left = np.array([0.4 - 0.8 / 6, 0.1 - 0.8 / 3])
+    assert script.weights.tolist() == pytest.approx([0, 0, left[0], 0], abs=1e-7)
+
+
+def misdrawn(*tokens: int, draw: Draw = Draw.WITHOUT_REPLACEMENT) -> Grow:
+    """Children said to be drawn, of probability 0 or from a row with nothing left."""
+
+    def grow(drafting: Drafting) -> None:
+        row = drafting.q(ROOT)
+        for token in tokens:
+            drafting.add(ROOT, token, row, row, draw)
+
+    return grow
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("verifier", OF_TREES)
+def test_zero_probability_picks_take_no_part(verifier: Verifier, dtype: torch.dtype) -> None:
+    q, law = always(0.0, 0.6, 0.4), always(0.3, 0.1, 0.6)
+    draft, script = drawn(misdrawn(1, 2, 0), Dice(0), q), Script()
+    verifier.verify([case_of(draft, law, script, dtype)])
+    # R = (.3, 0, .2), W = .5; then R = (.3, 0, 0) and the row is empty.
+    assert list(script.chances.values()) == pytest.approx([1 / 6, 0.4, 0.0])
+    assert script.weights.tolist() == pytest.approx([0.3, 0, 0], abs=1e-7)
+    draft, script = drawn(misdrawn(0, 1, draw=Draw.IID), Dice(0), q), Script()
+    verifier.verify([case_of(draft, law, script, dtype)])
+    assert list(script.chances.values()) == pytest.approx([0.0, 0.0])
+    assert script.weights.tolist() == pytest.approx([0.3, 0, 0], abs=1e-7)
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_a_zero_probability_pick_is_not_accepted(verifier: Verifier) -> None:
+    draft, script = drawn(misdrawn(0), Dice(0), always(0.0, 0.6, 0.4)), Script()
+    verifier.verify([case_of(draft, always(0.3, 0.1, 0.6), script)])
+    assert script.chances == {1: 0.0}
+    assert script.weights.tolist() == pytest.approx([0.3, 0, 0.2])
+
+
+def extreme(seed: int) -> Law:
+    """Rows with one token, with probabilities near the smallest numbers, and with zeros."""
+
+    def after(prefix: tuple[int, ...]) -> Row:
+        rng = np.random.default_rng([seed, *prefix])
+        row = 10.0 ** rng.choice([0, -3, -8, -30, -44, -400], size=VOCAB)
+        row[rng.integers(VOCAB)] = 1.0
+        return np.asarray(row / row.sum())
+
+    return after
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_nothing_is_ever_not_a_number(verifier: Verifier, dtype: torch.dtype) -> None:
+    for seed in range(30):
+        grow = ragged(3, 3) if verifier.branching else chain(5)
+        draft = drawn(grow, Dice(seed), extreme(seed))
+        script = Script()
+        (verdict,) = verifier.verify([case_of(draft, extreme(seed + 1000), script, dtype)])
+        assert all(0 <= chance <= 1 for chance in script.chances.values())
+        assert torch.isfinite(script.weights).all()
+        assert script.weights.sum() > 0
+        assert extreme(seed + 1000)(())[verdict.bonus] > 0

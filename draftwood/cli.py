@@ -15,6 +15,7 @@ _COMMANDS = {
     "generate": "draftwood.commands.generate",
     "demo": "draftwood.commands.demo",
     "tree": "draftwood.commands.tree",
+    "check-lossless": "draftwood.commands.check_lossless",
     "methods": "draftwood.commands.methods",
     "bench": "draftwood.bench.command",
     "sequoia": "draftwood.bench.sequoia",
@@ -33,7 +34,8 @@ class _Lazy(click.Group):
     ) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
+        module = importlib.import_module(_COMMANDS[cmd_name])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
 
@@ -51,7 +53,8 @@ def cli(verbose: bool) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; wrong input is one line on standard error and exit code 2."""
     try:
-        cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
+        # A command that ends with an exit code of its own returns it here.
+        code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
     except DraftwoodError as error:
         _fail(str(error), 2)
     except click.ClickException as error:
@@ -61,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone: nothing is left to say it to
         sys.exit(1)
+    if code:
+        sys.exit(code)
 
 
 def _fail(message: str, code: int) -> None:

@@ -5,6 +5,7 @@ python runs/results.py --out runs/out > docs/results.md
 
 import json
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,59 @@ def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
             yield provenance(runs[name]) + "\n"
 
 
+def over_seeds(
+    runs: Sequence[dict[str, Any]], method: str, value: Callable[[dict[str, Any]], float | None]
+) -> str:
+    """Mean over runs that differ in their seed, and its standard error."""
+    found = [value(run["methods"][method]) for run in runs if method in run["methods"]]
+    known = [each for each in found if each is not None]
+    if not known:
+        return "-"
+    error = statistics.stdev(known) / len(known) ** 0.5 if len(known) > 1 else float("nan")
+    return f"{statistics.mean(known):.2f} ± {error:.2f}"
+
+
+def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """Trees and verifiers above temperature 0, by temperature."""
+    for prefix, title in (
+        ("traversal", "Token-level rejection, Traversal Verification and their rivals"),
+        ("depths", "Over depths (the paper's Figure 3)"),
+    ):
+        by_heat: dict[str, list[dict[str, Any]]] = {}
+        for name, run in runs.items():
+            if heat := re.fullmatch(rf"{prefix}_t([\d.]+)_s\d+", name):
+                by_heat.setdefault(heat[1], []).append(run)
+        if not by_heat:
+            continue
+        methods = list(next(iter(by_heat.values()))[0]["methods"])
+        for what, value in (
+            ("Mean acceptance length", lambda entry: entry["mean_acceptance_length"]),
+            ("Speed-up over `ar`", lambda entry: entry["speedup_vs_ar"]["median"]),
+        ):
+            rows = [
+                [f"`{m}`", *(over_seeds(found, m, value) for found in by_heat.values())]
+                for m in methods
+            ]
+            yield f"### {title}: {what[0].lower()}{what[1:]}\n"
+            yield "Mean over seeds ± standard error, by temperature.\n"
+            yield table(["method", *(f"T = {heat}" for heat in by_heat)], rows) + "\n"
+        for found in by_heat.values():
+            for run in found:
+                yield provenance(run) + "\n"
+    if "verifier_cost" in runs:
+        run = runs["verifier_cost"]
+        rows = []
+        for nodes, figures in run["verifying_ms"].items():
+            for size, each in figures.items():
+                if isinstance(each, dict):
+                    cost = [number(each[name]) for name in ("rejection", "traversal")]
+                    rows.append([nodes, size, *cost, number(figures["target_forward_ms"])])
+        header = ["nodes", "V", "rejection, ms", "traversal, ms", "embedded target's forward, ms"]
+        yield "### Cost of verifying a sampled binary tree\n"
+        yield table(header, rows) + "\n"
+        yield provenance(run) + "\n"
+
+
 def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
     """Tokens per second against plain decoding."""
     yield "## Speed\n"
@@ -233,6 +287,8 @@ def main(out: Path) -> None:
         parts += lossless(runs)
     parts += acceptance(runs)
     parts += draft_trees(runs)
+    sampled = list(sampled_trees(runs))
+    parts += ["## Sampled trees and their verifiers\n", *sampled] if sampled else []
     if any("speed" in name for name in runs):
         parts += speed(runs)
     if "engine_overhead" in runs:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 
 from draftwood import registry
 from draftwood.drafting import draft
+from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
+from draftwood.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes
 from draftwood.protocols import (
     Candidates,
@@ -145,6 +148,9 @@ class Plenty:
             answers.append(Candidates(tokens, np.log(scores).astype(np.float32)))
         return answers
 
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        raise AssertionError("it samples nothing")
+
 
 @pytest.mark.parametrize("name", sorted(recipes()))
 @pytest.mark.parametrize("budget", [0, 1, 2, 15, 59])
@@ -175,6 +181,26 @@ def test_policies_are_pure(name: str) -> None:
 def grow(policy: Policy, growth: Growth) -> TokenTree:
     drafters: dict[str, Drafter] = {source: Plenty() for source in policy.sources}
     return draft(policy, drafters, [0], [growth], [policy.start()])[0]
+
+
+PAIRS = list(registered_pairs())
+
+
+@pytest.mark.parametrize("pair", [pytest.param(pair, id=pair.name) for pair in PAIRS])
+def test_a_policy_and_a_verifier_are_lossless_or_refused(pair: Pair) -> None:
+    """The exact law of the next tokens, by enumeration; see draftwood/lossless."""
+    check = pair.check()
+    assert check.passed, str(check)
+
+
+def test_every_policy_and_every_verifier_has_a_pair() -> None:
+    allowed = []
+    for pair in PAIRS:
+        with suppress(DraftwoodError):
+            pair.method()
+            allowed.append(pair)
+    assert {pair.verifier for pair in allowed} == set(registry.names("verifiers"))
+    assert {id(pair.policy) for pair in allowed} == {id(pair.policy) for pair in PAIRS}
 
 
 def test_a_third_partys_recipe_needs_no_list() -> None:

@@ -1,0 +1,179 @@
+"""Exact expected acceptance of drafted trees, by verifier, along real generations.
+
+Counting accepted tokens is noisy: what a step accepts varies far more than verifiers differ. Here
+every tree that a method drafts is handed to each verifier's law, which says how many of its nodes
+the verifier accepts on average over its random decisions. Verifiers of the same trees are thereby
+compared tree by tree. Prints one JSON object.
+
+    python runs/acceptance_law.py --prompts FILE.jsonl --limit 6 --methods traversal,mixed
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import click
+import numpy as np
+import torch
+
+from draftwood import attach, load
+from draftwood.bench.contexts import Contexts
+from draftwood.bench.prompts import read
+from draftwood.bench.provenance import provenance
+from draftwood.engine import Engine
+from draftwood.hosting import TargetHost
+from draftwood.methods import method
+from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.requests import Request
+from draftwood.residuals import Spot, children_of, try_children
+from draftwood.sampling import SamplingParams
+from draftwood.tree import ROOT, Draw
+
+
+def accepted_by_walk(case: Case) -> float:
+    """Expected nodes accepted of a deterministic tree: the sum of its paths' probabilities."""
+    tree = case.tree
+    reach = np.zeros(len(tree))
+    reach[ROOT] = 1
+    inner = sorted(set(tree.parents.tolist()) - {-1})
+    if not inner:
+        return 0.0
+    p = dict(zip(inner, case.p.probabilities(inner), strict=True))
+    for node in range(1, len(tree)):
+        parent = int(tree.parents[node])
+        reach[node] = reach[parent] * float(p[parent][int(tree.tokens[node])])
+    return float(reach[1:].sum())
+
+
+def accepted_by_rejection(case: Case) -> float:
+    """Expected nodes accepted token by token, siblings tried in turn."""
+    children = children_of(case.tree)
+    inner = [node for node, own in enumerate(children) if own]
+    tried = dict(
+        zip(inner, try_children([Spot(case, n, children[n], 1.0) for n in inner]), strict=True)
+    )
+    expected = [0.0] * len(case.tree)
+    for node in reversed(inner):
+        left = 1.0
+        for child, chance in zip(children[node], tried[node].chances, strict=True):
+            expected[node] += left * chance * (1 + expected[child])
+            left *= 1 - chance
+    return expected[ROOT]
+
+
+def accepted_by_traversal(case: Case) -> float:
+    """Expected nodes accepted by Traversal Verification."""
+    tree, children = case.tree, children_of(case.tree)
+    reach, chance = {ROOT: 1.0}, {}
+    level = [ROOT] if children[ROOT] else []
+    while level:
+        spots = [Spot(case, node, children[node], reach[node]) for node in level]
+        for spot, tried in zip(spots, try_children(spots), strict=True):
+            reach.update(zip(spot.children, tried.chances, strict=True))
+            dropped = tried.mass + 1 - spot.reach
+            chance[spot.node] = tried.mass / dropped if tried.mass > 0 else 0.0
+        below = [child for node in level for child in children[node]]
+        level = [node for node in below if reach[node] > 0 and children[node]]
+    order: list[int] = []
+    waiting = [ROOT]
+    while waiting:
+        order.append(waiting.pop())
+        waiting += children[order[-1]]
+    expected, left = 0.0, 1.0
+    for node in reversed(order[1:]):
+        here = left * chance.get(node, reach.get(node, 0.0))
+        expected += here * int(tree.depths[node])
+        left -= here
+    return expected
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """A verifier that writes down what it, and others, would accept of every tree."""
+
+    inner: Verifier
+    seen: list[dict[str, float]] = field(default_factory=list)
+    accepts: ClassVar = frozenset(Draw)
+    branching: ClassVar = True
+
+    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+        """What the inner verifier says."""
+        for case in cases:
+            if not case.tree.drafted:
+                continue
+            if (case.tree.draws == Draw.ONE_HOT).all():
+                self.seen.append({"walk": accepted_by_walk(case)})
+            else:
+                both = accepted_by_rejection(case), accepted_by_traversal(case)
+                self.seen.append(dict(zip(("rejection", "traversal"), both, strict=True)))
+        return self.inner.verify(cases)
+
+
+def summary(seen: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Mean tokens a step (the bonus included) by verifier, and the paired relative gain."""
+    names = seen[0].keys() if seen else ()
+    found = {name: 1 + float(np.mean([each[name] for each in seen])) for name in names}
+    if len(found) == 2:
+        found["gain"] = found["traversal"] / found["rejection"] - 1
+    return found | {"steps": len(seen)}
+
+
+@click.command()
+@click.option("--prompts", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--limit", default=6, show_default=True)
+@click.option("--truncate", default=1024, show_default=True)
+@click.option("--max-new-tokens", default=96, show_default=True)
+@click.option("--methods", required=True, help="Separated by commas.")
+@click.option("--temperatures", default="0.2,0.4,0.6,0.8,1.0", show_default=True)
+@click.option("--seeds", default="1,2,3", show_default=True)
+@click.option("--threads", default=2, show_default=True)
+def main(
+    prompts: Path,
+    limit: int,
+    truncate: int,
+    max_new_tokens: int,
+    methods: str,
+    temperatures: str,
+    seeds: str,
+    threads: int,
+) -> None:
+    """Measure and print."""
+    torch.set_num_threads(threads)
+    loaded = load("embedded")
+    target = attach(loaded.model)
+    host = TargetHost(target, loaded.tokenizer)
+    chosen = read([prompts], limit)
+    contexts = Contexts(
+        loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
+    )
+    ids = [contexts.after(prompt, ()).ids for prompt in chosen]
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for name in methods.split(","):
+        plain = method(name)
+        for heat in temperatures.split(","):
+            for seed in seeds.split(","):
+                watched = Watched(plain.verifier)
+                engine = Engine(target, dataclasses.replace(plain, verifier=watched), host=host)
+                for i, prompt in enumerate(ids):
+                    sampling = SamplingParams(temperature=float(heat), seed=1000 * int(seed) + i)
+                    engine.generate([Request(prompt, max_new_tokens, sampling, eos=loaded.eos)])
+                found.setdefault(name, {}).setdefault(heat, []).append(summary(watched.seen))
+                click.echo(f"{name} T={heat} seed {seed}: {summary(watched.seen)}", err=True)
+    facts = provenance(
+        model={"name": "embedded", "dtype": str(target.info.dtype)},
+        settings={
+            "limit": limit,
+            "truncate": truncate,
+            "max_new_tokens": max_new_tokens,
+            "seeds": seeds,
+        },
+        sets=[prompts],
+    )
+    click.echo(json.dumps({"provenance": facts, "methods": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

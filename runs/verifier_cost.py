@@ -1,0 +1,134 @@
+"""Cost of verifying sampled binary trees by verifier, nodes and vocabulary, and of a forward.
+
+Rows of p are power laws over the vocabulary in an order of their own, and q is p with noise. The
+softmax over the target's logits counts, as only the verifier knows which rows it needs. Prints one
+JSON object.
+
+    python runs/verifier_cost.py --threads 2
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import torch
+
+from draftwood import attach, load
+from draftwood.bench.provenance import provenance
+from draftwood.distributions import TreeDistributions
+from draftwood.history import History
+from draftwood.noise import RequestNoise
+from draftwood.protocols import Case, Needs, Rows, Verifier
+from draftwood.racing import race
+from draftwood.registry import load as part
+from draftwood.sampling import Sampler, SamplingParams
+from draftwood.tree import Draw, TokenTree, TreeBuilder
+
+VOCABULARIES = (4096, 32_000, 152_000)
+DEPTHS = (4, 5)
+VERIFIERS = ("rejection", "traversal")
+
+
+class Rowwise:
+    """The distributions that a tree's children were drawn from, one row a parent."""
+
+    def __init__(self, q: torch.Tensor, tree: TokenTree) -> None:
+        self._q = q
+        self._tree = tree
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """q as float32 ``[n, V]``."""
+        return self._q[self._tree.q_rows[list(nodes)]]
+
+
+def drawn_tree(q: torch.Tensor, depth: int, rng: np.random.Generator) -> TokenTree:
+    """A binary tree, each node's children drawn without replacement from the row of its number."""
+    builder = TreeBuilder(0)
+    rows = q.numpy()
+    level = [0]
+    for _ in range(depth):
+        below = []
+        for node in level:
+            tokens = race(rows[node : node + 1], 2, Draw.WITHOUT_REPLACEMENT, [rng])[0]
+            for token in tokens.tolist():
+                logq = float(np.log(rows[node, token]))
+                how = Draw.WITHOUT_REPLACEMENT
+                below.append(builder.add(node, token, "draft", logq=logq, draw=how, q_row=node))
+        level = below
+    return builder.build()
+
+
+def cases(vocabulary: int, depth: int, count: int) -> list[tuple[Rows, TokenTree, torch.Tensor]]:
+    """What a step hands to a verifier, several times."""
+    rng = np.random.default_rng(vocabulary + depth)
+    inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    found = []
+    for _ in range(count):
+        law = -1.2 * np.log(np.arange(1, vocabulary + 1))
+        logits = np.stack([rng.permutation(law) for _ in range(nodes)]).astype(np.float32)
+        guess = logits[:inner] + rng.normal(scale=0.7, size=(inner, vocabulary)).astype(np.float32)
+        q = torch.softmax(torch.from_numpy(guess), dim=-1)
+        none = np.zeros((nodes, 0))
+        rows = Rows(
+            torch.from_numpy(logits),
+            logits.argmax(1),
+            none.astype(np.int64),
+            none.astype(np.float32),
+        )
+        found.append((rows, drawn_tree(q, depth, rng), q))
+    return found
+
+
+def verifying(verifier: Verifier, steps: Sequence[tuple[Rows, TokenTree, torch.Tensor]]) -> float:
+    """Median milliseconds of one verification."""
+    sampler = Sampler(SamplingParams(temperature=1.0), 1)
+    times = []
+    for turn in range(4 * len(steps)):
+        rows, tree, q = steps[turn % len(steps)]
+        p = TreeDistributions(rows, tree, sampler, History([0]))
+        case = Case(tree, p, Rowwise(q, tree), RequestNoise(0, turn))
+        start = time.perf_counter()
+        verifier.verify([case])
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[len(steps) :]) * 1e3
+
+
+@click.command()
+@click.option("--threads", default=2, show_default=True)
+@click.option("--steps", default=8, show_default=True, help="Different trees of each kind.")
+def main(threads: int, steps: int) -> None:
+    """Measure and print."""
+    torch.set_num_threads(threads)
+    loaded = load("embedded")
+    target = attach(loaded.model)
+    slot = target.open(1024)
+    target.prefill([slot], [list(range(5, 517))], Needs())
+    found = {}
+    for depth in DEPTHS:
+        nodes = 2 ** (depth + 1) - 1
+        tree = cases(target.info.vocab_size, depth, 1)[0][1]
+        times = []
+        for _ in range(40):
+            start = time.perf_counter()
+            target.forward([slot], [tree], Needs())
+            times.append(time.perf_counter() - start)
+        row: dict[str, object] = {"target_forward_ms": statistics.median(times) * 1e3}
+        for vocabulary in VOCABULARIES:
+            made = cases(vocabulary, depth, steps)
+            row[str(vocabulary)] = {
+                name: verifying(part("verifiers", name)(), made) for name in VERIFIERS
+            }
+        found[str(nodes)] = row
+    facts = provenance(
+        model={"name": "embedded", "dtype": str(target.info.dtype)},
+        settings={"threads": threads, "steps": steps},
+        sets=[],
+    )
+    click.echo(json.dumps({"provenance": facts, "verifying_ms": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

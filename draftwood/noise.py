@@ -92,15 +92,22 @@ class RequestNoise:
     def choose(self, depth: int, weights: torch.Tensor) -> int:
         """The token that follows a node at ``depth``, drawn in proportion to ``weights``, ``[V]``.
 
-        The winner of a race of exponential clocks with rates ``weights``, none negative.
+        The winner of a race of exponential clocks with rates ``weights``, none negative. An inverse
+        cumulative sum would be simpler, but a rounding error in p moves every one of its V
+        boundaries a little, and some draw falls between; here an error matters only where the two
+        fastest clocks nearly tie.
+        """
+        return int(self.speeds(depth, weights).argmax())
+
+    def speeds(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
+        """How fast each token runs in :meth:`choose`'s race, float64 ``[V]``.
+
         The clocks are keyed by the token's absolute index, ``position + depth + 1``, and by nothing
-        else. An inverse cumulative sum would be simpler, but a rounding error in p moves every one
-        of its V boundaries a little, and some draw falls between; here an error matters only where
-        the two fastest clocks nearly tie.
+        else.
         """
         clocks = self._token.at(self._position + depth + 1, 0).standard_exponential(len(weights))
         np.maximum(clocks, np.finfo(np.float64).tiny, out=clocks)
-        return int((weights / torch.from_numpy(clocks).to(weights.device)).argmax())
+        return weights / torch.from_numpy(clocks).to(weights.device)
 
     def accepts(self, node: int, probability: float) -> bool:
         """Whether to accept ``node`` of the tree whose root is at ``position``."""

@@ -24,6 +24,7 @@ from draftwood.settings import parse
 from draftwood.settings import settings as fields_of
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach
+from draftwood.tree import Draw
 
 REFERENCE = "ar"
 """Plain decoding through our engine: every run has it, and speed and tokens are held against it."""
@@ -91,7 +92,11 @@ class OwnChoice:
 
     name: str
     method: Method
-    samples_alike: bool = True
+
+    @property
+    def samples_alike(self) -> bool:
+        """Where nothing is sampled but the target's own tokens."""
+        return self.method.policy.draws == {Draw.ONE_HOT}
 
     @property
     def settings(self) -> dict[str, object]:

@@ -3,8 +3,10 @@
 A lossless method may still pick the other of two tokens whose logits differ by rounding, since a
 tree is scored by other kernels than a single token. The gap between the two largest logits, taken
 by one plain forward of the untouched model in the run's dtype, tells such a tie from a defect.
+Where tokens are sampled, the gap is between the two best after the noise of the draw was added.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -13,6 +15,8 @@ import torch
 
 from draftwood.bench.rows import Run
 from draftwood.models import Loaded
+from draftwood.noise import RequestNoise
+from draftwood.sampling import Sampler, SamplingParams
 
 TIE = 1e-5
 """Logits closer than this are a near tie."""
@@ -29,7 +33,7 @@ class Divergence:
         position: of the first differing token in that answer, from 0.
         expected: the reference's token there, None if its answer had ended.
         found: the method's, None likewise.
-        gap: the target's largest logit minus its second largest there; None if not computed.
+        gap: how far the target's best token was ahead there, in logits; None if not computed.
         near_tie: whether the gap is below 1e-5.
     """
 
@@ -60,10 +64,21 @@ def explain(found: Divergence, reference: Run, gap: Callable[[Sequence[int]], fl
     return replace(found, gap=value, near_tie=value < TIE)
 
 
-def top_two_gap(stock: Loaded, tokens: Sequence[int]) -> float:
-    """Largest minus second largest logit after ``tokens``, in the model's dtype."""
+def top_two_gap(stock: Loaded, tokens: Sequence[int], sampling: SamplingParams) -> float:
+    """How far the best token after ``tokens`` is ahead of the second, in logits.
+
+    At temperature 0 the largest logit minus the second largest, in the model's dtype. Else a draw
+    is the winner of a race (:meth:`draftwood.noise.RequestNoise.choose`), which is the largest sum
+    of a logit over the temperature and a number of its own: the gap between the two largest sums,
+    times the temperature. ``sampling`` has the seed of the request.
+    """
     ids = torch.tensor([list(tokens)], device=stock.model.device)
     with torch.inference_mode():
-        logits = stock.model(input_ids=ids, use_cache=False).logits[0, -1]
-    first, second = logits.float().topk(2).values.tolist()
-    return float(first - second)
+        logits = stock.model(input_ids=ids, use_cache=False).logits[:, -1]
+        if sampling.temperature == 0:
+            first, second = logits[0].float().topk(2).values.tolist()
+            return float(first - second)
+        p = torch.softmax(Sampler(sampling, len(tokens)).scores(ids, logits)[0], dim=-1)
+        speeds = RequestNoise(sampling.seed, len(tokens) - 1).speeds(0, p)
+    first, second = speeds.topk(2).values.tolist()
+    return sampling.temperature * math.log(first / second) if second > 0 else math.inf

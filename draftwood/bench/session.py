@@ -5,7 +5,8 @@ first timed run. Knows nothing of flags and of the terminal.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -149,7 +150,9 @@ class Session:
                     identical = wrong is None
                     if wrong is not None:
                         found[choice.name].append(
-                            explain(wrong, reference, self._gap) if complete else wrong
+                            explain(wrong, reference, partial(self._gap, run.seed))
+                            if complete
+                            else wrong
                         )
                 rows[choice.name].append(row_of(run, identical))
         entries = {
@@ -169,5 +172,5 @@ class Session:
     def _comparable(self, choice: Choice) -> bool:
         return choice.samples_alike or self.settings.sampling.temperature == 0
 
-    def _gap(self, tokens: Sequence[int]) -> float:
-        return top_two_gap(self._stage.stock, tokens)
+    def _gap(self, seed: int, tokens: Sequence[int]) -> float:
+        return top_two_gap(self._stage.stock, tokens, replace(self.settings.sampling, seed=seed))

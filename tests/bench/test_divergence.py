@@ -7,6 +7,8 @@ import torch
 
 from draftwood.bench.divergence import Divergence, divergence, explain, top_two_gap
 from draftwood.models import Loaded
+from draftwood.noise import RequestNoise
+from draftwood.sampling import SamplingParams
 from tests.bench.made import run, turn
 from tests.tiny import tiny_llama, tiny_tokenizer
 
@@ -54,4 +56,21 @@ def test_the_gap_is_that_of_a_plain_forward() -> None:
     with torch.inference_mode():
         logits = model(torch.tensor([[5, 6, 7]])).logits[0, -1]
     first, second = sorted(logits.tolist())[-2:][::-1]
-    assert top_two_gap(stock, [5, 6, 7]) == pytest.approx(first - second)
+    assert top_two_gap(stock, [5, 6, 7], SamplingParams()) == pytest.approx(first - second)
+
+
+def test_the_gap_of_a_draw_is_what_its_logits_may_move() -> None:
+    model = tiny_llama()
+    stock = Loaded("tiny", model, tiny_tokenizer(), frozenset())
+    with torch.inference_mode():
+        logits = model(torch.tensor([[5, 6, 7]])).logits[0, -1]
+    for seed in range(20):
+        sampling = SamplingParams(temperature=0.7, seed=seed)
+        gap = top_two_gap(stock, [5, 6, 7], sampling)
+        noise = RequestNoise(seed, 2)
+        drawn = noise.choose(0, torch.softmax(logits / 0.7, -1))
+        for push, same in ((gap - 1e-3, True), (gap + 1e-3, False)):
+            moved = logits.clone()
+            moved[drawn] -= push
+            found = noise.choose(0, torch.softmax(moved / 0.7, -1))
+            assert (found == drawn) == same

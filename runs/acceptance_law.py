@@ -73,7 +73,7 @@ def accepted_by_traversal(case: Case) -> float:
         spots = [Spot(case, node, children[node], reach[node]) for node in level]
         for spot, tried in zip(spots, try_children(spots), strict=True):
             reach.update(zip(spot.children, tried.chances, strict=True))
-            dropped = tried.mass + 1 - spot.reach
+            dropped = tried.mass + (1 - spot.reach)
             chance[spot.node] = tried.mass / dropped if tried.mass > 0 else 0.0
         below = [child for node in level for child in children[node]]
         level = [node for node in below if reach[node] > 0 and children[node]]

@@ -166,6 +166,7 @@ def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         "draft_tau_t1": "Spec-Bench's families, temperature 1",
         "dynatree_parts": "DynaTree, each component in turn (its Table 4)",
         "talon_sweeps": "TALON's budget, mu and ungated levels (its Figures 7, 12 and 13)",
+        "dynatree_long": "1,500 new tokens",
         "fixed_sweeps": "Chains and fixed trees: the best K, and the best D and B",
     }
     if not titles.keys() & runs.keys():
@@ -184,6 +185,12 @@ def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
             yield provenance(runs[name]) + "\n"
 
 
+def spread(values: Sequence[float], scale: float = 1.0) -> str:
+    """Mean and standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{scale * statistics.mean(values):.2f} ± {scale * error:.2f}"
+
+
 def over_seeds(
     runs: Sequence[dict[str, Any]], method: str, value: Callable[[dict[str, Any]], float | None]
 ) -> str:
@@ -192,8 +199,20 @@ def over_seeds(
     known = [each for each in found if each is not None]
     if not known:
         return "-"
-    error = statistics.stdev(known) / len(known) ** 0.5 if len(known) > 1 else float("nan")
-    return f"{statistics.mean(known):.2f} ± {error:.2f}"
+    return spread(known)
+
+
+def expectations(run: dict[str, Any]) -> str:
+    """One row a method and verifier, one column a temperature."""
+    heats = list(next(iter(run["methods"].values())))
+    rows = []
+    for name, by_heat in run["methods"].items():
+        for key in ("walk", "rejection", "traversal", "gain"):
+            if key in by_heat[heats[0]][0]:
+                scale, unit = (100.0, " %") if key == "gain" else (1.0, "")
+                cells = [spread([s[key] for s in by_heat[h]], scale) + unit for h in heats]
+                rows.append([f"`{name}`", key, *cells])
+    return table(["method", "verifier", *(f"T = {heat}" for heat in heats)], rows)
 
 
 def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
@@ -223,6 +242,18 @@ def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         for found in by_heat.values():
             for run in found:
                 yield provenance(run) + "\n"
+    for name, title in (
+        ("acceptance_law", "Tokens a step in expectation, by verifier, over the same trees"),
+        ("acceptance_law_depths", "The same over depths (the paper's Figure 3)"),
+    ):
+        if name in runs:
+            yield f"### {title}\n"
+            yield (
+                "Exact for every tree that was drafted along the way; mean over seeds ± standard "
+                "error. *Gain*: Traversal Verification over token-level rejection, tree by tree.\n"
+            )
+            yield expectations(runs[name]) + "\n"
+            yield provenance(runs[name]) + "\n"
     if "verifier_cost" in runs:
         run = runs["verifier_cost"]
         rows = []
@@ -250,6 +281,14 @@ def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         yield "Tokens per second:\n"
         yield by_set(run, lambda m: number(m["tokens_per_second"]["median"], 0)) + "\n"
         yield provenance(run) + "\n"
+
+
+def memory(run: dict[str, Any]) -> Iterable[str]:
+    """Peak memory of a process (DynaTree's Table 5)."""
+    yield "## Peak memory of one generation\n"
+    rows = [[f"`{m}`", number(e["peak_mb"], 0)] for m, e in run["peak_memory"].items()]
+    yield table(["method", "MB, Python and torch included"], rows) + "\n"
+    yield provenance(run) + "\n"
 
 
 def overhead(run: dict[str, Any]) -> Iterable[str]:
@@ -291,6 +330,8 @@ def main(out: Path) -> None:
     parts += ["## Sampled trees and their verifiers\n", *sampled] if sampled else []
     if any("speed" in name for name in runs):
         parts += speed(runs)
+    if "peak_memory" in runs:
+        parts += memory(runs["peak_memory"])
     if "engine_overhead" in runs:
         parts += overhead(runs["engine_overhead"])
     click.echo("\n".join(parts))

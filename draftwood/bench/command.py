@@ -20,6 +20,7 @@ from rich.progress import (
 )
 
 from draftwood.bench.document import check_writable, summary, write
+from draftwood.bench.peers import names as peer_names
 from draftwood.bench.runs import Job
 from draftwood.bench.session import Session, Settings
 from draftwood.bench.table import table
@@ -38,7 +39,13 @@ _FILE_WIDTH = 120
     "--methods",
     default="ar,pld,tr,goose,hf",
     show_default=True,
-    help="Comma-separated, settings behind colons (goose:budget=16); hf is transformers' generate.",
+    help="Comma-separated, settings behind colons (goose:budget=16). Other libraries' ways, "
+    f"described in docs/bench.md: {', '.join(peer_names())}.",
+)
+@click.option(
+    "--peers",
+    is_flag=True,
+    help="Add every peer that --methods does not name; what is not available is reported.",
 )
 @model_options
 @click.option("--max-new-tokens", type=click.IntRange(1), default=128, show_default=True)
@@ -61,6 +68,7 @@ def bench(
     prompts: str,
     limit: int | None,
     methods: str,
+    peers: bool,
     model: str,
     dtype: str,
     device: str,
@@ -91,6 +99,7 @@ def bench(
         Settings(
             prompts=tuple(Path(name) for name in prompts.split(",") if name),
             methods=tuple(methods.split(",")),
+            peers=peers,
             limit=limit,
             model=model,
             dtype=dtype,
@@ -109,6 +118,8 @@ def bench(
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=_FILE_WIDTH)
+    for name, reason in session.missing.items():
+        console.print(f"missing {name}: {reason}", markup=False, highlight=False)
     complete = False
     try:
         with ExitStack() as stack:

@@ -176,6 +176,21 @@ def choose(specs: Sequence[str], budget: int | None = None) -> list[Choice]:
     return [_choice(name, budget) for name in ordered]
 
 
+def unnamed_peers(choices: Sequence[Choice]) -> list[str]:
+    """Sorted names of the peers that none of the choices is, whatever its settings."""
+    named = {choice.name.partition(":")[0] for choice in choices}
+    return [name for name in peers.names() if name not in named]
+
+
+def default_peer(name: str) -> Choice:
+    """A peer with the settings it comes with.
+
+    Raises:
+        DraftwoodError: what it needs is not installed.
+    """
+    return PeerChoice(name, _peer(name, ()))
+
+
 def _choice(text: str, budget: int | None) -> Choice:
     name, *spelt = text.split(":")
     keys = {item.partition("=")[0] for item in spelt}

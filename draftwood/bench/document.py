@@ -36,14 +36,19 @@ def method_entry(
 
 
 def document(
-    provenance: Mapping[str, object], methods: Mapping[str, Mapping[str, object]], *, complete: bool
+    provenance: Mapping[str, object],
+    methods: Mapping[str, Mapping[str, object]],
+    missing: Mapping[str, str],
+    *,
+    complete: bool,
 ) -> dict[str, object]:
-    """The whole file as plain values."""
+    """The whole file as plain values; ``missing`` has a reason for each peer that was left out."""
     whole = {
         "schema": SCHEMA,
         "complete": complete,
         "provenance": provenance,
         "methods": methods,
+        "missing": missing,
     }
     return cast(dict[str, object], known(whole))
 
@@ -67,6 +72,7 @@ def summary(document: Mapping[str, object], path: Path | None) -> dict[str, obje
         "complete": document["complete"],
         "json": None if path is None else str(path),
         "methods": {name: {key: entry[key] for key in kept} for name, entry in methods.items()},
+        "missing": document["missing"],
     }
 
 

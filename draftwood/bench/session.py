@@ -12,7 +12,15 @@ from pathlib import Path
 import torch
 
 from draftwood import models
-from draftwood.bench.contenders import REFERENCE, Choice, Stage, choose, plain
+from draftwood.bench.contenders import (
+    REFERENCE,
+    Choice,
+    Stage,
+    choose,
+    default_peer,
+    plain,
+    unnamed_peers,
+)
 from draftwood.bench.contexts import Contexts
 from draftwood.bench.divergence import Divergence, divergence, explain, top_two_gap
 from draftwood.bench.document import document, method_entry
@@ -33,6 +41,7 @@ class Settings:
     Attributes:
         prompts: the sets.
         methods: contenders as the user spelt them.
+        peers: add every peer that ``methods`` does not name, where it is available.
         limit: most prompts of each set.
         model: what :func:`draftwood.models.load` takes.
         dtype: likewise.
@@ -50,6 +59,7 @@ class Settings:
 
     prompts: tuple[Path, ...]
     methods: tuple[str, ...]
+    peers: bool = False
     limit: int | None = None
     model: str = "embedded"
     dtype: str = "auto"
@@ -73,6 +83,9 @@ class Settings:
 
 class Session:
     """Loads what a run needs and keeps what it has come to, whole or interrupted.
+
+    Attributes:
+        missing: peers that were to be added and are not available, with the reasons.
 
     Raises:
         DraftwoodError: a setting, a prompt or the model cannot be used.
@@ -101,6 +114,9 @@ class Session:
         )
         self._contexts.check(self.prompts)
         self._contenders = {choice.name: choice.enter(self._stage) for choice in self.choices}
+        self.missing: dict[str, str] = {}
+        if settings.peers:
+            self._add_peers()
         groups = grouped(items(self.prompts, settings.sampling), settings.batch)
         self._warm_up = max(groups, key=self._tokens)
         names = list(self._contenders)
@@ -164,7 +180,18 @@ class Session:
             )
             for c in self.choices
         }
-        return document(self._provenance, entries, complete=complete)
+        return document(self._provenance, entries, self.missing, complete=complete)
+
+    def _add_peers(self) -> None:
+        for name in unnamed_peers(self.choices):
+            try:
+                choice = default_peer(name)
+                contender = choice.enter(self._stage)
+            except DraftwoodError as error:
+                self.missing[name] = str(error)
+            else:
+                self.choices.append(choice)
+                self._contenders[name] = contender
 
     def _tokens(self, group: Sequence[Item]) -> int:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import cli
-from draftwood.bench.peers import hf
+from draftwood.bench import generating
 from tests.tiny import save_tiny
 
 METHODS = ["ar", "pld", "goose", "hf"]
@@ -138,15 +138,58 @@ def test_sampled_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> No
     ]
 
 
+def test_all_peers_join_and_one_that_cannot_is_reported(
+    tmp_path: Path, checkpoint: str, prompts: str
+) -> None:
+    out = tmp_path / "out.json"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--peers"]
+    code, said, err = run("--json", str(out), *argv)
+    assert code == 0, err
+    found = json.loads(out.read_text())
+    assert {"ar", "hf", "hf-lookup"} <= set(found["methods"])
+    for name, entry in found["methods"].items():
+        assert entry["identical"] == entry["compared"] == (0 if name == "ar" else 3), name
+    lookup = found["methods"]["hf-lookup"]
+    assert lookup["settings"] == {"tokens": 10, "ngram": 2}
+    assert lookup["target_calls"] < found["methods"]["hf"]["target_calls"]
+    assert lookup["acceptance_rate"] is None
+    # The embedded draft has another vocabulary than the tiny target.
+    assert "hf-assistant" not in found["methods"]
+    assert "hf-assistant:model=NAME" in found["missing"]["hf-assistant"]
+    assert json.loads(said.splitlines()[-1])["missing"] == found["missing"]
+    assert "missing hf-assistant: the assistant 'embedded-draft' has 4096 tokens" in err
+
+
+def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prompts: str) -> None:
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf-assistant", "--peers"]
+    code, out, err = run(*argv)
+    assert code == 2
+    assert "hf-assistant:model=NAME" in err
+    assert out == ""
+
+
+def test_assisted_peers_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> None:
+    assistant = f"hf-assistant:model={checkpoint}:tokens=4"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", f"hf-lookup,{assistant}"]
+    found = bench(tmp_path / "out.json", *argv, "--batch", "2")
+    assert found["missing"] == {}
+    for name in ("hf-lookup", assistant):
+        entry = found["methods"][name]
+        assert entry["identical"] == entry["compared"] == 3
+        assert entry["mean_acceptance_length"] > 1.0
+    sampled = bench(tmp_path / "out.json", *argv, "--temperature", "0.8")["methods"]
+    assert sampled["hf-lookup"]["compared"] == sampled[assistant]["compared"] == 0
+
+
 def test_a_wrong_token_is_reported(
     tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = hf._answer
+    honest = generating._answer
 
-    def lying(request: Any, row: list[int], ttft: float, seconds: float) -> Any:
-        return honest(request, [*row[:3], (row[3] + 1) % 256, *row[4:]], ttft, seconds)
+    def lying(request: Any, row: list[int], *clock: Any) -> Any:
+        return honest(request, [*row[:3], (row[3] + 1) % 256, *row[4:]], *clock)
 
-    monkeypatch.setattr(hf, "_answer", lying)
+    monkeypatch.setattr(generating, "_answer", lying)
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--limit", "1"]
     entry = bench(tmp_path / "out.json", *argv)["methods"]["hf"]
     assert (entry["identical"], entry["compared"]) == (0, 2)
@@ -160,16 +203,16 @@ def test_a_wrong_token_is_reported(
 def test_an_interrupt_leaves_what_is_finished(
     tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, calls = hf.Generating.decode, 0
+    honest, calls = generating.Together.decode, 0
 
-    def interrupted(self: hf.Generating, requests: Any) -> Any:
+    def interrupted(self: generating.Together, requests: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 4:  # the warm-up asks for the two turns of the dialogue
             raise KeyboardInterrupt
         return honest(self, requests)
 
-    monkeypatch.setattr(hf.Generating, "decode", interrupted)
+    monkeypatch.setattr(generating.Together, "decode", interrupted)
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
     code, said, _ = run(*argv)

@@ -1,9 +1,18 @@
 """Which contenders a run has, and with which settings."""
 
+import sys
+
 import pytest
 
 from draftwood.bench import peers
-from draftwood.bench.contenders import OwnContender, choose, decode_with, plain
+from draftwood.bench.contenders import (
+    OwnContender,
+    choose,
+    decode_with,
+    default_peer,
+    plain,
+    unnamed_peers,
+)
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
@@ -36,6 +45,13 @@ def test_settings_name_the_drafters_and_the_verifier() -> None:
         (["goose:nonsense=1"], "no setting 'nonsense=1'"),
         (["goose:budget=x"], "expected int"),
         (["hf:tokens=3"], "peer 'hf' has no setting"),
+        (
+            ["hf-lookup:budget=3"],
+            "'hf-lookup' has no setting 'budget=3': write one of tokens, ngram",
+        ),
+        (["hf-lookup:tokens=x"], "expected int"),
+        (["hf-lookup:tokens=0"], "tokens is 0"),
+        (["hf-assistant:tokens"], "'hf-assistant' has no setting 'tokens'"),
         (["pld", "pld"], "named twice"),
     ],
 )
@@ -45,9 +61,33 @@ def test_refuses_what_it_does_not_know(specs: list[str], said: str) -> None:
 
 
 def test_peers_are_found_by_file_name() -> None:
-    assert "hf" in peers.names()
+    assert {"hf", "hf-assistant", "hf-lookup"} <= set(peers.names())
     for name in peers.names():
         assert callable(peers.load(name).enter)
+
+
+def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
+    found = choose(["hf-lookup:tokens=20", "hf-assistant:model=some/draft:tokens=5"], budget=16)
+    assert [c.name for c in found[1:]] == [
+        "hf-lookup:tokens=20",
+        "hf-assistant:model=some/draft:tokens=5",
+    ]
+    assert found[1].settings == {"tokens": 20, "ngram": 2}
+    assert found[2].settings == {"model": "some/draft", "tokens": 5}
+    assert not any(c.samples_alike for c in found[1:])
+
+
+def test_peers_that_are_named_with_settings_are_not_added_again() -> None:
+    assert unnamed_peers(choose(["pld"])) == peers.names()
+    left = unnamed_peers(choose(["hf-lookup:tokens=20", "hf"]))
+    assert set(peers.names()) - set(left) == {"hf", "hf-lookup"}
+    assert default_peer("hf-lookup").settings == {"tokens": 10, "ngram": 2}
+
+
+def test_a_peer_whose_library_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "draftwood.bench.peers.hf_lookup", None)
+    with pytest.raises(DraftwoodError, match="peer 'hf-lookup' needs what is not installed"):
+        choose(["hf-lookup"])
 
 
 def test_answers_come_in_the_order_of_the_requests_with_their_steps() -> None:

@@ -24,7 +24,7 @@ def test_unknown_figures_are_null() -> None:
         "a": [None, None, 1.5],
         "b": ["x", None, True],
     }
-    text = json.dumps(document({}, {"ar": entry()}, complete=True), allow_nan=False)
+    text = json.dumps(document({}, {"ar": entry()}, {}, complete=True), allow_nan=False)
     back = json.loads(text)["methods"]["ar"]
     assert back["p_s"] is None
     assert back["rows"][1]["tpot"] is None
@@ -33,10 +33,11 @@ def test_unknown_figures_are_null() -> None:
 
 
 def test_the_summary_is_a_part_of_the_document() -> None:
-    whole = document({}, {"ar": entry()}, complete=False)
+    whole = document({}, {"ar": entry()}, {"hf": "gone"}, complete=False)
     short = summary(whole, Path("out.json"))
     assert short["complete"] is False
     assert short["json"] == "out.json"
+    assert short["missing"] == whole["missing"] == {"hf": "gone"}
     methods = short["methods"]
     assert isinstance(methods, dict)
     assert methods["ar"]["prompts"] == 2

@@ -1,7 +1,8 @@
 """Other libraries' ways of decoding, for comparison; a peer is one file here, found by its name.
 
 Such a module names its class in a constant ``PEER``: a frozen dataclass whose fields are its
-settings, with a method ``enter`` that returns a contender on an untouched model.
+settings, with a method ``enter`` that returns a contender on an untouched model. An underscore in
+the file's name is a hyphen in the peer's.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import pkgutil
 from typing import Any, Protocol
 
 from draftwood.bench.measure import Contender
+from draftwood.errors import DraftwoodError
 from draftwood.models import Loaded
 
 
@@ -26,9 +28,16 @@ class Peer(Protocol):
 
 def names() -> list[str]:
     """Sorted names of all peers."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
 def load(name: str) -> Any:
-    """The class of a peer."""
-    return importlib.import_module(f"{__name__}.{name}").PEER
+    """The class of a peer.
+
+    Raises:
+        DraftwoodError: what it needs is not installed.
+    """
+    try:
+        return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PEER
+    except ImportError as error:
+        raise DraftwoodError(f"peer {name!r} needs what is not installed: {error}") from error

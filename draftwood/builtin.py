@@ -109,11 +109,12 @@ BUILT_IN = (
     ),
     Recipe(
         "traversal",
-        "a binary tree drawn from a draft model, its paths judged as wholes",
+        "a sparse tree drawn from a draft model, its paths judged as wholes",
         _TRAVERSAL,
         "sampled",
         {"draft": "model", "context": "context"},
         verifier="traversal",
+        presets={"shape": "sparse"},  # of the trees tried, the most accepted per node
     ),
     Recipe(
         "rrsw",
@@ -122,15 +123,16 @@ BUILT_IN = (
         "sampled",
         {"draft": "model", "context": "context"},
         verifier="rejection",
+        presets={"shape": "sparse"},
     ),
     Recipe(
         "specinfer",
-        "a binary tree drawn with replacement, judged token by token",
+        "a sparse tree drawn with replacement, judged token by token",
         "SpecInfer (Miao et al. 2024)",
         "sampled",
         {"draft": "model", "context": "context"},
         verifier="rejection",
-        presets={"replacement": True},
+        presets={"shape": "sparse", "replacement": True},
     ),
     Recipe(
         "block",

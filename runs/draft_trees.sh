@@ -36,6 +36,6 @@ sweeps() {  # DynaTree's Table 4; TALON's Figures 7, 12 and 13; the best K and t
     bench --prompts "$sets" --methods "$fixed" --json "$OUT/fixed_sweeps.json"
 }
 speed() {
-    bench --prompts "$sets" --methods ar,hf,goose:budget=16,sd:budget=3,fixed-tree:budget=16:depth=4,dynatree:budget=16,talon:budget=16,opt-tree:budget=16,sequoia:budget=16,eagle3:budget=16:levels=4:top_k=4,talon:draft=eagle3:budget=16,goose-eagle3:budget=16 --repeats 2 --json "$OUT/draft_speed.json"
+    bench --prompts "$sets" --methods ar,hf,hf-lookup,hf-assistant,goose:budget=16,sd:budget=3,fixed-tree:budget=16:depth=4,dynatree:budget=16,talon:budget=16,opt-tree:budget=16,sequoia:budget=16,eagle3:budget=16:levels=4:top_k=4,talon:draft=eagle3:budget=16,goose-eagle3:budget=16 --repeats 2 --json "$OUT/draft_speed.json"
 }
 for part in "${@:-lossless tau sweeps speed}"; do for each in $part; do "$each"; done; done

@@ -3,19 +3,16 @@
 python runs/readme_picture.py
 """
 
-import io
 from pathlib import Path
-
-from rich.console import Console
-from rich.terminal_theme import MONOKAI
 
 from draftwood import attach, load
 from draftwood.commands.demo import PROMPTS
 from draftwood.commands.generate import encode
-from draftwood.commands.tree import picture
+from draftwood.commands.tree import as_svg
 from draftwood.engine import Engine
+from draftwood.files import write_text
 from draftwood.methods import method
-from draftwood.requests import Request, Stepped
+from draftwood.requests import Delta, Request, Stepped
 
 BUDGET = 14
 
@@ -27,19 +24,21 @@ def main() -> None:
     best = None
     for text in PROMPTS.values():
         request = Request(encode(loaded.tokenizer, text, chat=False), 120, eos=loaded.eos)
+        committed: tuple[int, ...] = ()
         for event in engine.stream([request]):
+            if isinstance(event, Delta):
+                committed = event.tokens
             if not isinstance(event, Stepped) or event.stats.tree.drafted < BUDGET:
                 continue
             stats = event.stats
             rank = (stats.kind == "context+adjacency", stats.tree.route == "spine", len(stats.path))
             if best is None or rank > best[0]:
-                best = (rank, stats)
+                best = (rank, stats, committed)
     if best is None:
         raise SystemExit("no step filled its budget: nothing to draw")
-    console = Console(record=True, width=84, file=io.StringIO(), highlight=False)
-    console.print(picture(best[1], loaded.tokenizer))
+    _, stats, committed = best
     target = Path(__file__).parent.parent / "docs" / "tree.svg"
-    console.save_svg(str(target), title="draftwood tree", theme=MONOKAI)
+    write_text(target, as_svg(stats, committed, loaded.tokenizer))
 
 
 if __name__ == "__main__":

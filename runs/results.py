@@ -244,6 +244,7 @@ def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
                 yield provenance(run) + "\n"
     for name, title in (
         ("acceptance_law", "Tokens a step in expectation, by verifier, over the same trees"),
+        ("acceptance_law_rivals", "The same, trees of about 25 nodes"),
         ("acceptance_law_depths", "The same over depths (the paper's Figure 3)"),
     ):
         if name in runs:

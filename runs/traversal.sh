@@ -26,6 +26,13 @@ law() {
     local shape methods=fixed-tree:depth=5:breadth=2:threshold=0,mixed:shape=2x2x2x2x2,specinfer:shape=2x2x2x2x2
     for shape in 1x1x1x1x1 2x2x2x2x2 sparse; do methods+=,traversal:shape=$shape; done
     expect --methods "$methods" > "$OUT/acceptance_law.json"
+    # About 25 nodes, as the sparse tree has.
+    methods=traversal:shape=4x2x1x1x1,traversal:shape=2x2x2x1x1:budget=25
+    for shape in '' :deepest=last; do methods+=,mixed:shape=sparse$shape; done
+    for shape in talon opt-tree traversal-talon traversal-talon:last=top traversal-dynatree; do
+        methods+=,${shape/:/:budget=25:}; [[ $shape == *:* ]] || methods+=:budget=25
+    done
+    expect --methods "$methods" --temperatures 0.4,0.7,1.0 > "$OUT/acceptance_law_rivals.json"
 }
 depths() {
     local methods='' shape=1 d

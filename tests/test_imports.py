@@ -13,7 +13,7 @@ LAYERS = [
     {"errors"},
     {"tree"},
     {"loops", "protocols"},
-    {"cells", "eagle", "frontier", "hosts", "outputs"},
+    {"cells", "eagle", "files", "frontier", "hosts", "outputs", "picture"},
     {"drawing", "racing", "ranking", "shapes"},
     {"levels"},
     {"history", "noise", "penalties", "text"},
@@ -39,7 +39,7 @@ LAYERS = [
     {"methods"},
     {"running", "hosting"},
     {"engine", "options"},
-    {"integrations", "bench", "lossless", "train"},
+    {"inflate", "integrations", "bench", "lossless", "train"},
     {"commands"},
     {"cli"},
 ]

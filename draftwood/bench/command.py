@@ -19,12 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from draftwood.bench.document import check_writable, summary, write
+from draftwood.bench.document import summary, write
 from draftwood.bench.peers import names as peer_names
 from draftwood.bench.runs import Job
 from draftwood.bench.session import Session, Settings
 from draftwood.bench.table import table
 from draftwood.bench.trace import Trace
+from draftwood.files import check_writable
 from draftwood.options import model_options
 from draftwood.sampling import SamplingParams
 

@@ -5,8 +5,6 @@ Knows nothing of how runs came about. There is no NaN in it: what is unknown is 
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -14,7 +12,7 @@ from typing import cast
 from draftwood.bench.aggregate import report
 from draftwood.bench.divergence import Divergence
 from draftwood.bench.rows import Row
-from draftwood.errors import DraftwoodError
+from draftwood.files import write_text
 
 SCHEMA = 1
 
@@ -87,41 +85,6 @@ def known(value: object) -> object:
     return value
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a place that cannot be written to, before any work is done.
-
-    Raises:
-        DraftwoodError: the directory is missing or read-only, or the path is a directory.
-    """
-    if path.is_dir():
-        raise DraftwoodError(f"{path} is a directory: name a file in it")
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
-            pass
-    except OSError as error:
-        raise DraftwoodError(f"cannot write to {path.parent}: {error.strerror}") from error
-    if path.exists() and not os.access(path, os.W_OK):
-        raise DraftwoodError(f"{path} is read-only: name another file")
-
-
 def write(path: Path, content: Mapping[str, object]) -> None:
-    """Write JSON beside ``path``, then put it in its place in one step."""
-    text = json.dumps(content, allow_nan=False, indent=1)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=".json")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Write JSON in one step."""
+    write_text(path, json.dumps(content, allow_nan=False, indent=1) + "\n")

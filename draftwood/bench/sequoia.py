@@ -12,11 +12,12 @@ from rich.progress import track
 
 from draftwood import models
 from draftwood.bench.contexts import Contexts
-from draftwood.bench.document import check_writable, write
+from draftwood.bench.document import write
 from draftwood.bench.prompts import read
 from draftwood.bench.provenance import provenance
 from draftwood.bench.ranks import Ranks, count_ranks, target_seconds
 from draftwood.engine import Engine
+from draftwood.files import check_writable
 from draftwood.methods import method
 from draftwood.options import model_options
 from draftwood.requests import Request

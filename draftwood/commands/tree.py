@@ -1,5 +1,6 @@
 """``draftwood tree``: draws the tree of one step, or checks tree building against golden cases."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,9 +14,11 @@ from draftwood import models
 from draftwood.commands.generate import encode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_text
 from draftwood.golden import check_goose
 from draftwood.options import method_of, model_options
-from draftwood.requests import Request, Stepped
+from draftwood.picture import svg
+from draftwood.requests import Delta, Request, Stepped
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach
 
@@ -34,6 +37,13 @@ from draftwood.target.attach import attach
     type=click.Path(path_type=Path),
     help="Rebuild the spine trees of a JSON file of worked cases and compare.",
 )
+@click.option(
+    "--svg",
+    "drawing",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the tree to FILE as a picture, too.",
+)
 @model_options
 @click.pass_context
 def tree(
@@ -45,6 +55,7 @@ def tree(
     budget: int | None,
     chat: bool,
     golden: Path | None,
+    drawing: Path | None,
     model: str,
     dtype: str,
     device: str,
@@ -53,10 +64,14 @@ def tree(
 ) -> None:
     """Draw the tree of one step after PROMPT, the accepted path highlighted."""
     if golden is not None:
+        if drawing is not None:
+            raise DraftwoodError("--golden draws nothing that --svg could write: give one of them")
         _check(golden)
         return
     if prompt is None:
         raise DraftwoodError("give a prompt to draw a tree for, or --golden FILE")
+    if drawing is not None:
+        check_writable(drawing)
     chosen = method_of(name, budget, ctx.args)
     if threads:
         torch.set_num_threads(threads)
@@ -65,10 +80,15 @@ def tree(
     engine = Engine(attach(loaded.model, packing="move"), chosen)
     request = Request(ids, max_new_tokens=1 + step * (chosen.policy.budget + 1), eos=loaded.eos)
     seen = 0
+    committed: tuple[int, ...] = ()
     for event in engine.stream([request]):
-        if isinstance(event, Stepped):
+        if isinstance(event, Delta):
+            committed = event.tokens
+        elif isinstance(event, Stepped):
             seen += 1
             if seen == step:
+                if drawing is not None:
+                    write_text(drawing, as_svg(event.stats, committed, loaded.tokenizer))
                 Console(highlight=False).print(picture(event.stats, loaded.tokenizer))
                 return
     raise DraftwoodError(f"the text ended after {seen} steps: ask for an earlier --step")
@@ -93,6 +113,13 @@ def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
         f"route {nodes.route or '-'})[/]"
     )
     return root
+
+
+def as_svg(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> str:
+    """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
+    texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
+    bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
+    return svg(stats.tree, stats.path, texts, *bonus)
 
 
 def _check(path: Path) -> None:

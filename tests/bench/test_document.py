@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.bench.divergence import Divergence
-from draftwood.bench.document import check_writable, document, known, method_entry, summary, write
-from draftwood.errors import DraftwoodError
+from draftwood.bench.document import document, known, method_entry, summary, write
 from tests.bench.made import row
 
 
@@ -66,12 +65,3 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         write(path, {"a": 1})
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.json"]
-
-
-def test_places_that_cannot_be_written_are_refused_before_any_work(tmp_path: Path) -> None:
-    check_writable(tmp_path / "fine.json")
-    assert os.listdir(tmp_path) == []
-    with pytest.raises(DraftwoodError, match="is a directory"):
-        check_writable(tmp_path)
-    with pytest.raises(DraftwoodError, match="cannot write to"):
-        check_writable(tmp_path / "missing" / "out.json")

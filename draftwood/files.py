@@ -1,0 +1,50 @@
+"""Files that a command writes: refused before any work is done, written whole or not at all.
+
+Knows nothing of what is in them.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from draftwood.errors import DraftwoodError
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written to, before any work is done.
+
+    Raises:
+        DraftwoodError: the directory is missing or read-only, or the path is a directory or a
+            read-only file.
+    """
+    if path.is_dir():
+        raise DraftwoodError(f"{path} is a directory: name a file in it")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
+            pass
+    except OSError as error:
+        raise DraftwoodError(f"cannot write to {path.parent}: {error.strerror}") from error
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DraftwoodError(f"{path} is read-only: name another file")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 beside ``path``, then put it in its place in one step."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=path.suffix)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o666 & ~_umask())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -17,9 +17,11 @@ _COMMANDS = {
     "tree": "draftwood.commands.tree",
     "check-lossless": "draftwood.commands.check_lossless",
     "methods": "draftwood.commands.methods",
+    "theory": "draftwood.commands.theory",
     "bench": "draftwood.bench.command",
     "sequoia": "draftwood.bench.sequoia",
     "train": "draftwood.train.command",
+    "inflate": "draftwood.commands.inflate",
 }
 
 

@@ -1,0 +1,112 @@
+"""An inflated model as a directory that loads like any checkpoint, written whole or not at all."""
+
+import json
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
+from draftwood import __version__
+from draftwood.errors import DraftwoodError
+from draftwood.inflate.model import Agreement
+from draftwood.inflate.room import SHARD
+from draftwood.inflate.shapes import Shape
+
+PROVENANCE = "provenance.json"
+
+
+def check_place(directory: Path) -> None:
+    """Refuse a place where no new directory can be put, before any work is done.
+
+    Raises:
+        DraftwoodError: there is something already, or the directory above is missing or
+            read-only.
+    """
+    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+        raise DraftwoodError(f"{directory} is a file or a link: name a new directory")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise DraftwoodError(f"{directory} is not empty: name a new directory")
+    above = directory.absolute().parent
+    try:
+        with tempfile.TemporaryDirectory(dir=above, prefix=".draftwood-"):
+            pass
+    except OSError as error:
+        raise DraftwoodError(f"cannot write to {above}: {error.strerror}") from error
+
+
+def provenance(
+    *,
+    source: str,
+    revision: str | None,
+    small: Shape,
+    large: Shape,
+    parameters: int,
+    dtype: str,
+    seed: int,
+    agreement: Agreement | None,
+) -> dict[str, object]:
+    """What the directory says of itself.
+
+    Args:
+        source: the small model's name.
+        revision: its commit, if it comes from a hub.
+        small: its shape.
+        large: the inflated shape.
+        parameters: number of weights, a shared one once.
+        dtype: of the weights in the directory.
+        seed: of the weights that nothing depends on.
+        agreement: the check in float32; None if it was left out.
+    """
+    return {
+        "what": (
+            "A cost-shaped target: the function of the source, and so its text and its rates of "
+            "acceptance, at the cost of a model of this shape. It is no better a model than its "
+            "source, whose licence holds for it."
+        ),
+        "source": {"name": source, "revision": revision, "shape": asdict(small)},
+        "shape": asdict(large),
+        "parameters": parameters,
+        "dtype": dtype,
+        "seed": seed,
+        "check": None if agreement is None else {"dtype": "float32", **asdict(agreement)},
+        "versions": {
+            "draftwood": __version__,
+            "torch": torch.__version__,
+            "transformers": version("transformers"),
+        },
+    }
+
+
+def write(
+    directory: Path,
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerBase,
+    record: Mapping[str, object],
+) -> None:
+    """Write everything beside ``directory``, then put it in its place in one step.
+
+    Raises:
+        DraftwoodError: it could not be written; nothing is left then.
+    """
+    place = directory.absolute()
+    part = place.parent / f".draftwood-{secrets.token_hex(4)}"
+    try:
+        part.mkdir()
+        model.save_pretrained(part, max_shard_size=SHARD)
+        tokenizer.save_pretrained(part)
+        (part / PROVENANCE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        for file in part.iterdir():
+            # safetensors lets nobody but the owner read what it writes.
+            shutil.copymode(part / PROVENANCE, file)
+        # Takes the place of an empty directory, and of nothing else.
+        part.rename(place)
+    except (OSError, ValueError) as error:
+        raise DraftwoodError(f"cannot write {directory}: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -275,7 +275,7 @@ def test_history_is_measured_on_what_the_drafter_proposed() -> None:
     seed=st.integers(0, 10**6),
     chain=st.lists(st.integers(0, 14), max_size=15),
     copied=st.integers(1, 15),
-    budget=st.integers(-1, 60),
+    budget=st.integers(-1, 59),
     room=st.integers(-1, 12),
 )
 def test_every_tree_keeps_to_its_bounds(

@@ -249,7 +249,7 @@ def test_a_greedy_request_gets_gooses_tree(
 
 @given(
     chain=st.lists(st.integers(0, 44), max_size=12),
-    budget=st.integers(-1, 60),
+    budget=st.integers(-1, 59),
     room=st.integers(-1, 9),
     temperature=st.sampled_from([0.0, 1.0]),
     bypass=st.sampled_from(["distinct", "paper", "off"]),

@@ -202,7 +202,7 @@ def test_the_copied_path_takes_at_most_half_of_the_budget() -> None:
     seed=st.integers(0, 10**6),
     chain=st.lists(st.integers(0, 14), max_size=15),
     copied=st.integers(1, 15),
-    budget=st.integers(-1, 60),
+    budget=st.integers(-1, 59),
     room=st.integers(-1, 12),
     robust=st.integers(0, 3),
 )

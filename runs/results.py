@@ -186,9 +186,11 @@ def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
 
 
 def spread(values: Sequence[float], scale: float = 1.0) -> str:
-    """Mean and standard error."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{scale * statistics.mean(values):.2f} ± {scale * error:.2f}"
+    """Mean, and its standard error if there are several values."""
+    mean = f"{scale * statistics.mean(values):.2f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {scale * statistics.stdev(values) / len(values) ** 0.5:.2f}"
 
 
 def over_seeds(

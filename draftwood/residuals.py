@@ -14,7 +14,9 @@ This is what Algorithm 3 of "Traversal Verification for Speculative Tree Decodin
 and its children, written so that it can run from the root down. With P(v) = 1 it is recursive
 rejection sampling, R / W being the residual distribution.
 
-Q_j is q where the child was drawn with replacement, and one-hot where it was not drawn at all.
+Q_j is q where the child was drawn with replacement, and one-hot where it was not drawn at all. R is
+kept, not rebuilt from a few scalars a node: children of one node may come from several rows of q.
+
 Without replacement it is q over the tokens that are left, divided by their sum, which is summed
 anew for each child: one minus the sum of the drawn tokens loses every digit where q is peaked.
 """

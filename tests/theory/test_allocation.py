@@ -28,7 +28,7 @@ from draftwood.theory.yields import (
     synergy,
 )
 
-same_every_time = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+examples = settings(max_examples=150)
 inside = st.floats(0.01, 0.99)
 PAPER_MEDIAN = AcceptanceRates(0.21, 0.033)
 
@@ -63,7 +63,7 @@ def test_brute_force_can_tell_a_worse_allocation() -> None:
     assert value(entry, (1, 1, 4), 0.3) < value(entry, greedy_allocation(entry, 6, 0.3), 0.3) - 0.1
 
 
-@same_every_time
+@examples
 @given(inside, inside, st.integers(2, 20), st.integers(0, 60))
 def test_eq2_is_linear_in_depth_with_the_slope_it_names(
     p_s: float, p_t: float, m: int, branches: int
@@ -79,7 +79,7 @@ def test_eq2_is_linear_in_depth_with_the_slope_it_names(
     assert log_marginal == pytest.approx(np.full(m, log_marginal[0]))
 
 
-@same_every_time
+@examples
 @given(inside, inside, st.integers(1, 20), st.integers(0, 60))
 def test_water_filling_satisfies_the_optimality_conditions(
     p_s: float, p_t: float, m: int, branches: int
@@ -97,7 +97,7 @@ def test_water_filling_satisfies_the_optimality_conditions(
         assert (marginal[widths == 0] <= level + 1e-9).all()
 
 
-@same_every_time
+@examples
 @given(inside, inside, st.integers(1, 20), st.integers(0, 60))
 def test_water_filling_rounded_is_the_integer_optimum(
     p_s: float, p_t: float, m: int, branches: int
@@ -110,7 +110,7 @@ def test_water_filling_rounded_is_the_integer_optimum(
     assert value(entry, real, p_t) >= best - 1e-9
 
 
-@same_every_time
+@examples
 @given(inside, inside, st.integers(1, 20), st.integers(1, 60))
 def test_rounded_eq2_is_optimal_exactly_when_nothing_had_to_be_clipped(
     p_s: float, p_t: float, m: int, branches: int
@@ -151,7 +151,7 @@ def test_the_harmonic_rule_loses_to_the_optimum_where_the_slope_is_steep_and_fla
         assert harmonic < (1 - floor) * best
 
 
-@same_every_time
+@examples
 @given(inside, inside, st.integers(1, 20), st.integers(0, 60))
 def test_the_harmonic_rule_never_beats_the_optimum(
     p_s: float, p_t: float, m: int, branches: int

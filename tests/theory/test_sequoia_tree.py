@@ -18,7 +18,7 @@ from draftwood.theory.sequoia_tree import (
     fastest_tree,
 )
 
-same_every_time = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+examples = settings(max_examples=60)
 vectors = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4)
 
 
@@ -54,7 +54,7 @@ def test_the_brute_force_sees_all_trees() -> None:
     assert [len(forests(n)) for n in range(7)] == [1, 1, 2, 5, 14, 42, 132]  # Catalan numbers
 
 
-@same_every_time
+@examples
 @given(vectors, st.integers(0, 6), st.integers(0, 6))
 def test_the_programme_equals_brute_force(acceptance: list[float], nodes: int, depth: int) -> None:
     tree = best_tree(acceptance, nodes, depth)
@@ -63,7 +63,7 @@ def test_the_programme_equals_brute_force(acceptance: list[float], nodes: int, d
     assert tree.depth <= depth
 
 
-@same_every_time
+@examples
 @given(vectors, st.integers(0, 30), st.integers(0, 8))
 def test_the_tree_is_as_long_as_it_says(acceptance: list[float], nodes: int, depth: int) -> None:
     tree = best_tree(acceptance, nodes, depth)
@@ -76,7 +76,7 @@ def test_the_tree_is_as_long_as_it_says(acceptance: list[float], nodes: int, dep
     assert len(seen) == len(tree.paths) + 1 <= nodes + 1
 
 
-@same_every_time
+@examples
 @given(vectors, st.integers(0, 40))
 def test_best_first_is_optimal_for_falling_acceptance(values: list[float], nodes: int) -> None:
     """What the policy's built-in tree relies on."""
@@ -122,7 +122,7 @@ def test_the_tables_hold_every_smaller_search() -> None:
             assert search.length(nodes, depth) == best_tree(acceptance, nodes, depth).length
 
 
-@same_every_time
+@examples
 @given(
     vectors,
     st.floats(0.0, 2.0),

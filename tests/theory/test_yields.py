@@ -25,11 +25,11 @@ from draftwood.theory.yields import (
     synergy,
 )
 
-same_every_time = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+examples = settings(max_examples=60)
 probability = st.floats(0.0, 1.0)
 
 
-@same_every_time
+@examples
 @given(probability, st.integers(1, 12))
 def test_extension_length_is_the_sum_it_closes(p_t: float, depth: int) -> None:
     assert extension_length(p_t, depth) == pytest.approx(
@@ -90,7 +90,7 @@ def shapes(draw: st.DrawFn) -> tuple[list[int], AcceptanceRates, int]:
     return widths, AcceptanceRates(draw(probability), draw(probability)), depth
 
 
-@same_every_time
+@examples
 @given(shapes())
 def test_eq1_is_exact_when_every_branch_is_a_whole_chain(
     shape: tuple[list[int], AcceptanceRates, int],
@@ -103,7 +103,7 @@ def test_eq1_is_exact_when_every_branch_is_a_whole_chain(
     assert bound == pytest.approx(expected_yield(tree), rel=1e-12)
 
 
-@same_every_time
+@examples
 @given(shapes(), st.data())
 def test_eq1_is_a_lower_bound_once_its_chains_are_there(
     shape: tuple[list[int], AcceptanceRates, int], data: st.DataObject

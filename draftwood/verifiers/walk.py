@@ -3,7 +3,8 @@
 Source: GOOSE, Algorithm 3, for any temperature. At each node a token is drawn from p (the argmax at
 temperature 0); a child that carries it is accepted, otherwise the token is the bonus. Every
 committed token is thus the target's own draw, so the output law is the target's for any tree
-that was fixed before the draw. A child that was itself *sampled* may not be verified this way.
+that was fixed before the draw. Sampled children are left to the rules that use how they were drawn
+to accept more of them.
 """
 
 from collections.abc import Sequence

@@ -73,6 +73,13 @@ class Tried:
     mass: float
     residual: torch.Tensor
 
+    def kept(self, reach: float) -> float:
+        """h: probability to keep the node, reached with P = ``reach``, if no child is accepted.
+
+        In this form a tiny mass cannot take it above 1, nor divide it by zero.
+        """
+        return self.mass / (self.mass + (1 - reach)) if self.mass > 0 else 0.0
+
 
 def bonus(case: Case, node: int, tried: Tried | None) -> int:
     """The token after the last accepted node: drawn from what its children, if any, left of p."""

@@ -6,6 +6,7 @@ which ``generate`` applies them.
 
 import inspect
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from transformers import LogitsProcessor
@@ -75,7 +76,7 @@ class Sampler:
         """Whether the argmax of the raw logits is the answer."""
         return not self._processors and not self.do_sample
 
-    @property
+    @cached_property
     def reads_history(self) -> bool:
         """Whether the scores depend on the tokens before; else any rows can be scored together."""
         return any(map(reads_history, self._processors))

@@ -31,6 +31,7 @@ from draftwood.requests import Request
 from draftwood.residuals import Spot, children_of, try_children
 from draftwood.sampling import SamplingParams
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers.traversal import judged
 
 
 def accepted_by_walk(case: Case) -> float:
@@ -66,27 +67,10 @@ def accepted_by_rejection(case: Case) -> float:
 
 def accepted_by_traversal(case: Case) -> float:
     """Expected nodes accepted by Traversal Verification."""
-    tree, children = case.tree, children_of(case.tree)
-    reach, chance = {ROOT: 1.0}, {}
-    level = [ROOT] if children[ROOT] else []
-    while level:
-        spots = [Spot(case, node, children[node], reach[node]) for node in level]
-        for spot, tried in zip(spots, try_children(spots), strict=True):
-            reach.update(zip(spot.children, tried.chances, strict=True))
-            dropped = tried.mass + (1 - spot.reach)
-            chance[spot.node] = tried.mass / dropped if tried.mass > 0 else 0.0
-        below = [child for node in level for child in children[node]]
-        level = [node for node in below if reach[node] > 0 and children[node]]
-    order: list[int] = []
-    waiting = [ROOT]
-    while waiting:
-        order.append(waiting.pop())
-        waiting += children[order[-1]]
     expected, left = 0.0, 1.0
-    for node in reversed(order[1:]):
-        here = left * chance.get(node, reach.get(node, 0.0))
-        expected += here * int(tree.depths[node])
-        left -= here
+    for node, chance in judged([case])[0].chances():
+        expected += left * chance * int(case.tree.depths[node])
+        left *= 1 - chance
     return expected
 
 

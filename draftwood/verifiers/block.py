@@ -70,10 +70,8 @@ class _Chain:
 
     def _chance(self, node: int) -> float:
         """h of a node."""
-        if node == len(self.tried):
-            return self.reach[node]
-        mass = self.tried[node].mass
-        return mass / (mass + (1 - self.reach[node])) if mass > 0 else 0.0
+        reach = self.reach[node]
+        return self.tried[node].kept(reach) if node < len(self.tried) else reach
 
 
 def _verdicts(cases: Sequence[Case]) -> list[Verdict]:

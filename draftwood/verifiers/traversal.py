@@ -37,10 +37,10 @@ class Traversal:
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:
         """Accept the first node, in post-order, that its own random number lets through."""
-        return judge(cases, _verdicts)
+        return judge(cases, lambda sampled: [tree.verdict() for tree in judged(sampled)])
 
 
-class _Judged:
+class Judged:
     """What is known of one tree: P of its nodes, and R of those that have children."""
 
     __slots__ = ("case", "children", "reach", "tried")
@@ -55,33 +55,36 @@ class _Judged:
         """Whether a node can be reached and has children."""
         return self.reach[node] > 0 and bool(self.children[node])
 
-    def verdict(self) -> Verdict:
+    def chances(self) -> Iterator[tuple[int, float]]:
+        """Nodes in post-order, each with the probability h to be accepted once it is reached there.
+
+        The root comes last, and surely.
+        """
         for node in _post_order(self.children):
-            if node == ROOT or self.case.noise.accepts(node, self._chance(node)):
-                break
+            reach, tried = self.reach.get(node, 0.0), self.tried.get(node)
+            chance = tried.kept(reach) if tried else reach
+            yield node, 1.0 if node == ROOT else chance
+
+    def verdict(self) -> Verdict:
+        """The first node that its own random number lets through."""
+        accepts = self.case.noise.accepts
+        node = next(v for v, h in self.chances() if v == ROOT or accepts(v, h))
         return Verdict(self.case.tree.path(node), bonus(self.case, node, self.tried.get(node)))
 
-    def _chance(self, node: int) -> float:
-        """h: probability to accept a node once all its descendants have been dropped."""
-        reach = self.reach.get(node, 0.0)
-        if node not in self.tried:
-            return reach
-        mass = self.tried[node].mass
-        return mass / (mass + (1 - reach)) if mass > 0 else 0.0
 
-
-def _verdicts(cases: Sequence[Case]) -> list[Verdict]:
-    trees = [_Judged(case) for case in cases]
+def judged(cases: Sequence[Case]) -> list[Judged]:
+    """What the rule says of each tree, before any random decision."""
+    trees = [Judged(case) for case in cases]
     level = [(tree, ROOT) for tree in trees]
     while level:
         spots = [Spot(t.case, node, t.children[node], t.reach[node]) for t, node in level]
-        below: list[tuple[_Judged, int]] = []
+        below: list[tuple[Judged, int]] = []
         for (tree, node), spot, tried in zip(level, spots, try_children(spots), strict=True):
             tree.tried[node] = tried
             tree.reach.update(zip(spot.children, tried.chances, strict=True))
             below += [(tree, child) for child in spot.children if tree.goes_on(child)]
         level = below
-    return [tree.verdict() for tree in trees]
+    return trees
 
 
 def _post_order(children: Sequence[Sequence[int]]) -> Iterator[int]:

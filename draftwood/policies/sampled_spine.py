@@ -26,7 +26,7 @@ at: the paper's tree always spends its budget.
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +39,8 @@ from draftwood.drawing import (
 )
 from draftwood.errors import DraftwoodError
 from draftwood.frontier import Frontier, Level, no_children
-from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Outcome
-from draftwood.shapes.spine import Bypass, SpineShape, SpineState, bypasses
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth
+from draftwood.shapes.spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -120,50 +120,23 @@ def _shares(
 
 
 @dataclass(frozen=True)
-class SampledSpine:
-    """A copied spine among drawn branches; the paper's B = 60 counts the root and is 59 here.
+class SampledSpine(SpineRule):
+    """A copied spine among drawn branches.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
-    max_depth: int = field(
-        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
-    )
-    rho: float = field(
-        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
-    )
-    top_k: int = field(default=10, metadata={"help": "most children drawn for a node (K)"})
-    ratio: float = field(
-        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
-    )
-    bypass: Bypass = field(
-        default="distinct", metadata={"help": "when to verify the copied chain alone"}
-    )
-    bypass_length: int = field(
-        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
-    )
     replacement: bool = field(
         default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
     )
     draft_temperature: float = field(
         default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
     )
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
 
-    branching: ClassVar = True
-
     def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("max_depth", 1), ("top_k", 1), ("bypass_length", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        for name in ("rho", "ratio"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
-        if self.bypass not in {"distinct", "paper", "off"}:
-            raise DraftwoodError(f'bypass is "{self.bypass}"; give one of distinct, paper, off')
+        super().__post_init__()
         if self.chain == self.source:
             raise DraftwoodError(
                 f'chain and source are both "{self.chain}"; name two different sources'
@@ -180,14 +153,6 @@ class SampledSpine:
         """Drawn branches and a copied spine."""
         return drawn_kinds(self.replacement)
 
-    def start(self) -> SpineState:
-        """p_s = 0.3 (Algorithm 2, line 3)."""
-        return SpineState()
-
-    def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
-        """Average in the accepted share of the spine, in steps that drafted one."""
-        return state.after(outcome, self.chain)
-
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
         branches) and ``plain`` (neither source has anything)."""
@@ -200,14 +165,7 @@ class SampledSpine:
         if copied and bypasses(offers[0], self.bypass, self.bypass_length):
             tree.add_chain(copied, self.chain)
             return tree.build("bypass")
-        shape = SpineShape(
-            size=budget + 1,
-            ratio=state.ratio(self.ratio),
-            rho=self.rho,
-            max_depth=self.max_depth,
-            top_k=self.top_k,
-            room=growth.room,
-        )
+        shape = self.shape(budget, growth.room, state)
         spine = shape.spine_length(len(copied))
         tree.add_chain(copied[:spine], self.chain)
         drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)

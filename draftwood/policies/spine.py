@@ -19,13 +19,13 @@ A batch's price is not looked at: the paper's tree always spends its budget.
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
-from draftwood.shapes.spine import Bypass, SpineShape, SpineState, bypasses
+from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth
+from draftwood.shapes.spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
@@ -79,32 +79,15 @@ def attach_branches(
 
 
 @dataclass(frozen=True)
-class Spine:
-    """The policy of GOOSE; ``budget`` excludes the root, so the paper's B = 60 is 59 here.
+class Spine(SpineRule):
+    """The policy of GOOSE, with its ablations.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
-    max_depth: int = field(
-        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
-    )
-    rho: float = field(
-        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
-    )
-    top_k: int = field(default=10, metadata={"help": "most successors asked for per node (K)"})
-    ratio: float = field(
-        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
-    )
     min_chain: int = field(
         default=1, metadata={"help": "shorter copied chains count as no match, in tokens"}
-    )
-    bypass: Bypass = field(
-        default="distinct", metadata={"help": "when to verify the copied chain alone"}
-    )
-    bypass_length: int = field(
-        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
     )
     spine: Literal["on", "off", "control"] = field(
         default="on",
@@ -113,32 +96,14 @@ class Spine:
     spine_branches: bool = field(
         default=True, metadata={"help": "ablation: off leaves the spine's nodes without branches"}
     )
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
 
-    branching: ClassVar = True
-
     def __post_init__(self) -> None:
-        for name, least in (
-            ("budget", 0),
-            ("max_depth", 1),
-            ("top_k", 1),
-            ("min_chain", 1),
-            ("bypass_length", 1),
-        ):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        for name in ("rho", "ratio"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
-        for name, known in (
-            ("bypass", ("distinct", "paper", "off")),
-            ("spine", ("on", "off", "control")),
-        ):
-            if getattr(self, name) not in known:
-                raise DraftwoodError(
-                    f'{name} is "{getattr(self, name)}"; give one of {", ".join(known)}'
-                )
+        super().__post_init__()
+        if self.min_chain < 1:
+            raise DraftwoodError(f"min_chain is {self.min_chain}; give at least 1")
+        if self.spine not in ("on", "off", "control"):
+            raise DraftwoodError(f'spine is "{self.spine}"; give one of on, off, control')
         if self.chain == self.branches:
             raise DraftwoodError(
                 f'chain and branches are both "{self.chain}"; name two different sources'
@@ -153,18 +118,6 @@ class Spine:
     def draws(self) -> frozenset[Draw]:
         """Every node is chosen deterministically."""
         return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> SpineState:
-        """p_s = 0.3 (Algorithm 2, line 3)."""
-        return SpineState()
-
-    def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
-        """Average in the accepted share of the spine, in steps that drafted one."""
-        return state.after(outcome, self.chain)
-
-    def spine_ratio(self, state: SpineState) -> float:
-        """r of Section 4.3: the fixed ``ratio``, or a tier of p_s."""
-        return state.ratio(self.ratio)
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
@@ -182,15 +135,7 @@ class Spine:
             return builder.build("bypass" if builder.drafted else "plain")
         if self.spine == "off":
             tokens = ()
-        shape = SpineShape(
-            size=budget + 1,
-            ratio=self.spine_ratio(state),
-            rho=self.rho,
-            max_depth=self.max_depth,
-            top_k=self.top_k,
-            room=growth.room,
-            spine_branches=self.spine_branches,
-        )
+        shape = self.shape(budget, growth.room, state, self.spine_branches)
         yield from self._lay(builder, tokens[: shape.spine_length(len(tokens))])
         spine = builder.drafted
         yield from self._branch(builder, shape)

@@ -7,9 +7,10 @@ beside it (:func:`bypasses`).
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
 
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import Continuation, Outcome
 
 EMA = 0.3
@@ -98,3 +99,71 @@ def bypasses(offer: Continuation, rule: Bypass, length: int) -> bool:
     if rule == "paper":
         return offer.agreeing >= 2 or len(offer.tokens) >= length
     return False
+
+
+@dataclass(frozen=True)
+class SpineRule:
+    """The settings of GOOSE; ``budget`` excludes the root, so the paper's B = 60 is 59 here.
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    max_depth: int = field(
+        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
+    )
+    rho: float = field(
+        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
+    )
+    top_k: int = field(
+        default=10, metadata={"help": "most children asked for or drawn per node (K)"}
+    )
+    ratio: float = field(
+        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
+    )
+    bypass: Bypass = field(
+        default="distinct", metadata={"help": "when to verify the copied chain alone"}
+    )
+    bypass_length: int = field(
+        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
+    )
+    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
+
+    branching: ClassVar = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("budget", 0), ("max_depth", 1), ("top_k", 1), ("bypass_length", 1)):
+            if getattr(self, name) < least:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+        for name in ("rho", "ratio"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
+        if self.bypass not in ("distinct", "paper", "off"):
+            raise DraftwoodError(f'bypass is "{self.bypass}"; give one of distinct, paper, off')
+
+    def start(self) -> SpineState:
+        """p_s = 0.3 (Algorithm 2, line 3)."""
+        return SpineState()
+
+    def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
+        """Average in the accepted share of the spine, in steps that drafted one."""
+        return state.after(outcome, self.chain)
+
+    def spine_ratio(self, state: SpineState) -> float:
+        """r of Section 4.3: the fixed ``ratio``, or a tier of p_s."""
+        return state.ratio(self.ratio)
+
+    def shape(
+        self, budget: int, room: int, state: SpineState, spine_branches: bool = True
+    ) -> SpineShape:
+        """The numbers of Algorithm 1 in one step."""
+        return SpineShape(
+            size=budget + 1,
+            ratio=self.spine_ratio(state),
+            rho=self.rho,
+            max_depth=self.max_depth,
+            top_k=self.top_k,
+            room=room,
+            spine_branches=spine_branches,
+        )

@@ -30,11 +30,16 @@ def check_writable(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 beside ``path``, then put it in its place in one step."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside ``path``, then put it in its place in one step."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=path.suffix)
     part = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.chmod(0o666 & ~_umask())

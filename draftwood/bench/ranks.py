@@ -8,18 +8,16 @@ Runs an engine whose trees are one level of the drafter's best tokens; knows no 
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from time import perf_counter
 
-import numpy as np
-
+from draftwood.costs.fit import fit
+from draftwood.costs.measure import Grid, measure_target
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Target
+from draftwood.protocols import Target
 from draftwood.requests import Request, Stepped
 from draftwood.stats import StepStats
-from draftwood.tree import TokenTree, TreeBuilder
 
-_REPEATS = 15
+_SECONDS = 2.0
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -78,26 +76,7 @@ def target_seconds(target: Target, nodes: int, context: int) -> list[float]:
 
     Measured at a few sizes, in between linear; ``context`` is the cached length in tokens.
     """
-    slot = target.open(context + nodes + 1)
-    try:
-        target.prefill([slot], [[1] * context], Needs())
-        sizes = [size for size in _SIZES if size <= nodes] + [nodes + 1]
-        times = [_seconds(target, slot, _chain(size)) for size in sizes]
-    finally:
-        target.release(slot)
-    return [float(t) for t in np.interp(np.arange(1, nodes + 2), sizes, times)]
-
-
-def _chain(size: int) -> TokenTree:
-    builder = TreeBuilder(1)
-    builder.add_chain([1] * (size - 1), "timing")
-    return builder.build()
-
-
-def _seconds(target: Target, slot: int, tree: TokenTree) -> float:
-    times = []
-    for _ in range(_REPEATS):
-        start = perf_counter()
-        target.forward([slot], [tree], Needs())
-        times.append(perf_counter() - start)
-    return statistics.median(times)
+    sizes = (*(size for size in _SIZES if size <= nodes), nodes + 1)
+    curve = fit(measure_target(target, Grid(sizes, (context,), seconds=_SECONDS)))
+    found: list[float] = curve.table(nodes + 1, context)[1:].tolist()
+    return found

@@ -1,0 +1,241 @@
+"""``draftwood tune``: measures what a step costs here, shows it, and keeps it.
+
+Forwards and levels are timed by :mod:`draftwood.costs.measure`; what lies outside of them is taken
+from an engine's steps, plain and GOOSE's. Steps of other methods then show how far the prediction
+is off. docs/costs.md says what the figures mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import cast
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import PreTrainedTokenizerBase
+
+from draftwood import models, registry
+from draftwood.bench.document import write
+from draftwood.bench.provenance import provenance
+from draftwood.commands.timed_steps import SOURCE, Check, check, run_steps
+from draftwood.costs import plot as pictures
+from draftwood.costs import store
+from draftwood.costs.curve import StepCosts
+from draftwood.costs.fit import HostSample, Sample, fit, fit_host
+from draftwood.costs.machine import identity_at, key_of
+from draftwood.costs.measure import Grid, measure_levels, measure_target
+from draftwood.costs.report import level_rows, target_rows
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable
+from draftwood.hosting import TargetHost
+from draftwood.hosts import DrafterSpec
+from draftwood.methods import method
+from draftwood.options import model_options
+from draftwood.target.attach import attach
+
+_FILE_WIDTH = 120
+"""Columns of the tables where there is no terminal to ask."""
+_TEXT = "def add(self, a, b):\n    return a + b\n\n"
+_FITTED = ("ar", "goose:bypass=off")
+_HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
+
+
+@click.command()
+@click.option("--draft", help="A draft model to measure as well: 'embedded-draft', a directory...")
+@click.option(
+    "--head", help="An EAGLE-3 head to measure as well: 'embedded-eagle3', a directory..."
+)
+@click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
+@click.option("--context", default="128,1024", show_default=True, help="Cached tokens of each.")
+@click.option(
+    "--largest",
+    type=click.IntRange(2),
+    default=64,
+    show_default=True,
+    help="Tokens of the largest tree, root included.",
+)
+@click.option("--seconds", default=20.0, show_default=True, help="How long to measure, about.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw the curves here.")
+@model_options
+def tune(
+    draft: str | None,
+    head: str | None,
+    batch: str,
+    context: str,
+    largest: int,
+    seconds: float,
+    output: Path | None,
+    picture: Path | None,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Measure what a step costs on this machine, show it, and keep it for later runs.
+
+    A tree pays if it gets more drafted tokens accepted than its break-even says.
+    """
+    if draft is not None and head is not None:
+        raise DraftwoodError("--draft and --head are one drafter each: measure one at a time")
+    share = 0.3 if draft or head else 0.0
+    grid = Grid(_sizes(largest), _numbers("--context", context), _numbers("--batch", batch))
+    for_target = replace(grid, seconds=(0.7 - share) * seconds)
+    if output is not None:
+        check_writable(output)
+    if picture is not None:
+        pictures.check(picture)
+    if threads:
+        torch.set_num_threads(threads)
+    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    target = attach(loaded.model, packing="move")
+    host = TargetHost(target, loaded.tokenizer)
+
+    # What methods want handed over with every row takes time as well.
+    needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
+    drafter = _spec(draft, head).build(host) if share else None
+    if drafter is not None:
+        needs |= drafter.needs
+    samples = {"target": measure_target(target, for_target, needs)}
+    found = StepCosts(fit(samples["target"]))
+    if drafter is not None:
+        levels = replace(grid, seconds=share * seconds)
+        samples[SOURCE] = measure_levels(drafter, SOURCE, target, levels)
+        found = replace(found, drafters={SOURCE: fit(samples[SOURCE])})
+    methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
+    each = 0.3 * seconds / len(methods) / len(grid.batches)
+    prompt = _prompt(loaded.tokenizer, grid.contexts[0])
+    steps = {
+        (name, b): run_steps(target, host, name, prompt, b, each)
+        for name in methods
+        for b in grid.batches
+    }
+    outside = [
+        HostSample(step.tokens - step.batch, step.batch, step.seconds - step.target)
+        for (name, _), taken in steps.items()
+        for step in taken
+        if name in _FITTED
+    ]
+    found = replace(found, **asdict(fit_host(outside)))
+    checks = [check(found, name, b, taken) for (name, b), taken in steps.items() if taken]
+
+    drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
+    key = key_of(target.info, drafters)
+    path = store.write(key, found)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_FILE_WIDTH)
+    for b in grid.batches:
+        for cached in grid.contexts:
+            show(console, found, samples, grid.sizes, cached, b)
+    console.print(
+        f"outside of forwards: {found.fixed * 1e3:.3f} ms a step, {found.node * 1e6:.1f} µs a "
+        f"drafted node, {found.sequence * 1e3:.3f} ms a further sequence"
+    )
+    console.print(checks_table(checks))
+    if output is not None:
+        settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
+        write(output, document(key, found, samples, checks, loaded.name, settings))
+    if picture is not None:
+        curves = {"target": (found.target, samples["target"])}
+        curves |= {name: (level, samples[name]) for name, level in found.drafters.items()}
+        pictures.plot(picture, curves)
+    click.echo(f"kept in {path}")
+
+
+def show(
+    console: Console,
+    costs: StepCosts,
+    samples: Mapping[str, Sequence[Sample]],
+    sizes: Sequence[int],
+    context: int,
+    batch: int,
+) -> None:
+    """Print the tables of one context and batch."""
+    source = next(iter(costs.drafters), None)
+    title = f"{context} cached tokens" + (f", {batch} sequences" if batch > 1 else "")
+    table = Table("drafted", "timed ms", "curve ms", "T(n)/T(1)", "break-even", title=title)
+    if source is not None:
+        table.add_column(f"break-even, chain of {source}")
+    for row in target_rows(costs, samples["target"], sizes, context, batch, source):
+        cells = [str(row.nodes), _ms(row.timed), _ms(row.seconds), f"{row.ratio:.2f}"]
+        cells.append(f"{row.break_even:.2f}")
+        if row.break_even_chain is not None:
+            cells.append(f"{row.break_even_chain:.2f}")
+        table.add_row(*cells)
+    console.print(table)
+    if source is not None:
+        table = Table("nodes of a level", "timed ms", "curve ms", "over T(1)", title=source)
+        for level in level_rows(costs, source, samples[source], sizes, context, batch):
+            timed, seconds = _ms(level.timed), _ms(level.seconds)
+            table.add_row(str(level.width), timed, seconds, f"{level.ratio:.2f}")
+        console.print(table)
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """Predicted against measured steps."""
+    table = Table("method", "batch", "steps", "measured ms", "predicted ms", "ratio")
+    for found in checks:
+        figures = [_ms(found.measured), _ms(found.predicted), f"{found.ratio:.2f}"]
+        table.add_row(found.method, str(found.batch), str(found.steps), *figures)
+    return table
+
+
+def document(
+    key: store.Key,
+    costs: StepCosts,
+    samples: Mapping[str, Sequence[Sample]],
+    checks: Sequence[Check],
+    model: str,
+    settings: Mapping[str, object],
+) -> dict[str, object]:
+    """What ``--json`` writes: seconds throughout."""
+    return {
+        "provenance": provenance(
+            model={"name": model, "dtype": key.dtype, "device": key.device},
+            settings=settings,
+            sets=[],
+        ),
+        "key": asdict(key),
+        "costs": costs.to_json(),
+        "samples": {name: [asdict(one) for one in found] for name, found in samples.items()},
+        "checks": [asdict(found) for found in checks],
+    }
+
+
+def _spec(draft: str | None, head: str | None) -> DrafterSpec:
+    part, name = ("model", draft) if draft is not None else ("eagle3", head)
+    return cast(DrafterSpec, registry.load("drafters", part)(model=name))
+
+
+def _held_out_chain(draft: str | None, head: str | None) -> str:
+    part = "model" if draft is not None else "eagle3"
+    return f"sd:draft={part}:draft.model={draft or head}"
+
+
+def _sizes(largest: int) -> tuple[int, ...]:
+    """Powers of two up to the largest tree, and that one."""
+    powers = [1 << i for i in range(largest.bit_length())]
+    return tuple(sorted({*(power for power in powers if power <= largest), largest}))
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise DraftwoodError(f"{flag} {text!r}: write numbers, such as 1,4") from None
+
+
+def _prompt(tokenizer: PreTrainedTokenizerBase, tokens: int) -> list[int]:
+    """A text that repeats itself, so that copying drafters fill their budgets."""
+    ids = list(tokenizer.encode(_TEXT))
+    return (ids * (1 + tokens // len(ids)))[:tokens]
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3f}"

@@ -1,0 +1,91 @@
+"""Costs that follow the steps: the target's forward and what a step takes outside of forwards.
+
+The forward's curve comes right by :mod:`draftwood.costs.refine`. Seconds outside of forwards are a
+line over drafted nodes, fitted to the steps of late; one that took far longer than usual counts as
+if it had taken a few times as long. Levels of drafters move with the machine as a whole. Knows
+neither engine nor clock.
+"""
+
+from dataclasses import replace
+
+from draftwood.costs.curve import StepCosts
+from draftwood.costs.refine import Refined
+
+_EVERY = 8
+"""Steps after which the curve is made anew."""
+
+_HALF_LIFE = 64.0
+_WEIGHT = 16.0
+"""Steps that what was known before counts for."""
+
+_SPREAD = 16.0
+"""Standard deviation of the drafted nodes that these steps are taken to have had."""
+
+_CUT = 4.0
+
+
+class LiveCosts:
+    """See the module.
+
+    Args:
+        costs: as measured or expected.
+
+    Attributes:
+        now: as they are known by now.
+    """
+
+    def __init__(self, costs: StepCosts) -> None:
+        self.now = costs
+        self._given = costs
+        self._target = Refined(costs.target)
+        self._steps = 0
+        # Sums over steps: 1, n, n^2, seconds, n * seconds.
+        n, square = _SPREAD, 2 * _SPREAD**2
+        line = (1.0, n, square, costs.fixed + costs.node * n, costs.fixed * n + costs.node * square)
+        self._sums = [_WEIGHT * value for value in line]
+
+    def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
+        """A step is over.
+
+        Args:
+            tokens: scored by the target, roots included.
+            context: cached tokens, summed over the batch.
+            batch: sequences.
+            target: seconds of the target's forward.
+            outside: seconds outside of all forwards.
+        """
+        self._target = self._target.observe(tokens, context, batch, target)
+        nodes = tokens - batch
+        usual = self.now.fixed + self.now.node * nodes
+        seconds = max(0.0, outside - self.now.sequence * (batch - 1))
+        if usual > 0.0:
+            seconds = min(seconds, _CUT * usual)
+        kept = 2.0 ** (-1.0 / _HALF_LIFE)
+        new = (1.0, nodes, nodes * nodes, seconds, nodes * seconds)
+        self._sums = [kept * old + value for old, value in zip(self._sums, new, strict=True)]
+        self._steps += 1
+        if self._steps % _EVERY == 0:
+            self._renew()
+
+    def _renew(self) -> None:
+        weight, n, square, seconds, product = self._sums
+        spread = square - n * n / weight
+        slope = max(0.0, (product - n * seconds / weight) / spread) if spread > 0.0 else 0.0
+        fixed = max(0.0, (seconds - slope * n) / weight)
+        factor = self._target.factor
+        self.now = StepCosts(
+            target=self._target.curve,
+            drafters={
+                name: replace(
+                    level,
+                    base=tuple(factor * value for value in level.base),
+                    per_context=factor * level.per_context,
+                    per_pair=factor * level.per_pair,
+                    per_sequence=factor * level.per_sequence,
+                )
+                for name, level in self._given.drafters.items()
+            },
+            fixed=fixed,
+            node=slope,
+            sequence=self._given.sequence,
+        )

@@ -1,0 +1,182 @@
+"""Measuring against a clock that only the measured work moves."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from draftwood.costs.fit import fit
+from draftwood.costs.measure import Grid, heap, measure_levels, measure_target, take_turns
+from draftwood.drafters.adjacency import Adjacency
+from draftwood.drafters.model import ModelDrafter
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Needs, Rows
+from draftwood.tree import TokenTree
+from tests.fakes import FakeHost, MarkovTarget
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Slow(MarkovTarget):
+    """A Markov chain that takes known seconds: by tokens, cached tokens and their product."""
+
+    def __init__(self, clock: Clock, fill: float = 0.0, **kwargs: int) -> None:
+        super().__init__(**kwargs)
+        self.clock = clock
+        self.fill = fill
+        self.asked: list[Needs] = []
+
+    def prefill(self, slots, prompts, needs, hidden=()):  # type: ignore[no-untyped-def]
+        self.clock.now += self.fill * sum(map(len, prompts))
+        return super().prefill(slots, prompts, needs, hidden)
+
+    def forward(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        done: Sequence[int] = (),
+        hidden: Sequence = (),  # type: ignore[type-arg]
+    ) -> list[Rows]:
+        self.asked.append(needs)
+        counts = [len(tree) - first for tree, first in zip(trees, done or [0] * 99, strict=False)]
+        self.clock.now += seconds(sum(counts), sum(len(self.cached[s]) for s in slots), len(slots))
+        return super().forward(slots, trees, needs, done, hidden)
+
+
+def seconds(tokens: int, context: int, batch: int) -> float:
+    return (
+        1.0 + 0.1 * tokens + 0.01 * context + 0.001 * tokens * context / batch + 0.5 * (batch - 1)
+    )
+
+
+GRID = Grid(sizes=(1, 2, 4, 8), contexts=(16, 64), batches=(1, 3), seconds=1000.0)
+
+
+def test_the_targets_costs_are_found() -> None:
+    clock = Clock()
+    target = Slow(clock)
+    found = measure_target(target, GRID, Needs(top_k=3), clock)
+    assert {(s.tokens, s.context, s.batch) for s in found} == {
+        (n * b, c * b, b) for n in (1, 2, 4, 8) for c in (16, 64) for b in (1, 3)
+    }
+    for sample in found:
+        assert sample.seconds == pytest.approx(seconds(sample.tokens, sample.context, sample.batch))
+    curve = fit(found)
+    assert curve.seconds(5, 40, 2) == pytest.approx(seconds(5, 40, 2))
+    assert curve.per_sequence == pytest.approx(0.5)
+    assert set(target.asked) == {Needs(top_k=3)}
+    assert not target.cached
+    # The bound is kept, up to the forward that it falls in.
+    assert 1000.0 <= clock.now < 1010.0
+
+
+def test_the_bound_may_end_the_first_round() -> None:
+    clock = Clock()
+    target = Slow(clock)
+    found = measure_target(target, Grid(sizes=(1, 2, 4), contexts=(16,), seconds=1e-6), clock=clock)
+    assert [s.tokens for s in found] == [1, 2]
+    assert not target.cached
+
+
+def test_contexts_that_take_too_long_to_fill_are_left_out() -> None:
+    clock = Clock()
+    target = Slow(clock, fill=1.0)
+    found = measure_target(target, Grid((1, 2), (16, 64), seconds=100.0), clock=clock)
+    assert {s.context for s in found} == {16}
+    found = measure_target(target, Grid((1, 2), (16, 64), seconds=400.0), clock=clock)
+    assert {s.context for s in found} == {16, 64}
+
+
+def test_disturbed_rounds_do_not_count() -> None:
+    clock, turn = Clock(), [0]
+
+    def probe() -> float:
+        turn[0] += 1
+        took = 50.0 if turn[0] == 1 or turn[0] % 4 == 3 else 2.0
+        clock.now += took
+        return took
+
+    (sample,) = take_turns({(1, 10, 2): probe}, 500.0, clock)
+    assert (sample.tokens, sample.context, sample.batch, sample.seconds) == (2, 20, 2, 2.0)
+
+
+def test_sizes_take_turns() -> None:
+    clock = Clock()
+    order: list[int] = []
+
+    def probe(i: int) -> float:
+        order.append(i)
+        clock.now += 1.0
+        return 1.0
+
+    take_turns({(i, 1, 1): (lambda i=i: probe(i)) for i in (1, 2, 3)}, 7.5, clock)  # type: ignore[misc]
+    assert order == [1, 2, 3, 1, 2, 3, 1, 2]
+
+
+def test_levels_are_timed_without_what_precedes_them() -> None:
+    clock = Clock()
+    target = MarkovTarget()
+    model = Slow(clock, seed=3)
+    found = measure_levels(ModelDrafter(model, target.info), "draft", target, GRID, clock)
+    for sample in found:
+        # Cached in the draft model: the prompt; a level's own forward scores its nodes alone.
+        assert sample.seconds == pytest.approx(seconds(sample.tokens, sample.context, sample.batch))
+    assert not target.cached
+    assert not model.cached
+
+
+def test_a_drafter_without_a_model_has_no_levels() -> None:
+    target = MarkovTarget()
+    drafter = Adjacency().build(FakeHost(target.info))
+    with pytest.raises(DraftwoodError, match="'adjacency' ran no forward for a level"):
+        measure_levels(drafter, "adjacency", target, Grid((1, 2), (16,), seconds=1.0), Clock())
+    assert not target.cached
+
+
+def test_a_context_beyond_the_models_is_refused() -> None:
+    target = MarkovTarget(context_limit=64)
+    grid = Grid((1, 8), (16, 60), seconds=1.0)
+    with pytest.raises(DraftwoodError, match=r"60 cached tokens and 8 more do not fit .* 64"):
+        measure_target(target, grid)
+    assert grid.fitted(64).contexts == (16,)
+    assert grid.fitted(20).contexts == (12,)
+    with pytest.raises(DraftwoodError, match="tree of 8 tokens does not fit a context of 8"):
+        grid.fitted(8)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sizes": (2, 1)}, "sizes are"),
+        ({"sizes": (4,)}, "give two or more"),
+        ({"contexts": ()}, "contexts are"),
+        ({"batches": (0,)}, "batches are"),
+        ({"seconds": 0.0}, "give more than 0"),
+        ({"seconds": math.nan}, "give more than 0"),
+    ],
+)
+def test_a_grid_out_of_range_is_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
+        Grid(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_timed_tree_is_a_heap() -> None:
+    tree = heap(7, 13)
+    assert tree.parents.tolist() == [-1, 0, 0, 1, 1, 2, 2]
+    assert np.all(tree.tokens < 13)
+    assert len(heap(64, 100)) == 64
+
+
+def test_on_a_real_clock_it_keeps_its_bound() -> None:
+    samples = measure_target(MarkovTarget(), Grid((1, 2, 4), (8, 32), seconds=0.1))
+    assert fit(samples).seconds(4, 32) > 0.0

@@ -1,0 +1,119 @@
+"""Refinement on synthetic steps: noise, pauses, a busy beginning, a machine that slows down."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.costs.curve import Curve
+from draftwood.costs.refine import Refined
+
+TRUE = Curve((1, 2, 4, 8, 16, 32, 64), (5.0, 5.6, 6.0, 7.0, 8.5, 11.0, 17.0), 1e-3, 1e-4)
+SIZES = (1, 5, 9, 17, 33, 60)
+
+
+def after(
+    refined: Refined, steps: int, *, seed: int, pauses: float = 0.0, factor: float = 1.0
+) -> Refined:
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        n, context = int(rng.choice(SIZES)), int(rng.integers(100, 600))
+        seconds = factor * TRUE.seconds(n, context, 1) * math.exp(0.05 * rng.normal())
+        if rng.random() < pauses:
+            seconds *= 10
+        refined = refined.observe(n, context, 1, seconds)
+    return refined
+
+
+def errors(refined: Refined, factor: float = 1.0) -> list[float]:
+    """Logs of the ratios to the truth."""
+    return [math.log(refined.curve.seconds(n, 300) / TRUE.seconds(n, 300) / factor) for n in SIZES]
+
+
+def shape(refined: Refined) -> float:
+    """Largest error that is not common to all sizes."""
+    found = np.array(errors(refined))
+    return float(np.abs(found - found.mean()).max())
+
+
+def median_of(found: list[float]) -> float:
+    return float(np.median(found))
+
+
+def test_one_observation_by_hand() -> None:
+    curve = Curve((1, 2, 4), (1.0, 1.0, 1.0))
+    found = Refined(curve).observe(1, 0, 1, math.exp(0.2))
+    # The error of 0.2 is within twice the usual 0.15. One size alone is drift alone.
+    assert found.drift == pytest.approx(0.1 * 0.2 + 0.2 * 0.2)
+    assert found.offsets == {0: pytest.approx(0.0)}
+    assert found.usual == pytest.approx(0.15 + 0.1 * (0.2 - 0.15))
+    # A pause of any length counts as 0.3.
+    assert Refined(curve).observe(1, 0, 1, 1e9).drift == pytest.approx(0.3 * 0.3)
+    assert Refined(curve).observe(1, 0, 1, 1e9) == Refined(curve).observe(1, 0, 1, 2.0)
+
+
+def test_it_is_pure() -> None:
+    refined = Refined(TRUE)
+    refined.observe(5, 100, 1, 99.0)
+    assert refined == Refined(TRUE)
+    assert refined.curve == TRUE
+
+
+def test_a_step_without_tokens_or_time_says_nothing() -> None:
+    refined = Refined(TRUE)
+    for tokens, seconds in ((0, 1.0), (5, 0.0), (5, -1.0), (5, math.nan), (5, math.inf)):
+        assert refined.observe(tokens, 100, 1, seconds) is refined
+
+
+def test_a_curve_of_a_busy_machine_comes_right_within_fifty_steps() -> None:
+    busy = Refined(Curve(TRUE.sizes, tuple(2 * t for t in TRUE.base), 2e-3, 2e-4))
+    for pauses in (0.0, 0.1):
+        runs = [after(busy, 50, seed=seed, pauses=pauses) for seed in range(9)]
+        assert median_of([max(map(abs, errors(run))) for run in runs]) < 0.1
+    assert min(map(abs, errors(busy))) > 0.6
+
+
+def test_a_wrong_shape_is_learnt() -> None:
+    flat = Refined(Curve(TRUE.sizes, (5.0,) * 7))
+    before = shape(flat)
+    found = [shape(after(flat, n, seed=seed)) for n in (50, 150) for seed in range(5)]
+    assert median_of(found[:5]) < 0.5 * before
+    assert median_of(found[5:]) < 0.15 * before
+
+
+def test_pauses_do_not_move_a_curve_that_is_right() -> None:
+    for seed in range(5):
+        assert max(map(abs, errors(after(Refined(TRUE), 200, seed=seed, pauses=0.1)))) < 0.15
+
+
+def test_a_slow_machine_is_one_factor() -> None:
+    calm = [after(Refined(TRUE), 100, seed=seed) for seed in range(5)]
+    slow = [after(run, 40, seed=9, factor=2.0) for run in calm]
+    for run in slow:
+        assert max(map(abs, errors(run, factor=2.0))) < 0.2
+        assert run.factor == pytest.approx(2.0, rel=0.2)
+        # What a decision looks at hardly moves.
+        assert shape(run) < 0.12
+
+
+def test_one_size_alone_never_changes_the_shape() -> None:
+    refined = Refined(TRUE)
+    for _ in range(100):
+        refined = refined.observe(9, 300, 1, 3 * TRUE.seconds(9, 300))
+    np.testing.assert_allclose(refined.curve.base, 3 * np.array(TRUE.base), rtol=0.02)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 200), st.integers(0, 999), st.floats(1e-6, 1e6)), max_size=30)
+)
+def test_whatever_happens_a_larger_forward_is_never_cheaper(
+    steps: list[tuple[int, int, float]],
+) -> None:
+    refined = Refined(TRUE)
+    for tokens, context, seconds in steps:
+        refined = refined.observe(tokens, context, 1, seconds)
+    table = refined.curve.table(100, 500, 1)
+    assert np.all(np.diff(table[1:]) >= 0.0)
+    assert np.all(np.isfinite(table))

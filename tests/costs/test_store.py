@@ -1,0 +1,121 @@
+"""Kept costs: found again, measured anew where a file is not what it should be."""
+
+import json
+import logging
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from draftwood.costs import store
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.machine import device_name, identity_at, key_of
+from draftwood.costs.store import Key
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetInfo
+
+COSTS = StepCosts(Curve((1, 2), (1.0, 2.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, 0.1)
+KEY = Key("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "costs"
+
+
+def never() -> StepCosts:
+    raise AssertionError("measured again")
+
+
+def test_what_is_written_is_read(cache: Path) -> None:
+    assert store.read(KEY) is None
+    path = store.write(KEY, COSTS)
+    assert path.parent == cache
+    assert store.read(KEY) == COSTS
+    assert store.recall(KEY, never) == COSTS
+    assert [p.name for p in cache.iterdir()] == [path.name]
+
+
+def test_every_part_of_the_key_counts() -> None:
+    store.write(KEY, COSTS)
+    others = [
+        replace(KEY, model="other"),
+        replace(KEY, drafters=()),
+        replace(KEY, device="other"),
+        replace(KEY, dtype="bfloat16"),
+        replace(KEY, threads=7),
+        replace(KEY, torch="3.0"),
+        replace(KEY, draftwood="0.2"),
+    ]
+    assert len(others) == len(fields(Key))
+    assert [store.read(other) for other in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1, "costs": 2}', "\xff"])
+def test_a_broken_file_is_measured_anew_with_a_warning(
+    content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = store.write(KEY, COSTS)
+    path.write_bytes(content.encode("latin-1"))
+    other = StepCosts(Curve((1, 2), (3.0, 4.0)))
+    with caplog.at_level(logging.WARNING):
+        assert store.recall(KEY, lambda: other) == other
+    assert "are not used" in caplog.text
+    assert store.recall(KEY, never) == other
+
+
+def test_a_file_of_another_version_or_owner_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    path = store.write(KEY, COSTS)
+    good = json.loads(path.read_text())
+    path.write_text(json.dumps({**good, "costs": {**good["costs"], "version": 99}}))
+    assert store.read(KEY) is None
+    path.write_text(json.dumps({**good, "key": {**good["key"], "device": "another"}}))
+    assert store.read(KEY) is None
+    assert "belongs to something else" in caplog.text
+    path.write_text(json.dumps(good))
+    assert store.read(KEY) == COSTS
+
+
+def test_a_cache_that_cannot_be_written_only_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(DraftwoodError, match=r"cannot keep costs in .*DRAFTWOOD_CACHE"):
+        store.write(KEY, COSTS)
+    assert store.recall(KEY, lambda: COSTS) == COSTS
+    assert "cannot keep costs" in caplog.text
+
+
+def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(store.VARIABLE)
+    assert store.directory().parts[-2:] == ("draftwood", "costs") or "Cache" in str(
+        store.directory()
+    )
+
+
+def test_a_model_is_its_shape_not_its_place() -> None:
+    small, large = LlamaConfig(hidden_size=64), LlamaConfig(hidden_size=128)
+    moved = LlamaConfig(hidden_size=64)
+    moved._name_or_path = "/somewhere/else"
+    identity = store.identity(small.to_dict())
+    assert identity == store.identity(moved.to_dict())
+    assert identity != store.identity(large.to_dict())
+
+
+def test_the_key_of_a_live_target() -> None:
+    info = TargetInfo(13, 64, 1, 1, torch.device("cpu"), torch.bfloat16)
+    key = key_of(info, {"b": "2", "a": "1"})
+    assert key.dtype == "bfloat16"
+    assert key.drafters == (("a", "1"), ("b", "2"))
+    assert key.threads == torch.get_num_threads()
+    assert key.device == device_name(torch.device("cpu"))
+
+
+def test_the_identity_of_a_directory_is_its_configurations(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"hidden_size": 3, "_name_or_path": "x"}')
+    assert identity_at(str(tmp_path)) == store.identity({"hidden_size": 3})
+    assert identity_at("owner/name") != identity_at("owner/other")

@@ -1,0 +1,19 @@
+"""Optional dependencies: there, or refused with the way to get them."""
+
+import sys
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.extras import need
+
+
+def test_what_is_missing_is_named_with_its_extra() -> None:
+    complaint = r"needs no_such_thing \(No module named .*\): pip install 'draftwood\[some\]'"
+    with pytest.raises(DraftwoodError, match=complaint):
+        need("no_such_thing", "some")
+
+
+def test_what_is_there_is_imported() -> None:
+    need("colorsys", "plots")
+    assert "colorsys" in sys.modules

@@ -6,6 +6,15 @@ _GOOSE = "GOOSE (spine trees of context match and adjacency)"
 _DYNATREE = "DynaTree (adaptive draft-model trees)"
 _TRAVERSAL = "Traversal Verification"
 BUILT_IN = (
+    Recipe(
+        "auto",
+        "all sources in one tree, sized by what pays on this machine and text",
+        "-",
+        "auto",
+        {"context": "context", "adjacency": "adjacency", "draft": "model"},
+        tuner="learnt",
+        optional={"draft": "neural"},
+    ),
     Recipe("ar", "plain decoding through the same engine", "-", "plain"),
     Recipe(
         "pld",

@@ -21,7 +21,7 @@ from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
-from draftwood.hosts import Host
+from draftwood.hosts import Built, Host
 from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
 from draftwood.recipes import Method
 from draftwood.requests import (
@@ -71,6 +71,8 @@ class Engine:
         self.max_batch = max_batch
         host = host or TargetHost(target, tokenizer)
         self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
+        built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
+        self._tuner = method.tuner.build(host, built)
         self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
@@ -130,10 +132,13 @@ class Engine:
             return events
         slots = [s.slot for s in live]
         clock = [perf_counter()]
-        budget = self.method.policy.budget
+        policy, tuner = self.method.policy, self._tuner
         forwards = self._forwards()
-        growths = [s.growth(budget) for s in live]
-        trees = draft(self.method.policy, self._drafters, slots, growths, [s.state for s in live])
+        tuner.begin([len(s.history) for s in live])
+        growths = [s.growth(policy.budget, tuner) for s in live]
+        states = [s.state for s in live]
+        drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
+        trees = [found.tree for found in drafted]
         clock.append(perf_counter())
         rows = self.target.forward(slots, trees, self._needs)
         clock.append(perf_counter())
@@ -144,11 +149,21 @@ class Engine:
         outcomes = list(map(_outcome, trees, verdicts, rows))
         for sequence, outcome in zip(live, outcomes, strict=True):
             self._learn(sequence, outcome)
+        bids = [found.bid for found in drafted]
+        whole = perf_counter() - clock[0]
+        expected = tuner.observe(bids, outcomes, whole, clock[2] - clock[1])
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards
-        for sequence, outcome in zip(live, outcomes, strict=True):
-            events += self._advance(sequence, outcome, times, len(live), forwards)
+        for sequence, outcome, foretold in zip(live, outcomes, expected, strict=True):
+            delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
+            committed = len(delta.tokens)
+            tree, path = outcome.tree, outcome.path
+            stats = StepStats(tree, path, committed, times, len(live), forwards, foretold)
+            sequence.tally.add(stats)
+            events += [delta, Stepped(sequence.number, stats)]
+            if reason:
+                events.append(self._finish(sequence, reason))
         return events
 
     def _admit(self) -> list[Event]:
@@ -196,17 +211,6 @@ class Engine:
 
     def _forwards(self) -> int:
         return sum(drafter.forwards for drafter in self._drafters.values())
-
-    def _advance(
-        self, sequence: RunningRequest, outcome: Outcome, times: Times, batch: int, forwards: int
-    ) -> list[Event]:
-        delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
-        stats = StepStats(outcome.tree, outcome.path, len(delta.tokens), times, batch, forwards)
-        sequence.tally.add(stats)
-        events: list[Event] = [delta, Stepped(sequence.number, stats)]
-        if reason:
-            events.append(self._finish(sequence, reason))
-        return events
 
     def _finish(self, sequence: RunningRequest, reason: FinishReason) -> Finished:
         del self._active[sequence.number]

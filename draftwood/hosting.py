@@ -3,17 +3,29 @@
 Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
+from draftwood.costs.curve import StepCosts
+from draftwood.costs.fit import fit
+from draftwood.costs.live import LiveCosts
+from draftwood.costs.machine import identity_at, key_of
+from draftwood.costs.measure import Grid, measure_levels, measure_target
+from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DraftModel, Head
-from draftwood.protocols import Target, TargetInfo
+from draftwood.hosts import Built, DraftModel, Head
+from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.vocabulary import check_vocabulary
+
+_OUTSIDE, _NODE = 0.08, 0.001
+"""What a step and a node of it are taken to cost outside of forwards, over a forward of one token,
+until steps have been timed."""
 
 
 class TargetHost:
@@ -28,6 +40,7 @@ class TargetHost:
         self._target = target
         self._tokenizer = tokenizer
         self._models: dict[Any, DraftModel] = {}
+        self._costs: dict[object, LiveCosts] = {}
         self._heads: dict[Any, tuple[Head, DraftModel]] = {}
 
     @property
@@ -52,6 +65,34 @@ class TargetHost:
             # compared with.
             self._heads[name] = head, attach(head, packing="move", self_test=False)
         return self._heads[name]
+
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
+        """See :meth:`draftwood.hosts.Host.costs`."""
+        with_model = {source: built for source, built in drafters.items() if built.spec.model}
+        key = tuple((source, built.spec) for source, built in with_model.items())
+        if key not in self._costs:
+            measure = partial(self._measured, with_model)
+            names = {source: built.spec.model for source, built in with_model.items()}
+            known = self.info.identity and all(isinstance(name, str) for name in names.values())
+            if known:
+                places = {s: identity_at(models.location(name)) for s, name in names.items()}
+                found = recall(key_of(self.info, places), measure)
+            else:
+                found = measure()
+            self._costs[key] = LiveCosts(found)
+        return self._costs[key]
+
+    def _measured(self, drafters: Mapping[str, Built]) -> StepCosts:
+        target = self._target
+        grid = Grid().fitted(self.info.context_limit)
+        curve = fit(measure_target(target, grid, Needs(top_k=10)))
+        levels = {
+            source: fit(measure_levels(built.drafter, source, target, grid))
+            for source, built in drafters.items()
+        }
+        # Outside of forwards nothing is known yet; live costs soon do.
+        first = curve.seconds(1)
+        return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
 
     def _load(self, name: Any) -> DraftModel:
         if not isinstance(name, str):

@@ -4,13 +4,15 @@ A drafter that has a model of its own neither loads it nor knows how trees are r
 handed a :class:`DraftModel`. Nothing here computes anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.costs.live import LiveCosts
 from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
 from draftwood.tree import Draw, TokenTree
 
@@ -115,9 +117,21 @@ class Host(Protocol):
         """
         ...
 
+    def costs(self, drafters: "Mapping[str, Built]") -> LiveCosts:
+        """What a step of the target costs, and a level of each of the drafters that has a model.
+
+        Measured when first asked for, or found where that was kept; the same object from then on.
+        """
+        ...
+
 
 class DrafterSpec(Protocol):
     """The frozen settings of a drafter; its fields are command-line flags."""
+
+    @property
+    def model(self) -> Any:
+        """What it asks its host for, a model's name or the model; None if it has none."""
+        ...
 
     @property
     def draws(self) -> frozenset[Draw]:
@@ -131,3 +145,11 @@ class DrafterSpec(Protocol):
             DraftwoodError: the settings do not fit the target.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A drafter and the settings it was built from."""
+
+    spec: DrafterSpec
+    drafter: Drafter

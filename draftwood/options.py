@@ -109,6 +109,18 @@ def _bias(text: str) -> tuple[int, float]:
     raise DraftwoodError(f"--logit-bias {text!r}: write TOKEN_ID=BIAS, e.g. 42=-1.5")
 
 
+def numbers(text: str, option: str) -> tuple[float, ...]:
+    """The numbers of a comma-separated list.
+
+    Raises:
+        DraftwoodError: one of them is none.
+    """
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise DraftwoodError(f"{option} is {text!r}: give numbers, separated by commas") from None
+
+
 def method_of(name: str, budget: int | None, extra: Sequence[str]) -> Method:
     """The method with ``--budget`` and further ``--setting value`` flags of its parts."""
     spelt = _settings(extra)

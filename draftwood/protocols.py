@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.bids import Bid, Outlook
 from draftwood.errors import DraftwoodError
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
@@ -68,7 +69,8 @@ class Needs:
 class TargetInfo:
     """What the parts may know of the target model.
 
-    ``context_limit`` is the longest sequence the model's positions reach, in tokens.
+    ``context_limit`` is the longest sequence the model's positions reach, in tokens; ``identity``
+    is a digest of its configuration, empty if nothing is to be remembered of it.
     """
 
     vocab_size: int
@@ -77,6 +79,7 @@ class TargetInfo:
     hidden_size: int
     device: torch.device
     dtype: torch.dtype
+    identity: str = ""
 
 
 class Target(Protocol):
@@ -237,8 +240,8 @@ class Candidates:
     q_rows: NDArray[np.int64] | None = None
 
 
-Query: TypeAlias = Continue | Expand
-Answer: TypeAlias = tuple[Continuation, ...] | Candidates
+Query: TypeAlias = Continue | Expand | Bid
+Answer: TypeAlias = tuple[Continuation, ...] | Candidates | float
 
 
 class Drafter(Protocol):
@@ -295,18 +298,17 @@ class Growth:
         room: deepest useful node: drafted tokens deeper than this could never be committed,
             because the request or the model's context ends before.
         budget: most nodes to draft, root excluded.
-        price: least path probability a node must have to be worth its cost in this batch
-            (0: every node is).
         temperature: the request's; at 0 a draft is best not sampled.
         noise: for the queries of a policy that samples.
+        outlook: what to expect of this step, if the engine learns it.
     """
 
     anchor: int
     room: int
     budget: int
-    price: float = 0.0
     temperature: float = 0.0
     noise: "DraftNoise | None" = None
+    outlook: Outlook | None = None
 
 
 Grower: TypeAlias = Generator[Query, Any, TokenTree]

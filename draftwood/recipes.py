@@ -1,4 +1,4 @@
-"""What a recipe and a method are: which drafters, which policy, which verifier.
+"""What a recipe and a method are: which drafters, which policy, which verifier, which tuner.
 
 A recipe only names parts; the registry finds them and their settings. A method is a recipe with
 every setting decided, checked to be lossless before anything is loaded.
@@ -15,6 +15,7 @@ from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
 from draftwood.settings import Setting, settings
 from draftwood.tree import Draw
+from draftwood.tuning import TunerSpec
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Recipe:
         drafters: source name, as the policy calls it, to registered name of the drafter.
         verifier: registered name of the verifier, by default; a setting too.
         presets: settings this recipe decides, by name (``"source.field"`` for a drafter's).
+        tuner: registered name of the tuner.
+        optional: sources that are bound only once the user gives them any setting (which drafter
+            answers, or one of its own), to the policy's setting that then gets the source's name.
     """
 
     name: str
@@ -38,6 +42,8 @@ class Recipe:
     drafters: Mapping[str, str] = field(default_factory=dict)
     verifier: str = "walk"
     presets: Mapping[str, object] = field(default_factory=dict)
+    tuner: str = "none"
+    optional: Mapping[str, str] = field(default_factory=dict)
 
     def rebound(self, drafters: Mapping[str, str]) -> "Recipe":
         """The same recipe with some sources answered by other drafters, in default settings.
@@ -53,6 +59,7 @@ class Recipe:
             registry.load("drafters", part)
             if part != self.drafters[source]:
                 presets = {k: v for k, v in presets.items() if not k.startswith(f"{source}.")}
+        presets |= {self.optional[source]: source for source in drafters if source in self.optional}
         return dataclasses.replace(self, drafters={**self.drafters, **drafters}, presets=presets)
 
     def settings(self) -> dict[str, Setting]:
@@ -67,6 +74,7 @@ class Recipe:
         found["verifier"] = Setting("verifier", str, self.verifier, "accept rule")
         parts = {"": registry.load("policies", self.policy)}
         parts |= {f"{src}.": registry.load("drafters", d) for src, d in self.drafters.items()}
+        parts["tuner."] = registry.load("tuners", self.tuner)
         for prefix, part in parts.items():
             for setting in settings(part):
                 name = prefix + setting.name
@@ -87,7 +95,12 @@ class Recipe:
             return self.rebound(named).build(options)
         known = self.settings()
         accept_rule = str(options.pop("verifier", self.verifier))
-        values = {**self.presets, **options}
+        bound = {
+            setting: source
+            for source, setting in self.optional.items()
+            if any(name.startswith(f"{source}.") for name in options)
+        }
+        values = {**self.presets, **bound, **options}
         for name in values:
             if name not in known:
                 raise DraftwoodError(
@@ -106,7 +119,8 @@ class Recipe:
             if source in policy.sources
         }
         verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
-        return Method(self.name, policy, drafters, verifier)
+        tuner = cast(TunerSpec, registry.load("tuners", self.tuner)(**of("tuner.")))
+        return Method(self.name, policy, drafters, verifier, tuner)
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,7 @@ class Method:
     policy: Policy
     drafters: Mapping[str, DrafterSpec]
     verifier: Verifier
+    tuner: TunerSpec = field(default_factory=registry.load("tuners", "none"))
 
     def __post_init__(self) -> None:
         wrong = self.policy.draws - self.verifier.accepts

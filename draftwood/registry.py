@@ -1,7 +1,7 @@
 """Finds parts by name: the file name is the part's name.
 
-A drafter, policy or verifier is one module in ``draftwood/<kind>/`` that names its class in a
-constant ``PART``; another distribution may offer one through the entry-point group
+A drafter, policy, tuner or verifier is one module in ``draftwood/<kind>/`` that names its class in
+a constant ``PART``; another distribution may offer one through the entry-point group
 ``draftwood.<kind>``. Parts are imported only when asked for, so this file depends on none.
 """
 
@@ -14,8 +14,8 @@ from typing import Literal
 
 from draftwood.errors import DraftwoodError
 
-Kind = Literal["drafters", "policies", "verifiers"]
-KINDS: tuple[Kind, ...] = ("drafters", "policies", "verifiers")
+Kind = Literal["drafters", "policies", "tuners", "verifiers"]
+KINDS: tuple[Kind, ...] = ("drafters", "policies", "tuners", "verifiers")
 
 
 @cache

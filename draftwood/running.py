@@ -17,6 +17,7 @@ from draftwood.requests import Completion, Delta, FinishReason, Request
 from draftwood.sampling import Sampler
 from draftwood.stats import Tally
 from draftwood.text import StopMatcher
+from draftwood.tuning import Tuner
 
 
 class RunningRequest:
@@ -48,7 +49,7 @@ class RunningRequest:
         self.started = perf_counter()
         self.ttft = float("nan")
 
-    def growth(self, budget: int) -> Growth:
+    def growth(self, budget: int, tuner: Tuner) -> Growth:
         """What the policy may know of the next step; its random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
         self.noise.move(len(self.history) - 1)
@@ -58,6 +59,7 @@ class RunningRequest:
             budget=budget if room else 0,
             temperature=self.sampler.temperature,
             noise=self.noise,
+            outlook=tuner.outlook(self.sampler.temperature),
         )
 
     def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:

@@ -38,6 +38,7 @@ class StepStats:
         times: of the whole batch's step.
         batch: number of requests that shared the step.
         draft_calls: forward passes of draft models, shared by the batch as well.
+        expected: tokens that the step was expected to commit (NaN where nobody says).
     """
 
     tree: TokenTree
@@ -46,6 +47,7 @@ class StepStats:
     times: Times
     batch: int
     draft_calls: int = 0
+    expected: float = float("nan")
 
     @property
     def kind(self) -> str:

@@ -2,16 +2,18 @@
 
 import dataclasses
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
 from draftwood.eagle.config import Eagle3Config
 from draftwood.eagle.head import Eagle3Head
-from draftwood.hosts import DraftModel, Head
+from draftwood.hosts import Built, DraftModel, Head
 from draftwood.protocols import Needs, Rows, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.tree import TokenTree
@@ -47,6 +49,11 @@ class FakeHost:
         head = Eagle3Head(config)
         head.train(mode=False)
         return head, attach(head, packing="off", self_test=False)
+
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
+        """A token in a tree costs a hundredth of a forward, a draft level a tenth of one."""
+        level = Curve((1, 64), (0.1, 0.2))
+        return LiveCosts(StepCosts(Curve((1, 101), (1.0, 2.0)), dict.fromkeys(drafters, level)))
 
 
 class MarkovTarget:

@@ -180,7 +180,7 @@ def test_policies_are_pure(name: str) -> None:
 
 def grow(policy: Policy, growth: Growth) -> TokenTree:
     drafters: dict[str, Drafter] = {source: Plenty() for source in policy.sources}
-    return draft(policy, drafters, [0], [growth], [policy.start()])[0]
+    return draft(policy, drafters, [0], [growth], [policy.start()])[0].tree
 
 
 PAIRS = list(registered_pairs())

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
-from draftwood.drafting import draft
+from draftwood.bids import Bid
+from draftwood.drafting import Drafted, draft
+from draftwood.policies.auto import Auto
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -19,6 +22,7 @@ from draftwood.protocols import (
     Prefill,
 )
 from draftwood.tree import Draw, TreeBuilder
+from tests.policies.canned import paths
 
 
 @dataclass
@@ -79,7 +83,8 @@ class Staircase:
 def test_lockstep() -> None:
     deep, copy = Echo(), Echo()
     growths = [Growth(anchor=1, room=room, budget=9) for room in (2, 0, 3)]
-    trees = draft(Staircase(), {"deep": deep, "copy": copy}, [4, 5, 6], growths, [None] * 3)
+    drafted = draft(Staircase(), {"deep": deep, "copy": copy}, [4, 5, 6], growths, [None] * 3)
+    trees = [found.tree for found in drafted]
     assert [tree.tokens.tolist() for tree in trees] == [
         [1, 40, 41, 49],
         [1, 59],
@@ -87,3 +92,87 @@ def test_lockstep() -> None:
     ]
     assert deep.calls == [(4, 6), (4, 6), (6,)]
     assert sorted(slot for call in copy.calls for slot in call) == [4, 5, 6]
+
+
+NO_POOL: Any = None
+
+
+@dataclass(frozen=True)
+class Bidder(Staircase):
+    """Asks as often as there is room, bids its room, and lays a chain as long as the price says.
+
+    Without room it neither asks nor bids.
+    """
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        tree = TreeBuilder(growth.anchor)
+        for _ in range(growth.room):
+            yield Expand("deep", tree, [0], 1)
+        if growth.room:
+            price = yield Bid(NO_POOL, growth.room)
+            tree.add_chain(range(int(price)), "deep")
+        return tree.build()
+
+
+def test_bids_wait_for_all_and_get_one_price() -> None:
+    deep = Echo()
+    growths = [Growth(anchor=1, room=room, budget=9) for room in (3, 1, 0, 2)]
+    limits: list[list[int]] = []
+
+    def price(bids: Sequence[Bid]) -> float:
+        assert deep.calls == [(4, 5, 7), (4, 7), (4,)], "every query has been answered"
+        limits.append(sorted(bid.limit for bid in bids))
+        return 2.0
+
+    drafted = draft(Bidder(), {"deep": deep}, [4, 5, 6, 7], growths, [None] * 4, price)
+    assert limits == [[1, 2, 3]]
+    chains = [found.tree.tokens.tolist() for found in drafted]
+    assert chains == [[1, 0, 1], [1, 0, 1], [1], [1, 0, 1]]
+    # Each with its own bid, in the order of the slots; who ended without bidding has none.
+    assert [found.bid and found.bid.limit for found in drafted] == [3, 1, None, 2]
+
+
+def test_nobody_bids() -> None:
+    def price(bids: Sequence[Bid]) -> float:
+        raise AssertionError("nothing is for sale")
+
+    deep, copy = Echo(), Echo()
+    growths = [Growth(anchor=1, room=0, budget=9)] * 2
+    drafted = draft(Bidder(), {"deep": deep}, [4, 5], growths, [None] * 2, price)
+    assert [(found.tree.drafted, found.bid) for found in drafted] == [(0, None)] * 2
+    drafted = draft(Staircase(), {"deep": deep, "copy": copy}, [4, 5], growths, [None] * 2, price)
+    assert [(found.tree.drafted, found.bid) for found in drafted] == [(1, None)] * 2
+    assert draft(Bidder(), {"deep": deep}, [], [], [], price) == []
+
+
+def test_without_a_price_every_candidate_is_worth_it() -> None:
+    growths = [Growth(anchor=1, room=1, budget=9)]
+    found = draft(Auto(), {"context": Echo(), "adjacency": Echo()}, [4], growths, [None])[0]
+    assert found.bid is not None
+    assert paths(found.tree) == [(49,), (40,)]
+    assert found.tree.drafted == len(found.bid.pool) - 1
+
+
+def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:
+    policy = Auto(budget=6, neural="draft")
+    rooms = [3, 1, 0, 2, 5]
+    growths = [Growth(anchor=i, room=room, budget=9) for i, room in enumerate(rooms)]
+    slots = [4, 5, 6, 7, 8]
+    sizes = set()
+    for price in (0.0, 0.25, 0.5, 2.0):
+
+        def grown(members: Sequence[int], at: float = price) -> list[Drafted]:
+            sources = {name: Echo() for name in policy.sources}
+            given = [growths[i] for i in members]
+            states = [None] * len(members)
+            return draft(policy, sources, [slots[i] for i in members], given, states, lambda _: at)
+
+        together = grown(range(5))
+        for i, found in enumerate(together):
+            alone = grown([i])[0]
+            assert found.tree.tokens.tolist() == alone.tree.tokens.tolist()
+            assert found.tree.parents.tolist() == alone.tree.parents.tolist()
+            assert found.tree.sources == alone.tree.sources
+            assert (found.bid is None) == (alone.bid is None) == (rooms[i] == 0)
+        sizes.add(sum(found.tree.drafted for found in together))
+    assert len(sizes) >= 3, "the price matters"

@@ -1,10 +1,16 @@
 """The loop on a target without a model: exactness, endings, cancelling, batches."""
 
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 import torch
 
+from draftwood.costs.live import LiveCosts
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
+from draftwood.hosts import Built
 from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling import SamplingParams
@@ -222,3 +228,89 @@ def test_draft_forwards_are_shared_by_a_batch() -> None:
     steps = [e.stats for e in engine.stream(requests) if isinstance(e, Stepped)]
     assert [step.batch for step in steps[:2]] == [2, 2]
     assert [step.draft_calls for step in steps[:2]] == [4, 4]
+
+
+AUTO = ["auto", "auto:draft=model", "auto:draft=eagle3", "auto:draft.model=x:budget=9:level=2"]
+
+
+@pytest.mark.parametrize("name", AUTO)
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("max_batch", [1, 4])
+def test_auto_yields_what_plain_decoding_does(
+    name: str, temperature: float, max_batch: int
+) -> None:
+    target = MarkovTarget(sharpness=1.5)
+    requests = [
+        Request(PROMPT[: 4 + i], 25 + 6 * i, SamplingParams(temperature, seed=i)) for i in range(4)
+    ]
+    expected = [c.tokens for c in engine_of(target, "ar").generate(requests)]
+    found = engine_of(target, name, max_batch).generate(requests)
+    assert [c.tokens for c in found] == expected
+    assert sum(c.tally.accepted for c in found) > 0
+    if temperature == 0.0:
+        assert expected == [target.greedy(r.prompt, r.max_new_tokens) for r in requests]
+
+
+class Steady(LiveCosts):
+    """No clock decides, so that every run makes the same trees."""
+
+    def observe(
+        self, tokens: int, context: int, batch: int, target: float, outside: float
+    ) -> None: ...
+
+
+class SteadyHost(FakeHost):
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
+        return Steady(super().costs(drafters).now)
+
+
+def test_auto_asks_a_model_only_if_it_is_given_one() -> None:
+    target = MarkovTarget()
+    for name, asks in (("auto", False), ("auto:draft=model", True)):
+        engine = Engine(target, method(name), host=SteadyHost(target.info))
+        tally = engine.generate([Request(PROMPT, 60)])[0].tally
+        assert (tally.draft_calls > 0) == asks
+        assert (tally.drafted_by_source["draft"] > 0) == asks
+
+
+# Greedy text here runs in circles: of a long copy either much is right or nothing is, which chances
+# of tokens one by one cannot tell, so that somewhat too much is expected.
+@pytest.mark.parametrize(("temperature", "error"), [(0.0, 0.25), (0.7, 0.1)])
+def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float) -> None:
+    """Requests teach one another: after some of them, of a text that no calibration has seen."""
+    target = MarkovTarget(sharpness=2.0)
+    engine = Engine(target, method("auto"), host=SteadyHost(target.info))
+    foretold, committed, count = 0.0, 0.0, 0
+    for i in range(30):
+        request = Request(PROMPT[: 3 + i % 5], 60, SamplingParams(temperature, seed=i))
+        steps = [e.stats for e in engine.stream([request]) if isinstance(e, Stepped)]
+        if i >= 12:
+            # The last step's tokens may be cut off, and a step with room for none is not bid for.
+            told = [step for step in steps[:-1] if not math.isnan(step.expected)]
+            foretold += sum(step.expected for step in told)
+            committed += sum(step.committed for step in told)
+            count += len(told)
+    assert foretold == pytest.approx(committed, rel=error)
+    assert committed > 1.05 * count, "something was drafted"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_step_was_expected_to_commit_is_said_by_who_learns_it(name: str) -> None:
+    target = MarkovTarget()
+    events = engine_of(target, name).stream([Request(PROMPT, 40), Request(PROMPT[:5], 20)])
+    steps = [e.stats for e in events if isinstance(e, Stepped)]
+    if name == "auto":
+        told = [step.expected for step in steps if not math.isnan(step.expected)]
+        assert len(told) >= len(steps) - 2, "all but a request's last token"
+        for step in steps:
+            if not math.isnan(step.expected):
+                assert 1.0 <= step.expected <= 1.0 + step.tree.drafted
+                assert (step.expected == 1.0) == (step.tree.drafted == 0)
+    else:
+        assert all(math.isnan(step.expected) for step in steps)
+
+
+def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path) -> None:
+    target = MarkovTarget()
+    with pytest.raises(DraftwoodError, match="cannot read the calibration"):
+        engine_of(target, f"auto:tuner.calibration={tmp_path / 'missing.json'}")

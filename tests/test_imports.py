@@ -11,9 +11,14 @@ PACKAGE = Path(draftwood.__file__).parent
 # Layers from the bottom up; a module may import from its own layer's file or from lower layers.
 LAYERS = [
     {"errors"},
-    {"tree"},
+    {"evidence", "tree"},
+    {"pool"},
+    {"bids"},
     {"loops", "protocols"},
-    {"cells", "eagle", "files", "frontier", "hosts", "outputs", "picture"},
+    {"extras", "files"},
+    {"calibration", "costs"},
+    {"cells", "eagle", "frontier", "hosts", "outputs", "picture"},
+    {"tuning"},
     {"drawing", "racing", "ranking", "shapes"},
     {"levels"},
     {"history", "noise", "penalties", "text"},
@@ -28,6 +33,7 @@ LAYERS = [
         "verifiers",
         "target",
         "theory",
+        "tuners",
         "stats",
         "registry",
         "settings",
@@ -40,10 +46,11 @@ LAYERS = [
     {"running", "hosting"},
     {"engine", "options"},
     {"inflate", "integrations", "bench", "lossless", "train"},
+    {"replay"},
     {"commands"},
     {"cli"},
 ]
-SIBLINGS = ("drafters", "policies", "verifiers")
+SIBLINGS = ("drafters", "policies", "tuners", "verifiers")
 
 
 def imports_of(path: Path) -> set[str]:

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from draftwood.drafters.eagle3 import Eagle3
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
 from draftwood.recipes import Method, Recipe
 from draftwood.settings import settings
 from draftwood.tree import Draw
+from draftwood.tuners.learnt import Learnt
+from draftwood.tuners.none import Untuned
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))
@@ -64,6 +67,11 @@ def test_presets_reach_the_parts() -> None:
         ("goose:verifier=block", "Spine grows trees, but verifier Block is lossless for chains"),
         ("traversal:verifier=walk", "Sampled draws .*WITHOUT_REPLACEMENT nodes.*Walk is not"),
         ("traversal:draft=adjacency", "Sampled samples its nodes, but no drafter among draft can"),
+        ("auto:tuner.nope=1", r"no setting 'tuner\.nope=1'.*tuner\.calibration"),
+        ("goose:tuner.calibration=x", r"no setting 'tuner\.calibration=x'"),
+        ("auto:neural=nope", "asks drafters .*nope.*does not bind"),
+        ("auto:neural=adjacency", "name different ones"),
+        ("auto:draft=nope", "no 'nope' among drafters"),
     ],
 )
 def test_refusals(text: str, complaint: str) -> None:
@@ -95,3 +103,49 @@ def test_the_verifier_is_a_setting() -> None:
     assert type(method("traversal", verifier="rejection").verifier).__name__ == "Rejection"
     assert type(method("sd:verifier=block").verifier).__name__ == "Block"
     assert type(method("traversal").verifier).__name__ == "Traversal"
+
+
+def test_an_optional_source_is_bound_by_naming_its_drafter_or_one_of_its_settings() -> None:
+    assert set(method("auto").drafters) == {"context", "adjacency"}
+    assert method("auto").policy.sources == ("context", "adjacency")
+    for text, drafter in (
+        ("auto:draft=model", Model()),
+        ("auto:draft.model=some/name", Model("some/name")),
+        ("auto:draft=model:draft.model=some/name", Model("some/name")),
+        ("auto:draft=eagle3", Eagle3()),
+    ):
+        built = method(text)
+        assert built.policy.sources == ("context", "adjacency", "draft")
+        assert built.drafters["draft"] == drafter
+        assert set(built.drafters) == {"context", "adjacency", "draft"}
+    assert method("auto", draft__model="some/name") == method("auto:draft.model=some/name")
+    assert method("auto:neural=draft") == method("auto:draft=model")
+    # Other sources' settings bind nothing.
+    assert set(method("auto:adjacency.width=3:context=context").drafters) == {
+        "context",
+        "adjacency",
+    }
+
+
+def test_an_optional_source_needs_no_recipe_of_ours() -> None:
+    mine = Recipe(
+        "mine",
+        "-",
+        "-",
+        "auto",
+        {"context": "context", "adjacency": "adjacency", "head": "eagle3"},
+        optional={"head": "neural"},
+    )
+    assert mine.build().policy.sources == ("context", "adjacency")
+    assert mine.build({"head.model": "some/name"}).policy.sources[-1] == "head"
+    assert mine.build({"head": "model"}).drafters["head"] == Model()
+
+
+def test_a_recipe_names_its_tuner_and_other_methods_learn_nothing() -> None:
+    assert method("auto").tuner == Learnt()
+    assert method("auto:tuner.calibration=mine.json").tuner == Learnt("mine.json")
+    assert method("goose").tuner == Untuned()
+    good = method("goose")
+    assert Method("mine", good.policy, good.drafters, good.verifier).tuner == Untuned()
+    assert "tuner.calibration" in recipes()["auto"].settings()
+    assert not [name for name in recipes()["goose"].settings() if name.startswith("tuner")]

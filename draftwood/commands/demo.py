@@ -48,7 +48,7 @@ PROMPTS = {
 }
 # Each method at the budget that suits a small model on a CPU: checking 16 nodes costs about 1.6x
 # of one token there, the papers' 59 about 2.5x (docs/results.md).
-METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16")
+METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16", "auto")
 
 
 @dataclass(frozen=True)

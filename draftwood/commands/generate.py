@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
+from draftwood.bench.trace import fields as step_fields
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.options import method_of, model_options, sampling_of, sampling_options
 from draftwood.recipes import Method
-from draftwood.requests import Completion, Delta, Finished, Request
+from draftwood.requests import Completion, Delta, Finished, Request, Stepped
+from draftwood.stats import StepStats
 from draftwood.target.attach import attach
 
 
@@ -28,11 +32,17 @@ from draftwood.target.attach import attach
     "--file", "path", type=click.Path(path_type=Path), help="Read the prompt from a file."
 )
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
-@click.option("--method", "name", default="goose", show_default=True)
+@click.option("--method", "name", default="auto", show_default=True)
 @click.option("--budget", type=int, help="Most nodes drafted a step, root excluded.")
 @click.option("--max-new-tokens", type=int, default=128, show_default=True)
 @click.option("--stop", multiple=True, help="String that ends the text. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Say of every step what was drafted, from where, and what it was expected to bring.",
+)
 @model_options
 @sampling_options
 @click.pass_context
@@ -47,6 +57,7 @@ def generate(
     max_new_tokens: int,
     stop: tuple[str, ...],
     as_json: bool,
+    explained: bool,
     model: str,
     dtype: str,
     device: str,
@@ -72,12 +83,17 @@ def generate(
         stop=stop,
     )
     engine = Engine(attach(loaded.model, packing="move"), chosen, loaded.tokenizer)
-    completion = _run(engine, request, quiet=as_json)
+    steps: list[StepStats] = []
+    completion = _run(engine, request, steps, quiet=as_json)
     if as_json:
-        click.echo(json.dumps(summary(chosen, completion)))
-    else:
-        click.echo()
-        click.secho(_line(chosen, completion), err=True, dim=True)
+        explanation = {"explain": [step_fields(step) for step in steps]} if explained else {}
+        click.echo(json.dumps(summary(chosen, completion) | explanation))
+        return
+    click.echo()
+    if explained:
+        for line in explanations(steps):
+            click.echo(line, err=True)
+    click.secho(_line(chosen, completion), err=True, dim=True)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, chat: bool) -> list[int]:
@@ -136,13 +152,32 @@ def _line(method: Method, completion: Completion) -> str:
     )
 
 
-def _run(engine: Engine, request: Request, *, quiet: bool) -> Completion:
+def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
+    """A line a step: its size and sources, and the tokens expected and committed."""
+    yield "step  nodes  depth  expected  committed  ms     from"
+    for number, step in enumerate(steps):
+        drafted, taken = (
+            Counter(step.tree.sources[1:]),
+            Counter(step.tree.sources[node] for node in step.path),
+        )
+        sources = ", ".join(f"{name} {taken[name]}/{count}" for name, count in drafted.items())
+        expected = "-" if math.isnan(step.expected) else f"{step.expected:.2f}"
+        yield (
+            f"{number:4}  {step.tree.drafted:5}  {step.tree.depth:5}  {expected:>8}  "
+            f"{step.committed:9}  {step.times.total * 1e3:5.1f}  {sources or step.tree.route}"
+        )
+
+
+def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: bool) -> Completion:
+    """The answer; its steps are added to ``steps``."""
     number = engine.add(request)
     try:
         while True:
             for event in engine.step():
                 if isinstance(event, Delta) and not quiet:
                     show(event)
+                if isinstance(event, Stepped):
+                    steps.append(event.stats)
                 if isinstance(event, Finished):
                     return event.completion
     except KeyboardInterrupt:

@@ -64,6 +64,7 @@ class Adjacency:
         metadata={"help": "learn from every node of a tree, or from the accepted ones only"},
     )
 
+    model: ClassVar = None
     draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     def __post_init__(self) -> None:

@@ -60,6 +60,7 @@ class Context:
         default=64, metadata={"help": "longest match to measure, in tokens, before the root"}
     )
 
+    model: ClassVar = None
     draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ from draftwood.tree import Draw, TokenTree, TreeBuilder
 class CannedSpec:
     """Stands in a method for any drafter: it can be asked to choose in every way."""
 
+    model: None = None
     draws: frozenset[Draw] = frozenset(Draw)
 
     def build(self, host: Host) -> Drafter:

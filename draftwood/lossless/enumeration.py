@@ -185,7 +185,8 @@ class Step:
             for chance in chances
         ]
         states = [self._moment.state] * len(starts)
-        return draft(self._policy, self._drafters, range(len(starts)), growths, states)
+        drafted = draft(self._policy, self._drafters, range(len(starts)), growths, states)
+        return [found.tree for found in drafted]
 
     def _distributions(self, tree: TokenTree) -> CannedDistributions:
         greedy = self._scene.temperature == 0

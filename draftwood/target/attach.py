@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 from draftwood.target.attention import PREFIX, register
@@ -82,6 +83,7 @@ def attach(
             hidden_size=config.hidden_size,
             device=device,
             dtype=layout.dtype,
+            identity=identity(config.to_dict()),
         )
         runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo)
         if exam is not None:

@@ -97,6 +97,7 @@ class Sources:
         if isinstance(query, Continue):
             assert query.source == self.copying
             return self.offers
+        assert isinstance(query, Expand)
         assert query.source == self.ranking
         assert len(query.nodes) == len(set(query.nodes)) > 0
         assert query.k > 0

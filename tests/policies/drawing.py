@@ -115,6 +115,7 @@ def runs(
             if isinstance(query, Continue):
                 answer = offers
                 continue
+            assert isinstance(query, Expand)
             exclude = query.exclude or [frozenset[int]()] * len(query.nodes)
             places = list(zip((path_of(query.tree, n) for n in query.nodes), exclude, strict=True))
             shares = [without(q(path), kept_out) for path, kept_out in places]

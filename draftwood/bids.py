@@ -1,0 +1,45 @@
+"""What a policy that sizes its tree by its worth says to the engine, and what it is told.
+
+Nothing here computes anything.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from draftwood.pool import Chances, Pool
+
+
+@dataclass(frozen=True, eq=False)
+class Bid:
+    """A policy's query: which of its candidates are worth their cost in this step?
+
+    Answered with a price (float), the same for all requests of the step: the least chance that a
+    candidate's path is accepted, for it to be verified. Above 1 if none should be.
+
+    Attributes:
+        pool: the candidates.
+        limit: most of them that the policy would take.
+        levels: nodes of each draft forward that was spent on them.
+    """
+
+    pool: Pool
+    limit: int
+    levels: tuple[int, ...] = ()
+
+
+class Outlook(Chances, Protocol):
+    """What the steps so far say of the next one."""
+
+    @property
+    def floor(self) -> float:
+        """Path chance below which a candidate is not worth looking at."""
+        ...
+
+    @property
+    def coverage(self) -> float:
+        """Chance that the target's token is among a neural drafter's candidates."""
+        ...
+
+    def level(self, width: int) -> float:
+        """What a draft forward over ``width`` nodes costs, in tokens generated meanwhile."""
+        ...

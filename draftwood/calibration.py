@@ -1,0 +1,195 @@
+"""How likely the target is to take a candidate token, learnt from what it took.
+
+One table per temperature band, of how often candidates of each cell (:mod:`draftwood.evidence`)
+were offered below a token that was committed, and how often they were the next one. A cell's
+estimate is its own frequency, drawn towards what the sources' codes say one by one (their log odds
+added up, as if they were independent given the token) with the weight of a few observations; these
+in turn are drawn towards the frequency of all. Old counts fade, so that the table follows the
+text. Knows nothing of trees and costs.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+from draftwood.evidence import CELLS, CODES, SILENT, cells
+from draftwood.files import write_text
+
+VERSION = 1
+"""Of the JSON and of the cells' meaning; other versions are refused."""
+
+BANDS = ("greedy", "low", "high")
+_LOW = 0.6
+
+HALF_LIFE = 200.0
+"""Steps after which a count has lost half its weight."""
+
+_OWN = 4.0
+_PRIOR = 10.0
+_LIMIT = 1e9
+
+_SURE = (1e-4, 1.0 - 1e-4)
+"""A source's word is never taken for more certain than this."""
+
+
+def band(temperature: float) -> str:
+    """The table for a temperature: acceptance falls with it."""
+    if temperature <= 0.0:
+        return "greedy"
+    return "low" if temperature <= _LOW else "high"
+
+
+class Counts:
+    """Offered and taken candidates of one temperature band.
+
+    Args:
+        offered: float64 ``[CELLS]``, how many candidates of each cell were judged before.
+        taken: float64 ``[CELLS]``, how many of them the target took.
+        half_life: steps after which a count has lost half its weight.
+    """
+
+    def __init__(
+        self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
+    ) -> None:
+        self._growth = 2.0 ** (1.0 / half_life)
+        # What is given teaches the sources' codes in full, up to a weight of its own; a single
+        # cell soon listens to what happens now.
+        self._weight = 1.0
+        self._sources = [
+            _capped(_summed(offered, i), _summed(taken, i), _PRIOR) for i in range(len(CODES))
+        ]
+        total, hits = float(offered.sum()), float(taken.sum())
+        scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
+        self._all = np.array([total * scale + 2.0, hits * scale + 0.5])
+        self._cells = _capped(offered, taken, _PRIOR)
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``."""
+        own = _OWN * self._weight
+        common = float(np.clip(self._all[1] / self._all[0], *_SURE))
+        base = math.log(common / (1.0 - common))
+        odds = np.full(len(codes), base)
+        for counts, code in zip(self._sources, codes.T, strict=True):
+            offered, taken = counts.take(code, axis=1)
+            rate = np.clip((taken + own * common) / (offered + own), *_SURE)
+            odds += np.where(code == SILENT, 0.0, np.log(rate / (1.0 - rate)) - base)
+        guess = 1.0 / (1.0 + np.exp(-odds))
+        offered, taken = self._cells.take(cells(codes), axis=1)
+        return np.asarray((taken + own * guess) / (offered + own), dtype=np.float64)
+
+    def observe(self, codes: NDArray[np.int64], taken: NDArray[np.bool_]) -> None:
+        """Candidates with these codes, ``[n, 3]``, were judged; which of them the target took."""
+        offered = np.full(len(codes), self._weight)
+        hits = np.where(taken, self._weight, 0.0)
+        self._all += (offered.sum(), hits.sum())
+        places = [*codes.T, cells(codes)]
+        for counts, place in zip([*self._sources, self._cells], places, strict=True):
+            np.add.at(counts[0], place, offered)
+            np.add.at(counts[1], place, hits)
+
+    def fade(self) -> None:
+        """A step has passed: everything counted so far loses a little of its weight."""
+        # New counts grow instead, which is the same and touches nothing.
+        self._weight *= self._growth
+        if self._weight > _LIMIT:
+            for counts in (self._all, self._cells, *self._sources):
+                counts /= self._weight
+            self._weight = 1.0
+
+    def totals(self) -> NDArray[np.float64]:
+        """Offered and taken by cell as they count now: float64 ``[2, CELLS]``."""
+        return self._cells / self._weight
+
+
+class Calibration:
+    """A table for each band of temperatures, from what a file or nothing says.
+
+    Args:
+        prior: by band, offered and taken counts by cell, float64 ``[2, CELLS]``; a band that is
+            missing knows nothing.
+        half_life: steps after which a count has lost half its weight.
+    """
+
+    def __init__(
+        self,
+        prior: Mapping[str, NDArray[np.float64]] | None = None,
+        half_life: float = HALF_LIFE,
+    ) -> None:
+        self._prior = dict(prior or {})
+        self._half_life = half_life
+        self._counts: dict[str, Counts] = {}
+
+    def at(self, temperature: float) -> Counts:
+        """The table for a temperature."""
+        name = band(temperature)
+        if name not in self._counts:
+            offered, taken = self._prior.get(name, np.zeros((2, CELLS)))
+            self._counts[name] = Counts(offered, taken, self._half_life)
+        return self._counts[name]
+
+    def save(self, path: Path) -> None:
+        """Write what is known now, so that the next process starts from it."""
+        known = self._prior | {name: c.totals() for name, c in self._counts.items()}
+        write_text(path, dumps(known))
+
+
+def dumps(counts: Mapping[str, NDArray[np.float64]]) -> str:
+    """Counts by band as JSON: of each band, the cells seen and their two counts."""
+    bands = {}
+    for name, (offered, taken) in counts.items():
+        seen = np.flatnonzero(offered >= 0.05)
+        bands[name] = {
+            "cells": seen.tolist(),
+            "offered": offered[seen].round(2).tolist(),
+            "taken": taken[seen].round(2).tolist(),
+        }
+    return json.dumps({"version": VERSION, "bands": bands}) + "\n"
+
+
+def load(path: Path) -> dict[str, NDArray[np.float64]]:
+    """Counts by band from a file that :meth:`Calibration.save` wrote.
+
+    Raises:
+        DraftwoodError: it cannot be read, is of another version, or its numbers are not counts.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DraftwoodError(f"cannot read the calibration {path}: {error}") from error
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise DraftwoodError(f"{path} is no calibration of version {VERSION}: leave it out")
+    try:
+        return {str(name): _counts(entry) for name, entry in found["bands"].items()}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DraftwoodError(f"{path} is no calibration: {error!r}") from error
+
+
+def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:
+    seen = np.array(entry["cells"], dtype=np.int64)
+    if {len(entry[name]) for name in ("offered", "taken")} != {len(seen)}:
+        raise ValueError("not as many counts as cells")
+    counts = np.zeros((2, CELLS))
+    counts[0, seen], counts[1, seen] = entry["offered"], entry["taken"]
+    if len(seen) and seen.min() < 0:
+        raise ValueError("a cell below 0")
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts[1] <= counts[0]).all()):
+        raise ValueError("a count that is negative or above what was offered")
+    return counts
+
+
+def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:
+    others = tuple(i for i in range(len(CODES)) if i != source)
+    return np.asarray(counts.reshape(CODES).sum(axis=others), dtype=np.float64)
+
+
+def _capped(
+    offered: NDArray[np.float64], taken: NDArray[np.float64], most: float
+) -> NDArray[np.float64]:
+    scale = most / np.maximum(offered, most)
+    return np.stack([offered * scale, taken * scale])

@@ -1,0 +1,133 @@
+"""``draftwood calibrate``: counts how often a model takes candidates of every kind.
+
+Decodes prompts with ``auto``, drafting everything that is offered, however unlikely: what the
+policy would choose must not decide what is learnt. The file is what ``auto`` starts from; the one
+that ships with the package was made so, from text that methods are not judged on.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from draftwood import models
+from draftwood.bench.contexts import Contexts
+from draftwood.bench.prompts import Prompt, read, sources
+from draftwood.bids import Bid
+from draftwood.calibration import Calibration
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.engine import Engine
+from draftwood.files import check_writable
+from draftwood.hosting import TargetHost
+from draftwood.hosts import Built, Host
+from draftwood.methods import method
+from draftwood.options import model_options, numbers
+from draftwood.recipes import Method
+from draftwood.requests import Request
+from draftwood.sampling import SamplingParams
+from draftwood.target.attach import attach
+from draftwood.tuners.learnt import Tuner
+
+_FLOOR = 0.002
+"""Path chance below which even a survey does not look."""
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--prompts", required=True, metavar="SOURCE[,SOURCE]", help="As for bench.")
+@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.option(
+    "--methods",
+    default="auto,auto:draft=model,auto:draft=eagle3",
+    show_default=True,
+    help="Comma-separated: with which drafters.",
+)
+@click.option(
+    "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
+)
+@click.option("--max-new-tokens", type=click.IntRange(2), default=128, show_default=True)
+@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@model_options
+def calibrate(
+    output: Path,
+    prompts: str,
+    limit: int | None,
+    methods: str,
+    temperatures: str,
+    max_new_tokens: int,
+    truncate: int | None,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Count how often the model takes what is drafted, and write it to OUTPUT, for method auto.
+
+    Use it with --method auto --tuner.calibration OUTPUT.
+    """
+    check_writable(output)
+    chosen = [method(name) for name in methods.split(",")]
+    sampled = [SamplingParams(temperature=t) for t in numbers(temperatures, "--temperatures")]
+    members = read(sources(prompts), limit)
+    if threads:
+        torch.set_num_threads(threads)
+    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    target = attach(loaded.model, packing="move")
+    host = TargetHost(target, loaded.tokenizer)
+    contexts = Contexts(
+        loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
+    )
+    contexts.check(members)
+    calibration = Calibration(half_life=math.inf)
+    surveyed = [replace(each, tuner=_Survey(calibration)) for each in chosen]
+    runs = list(_runs(surveyed, sampled, members))
+    for each, sampling, prompt in track(
+        runs, "counting", console=Console(stderr=True), transient=True
+    ):
+        ids = contexts.after(prompt, ()).ids
+        request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
+        Engine(target, each, host=host).generate([request])
+    calibration.save(output)
+    click.echo(f"{output}: {len(runs)} answers counted")
+
+
+def _runs(
+    methods: Sequence[Method], sampled: Sequence[SamplingParams], prompts: Sequence[Prompt]
+) -> Iterator[tuple[Method, SamplingParams, Prompt]]:
+    for each in methods:
+        for sampling in sampled:
+            for seed, prompt in enumerate(prompts):
+                yield each, replace(sampling, seed=seed), prompt
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """Settings of a surveyor: what all engines teach."""
+
+    calibration: Calibration
+
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> "_Surveyor":  # noqa: ARG002
+        """One that looks up no costs."""
+        return _Surveyor(self.calibration, LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0)))))
+
+
+class _Surveyor(Tuner):
+    """A tuner to whom nothing has a cost."""
+
+    @property
+    def floor(self) -> float:
+        return _FLOOR
+
+    def level_seconds(self, width: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def price(self, bids: Sequence[Bid]) -> float:  # noqa: ARG002
+        self._price = 0.0
+        return 0.0

@@ -1,0 +1,65 @@
+"""What is known of a candidate token, as one small number: its cell.
+
+A candidate may be offered by any of three kinds of source: text that is copied (a match and how
+long it is), a table of successors, and a neural drafter (a rank and a score each). What each of
+them says of a candidate is one code, and the three codes together are its cell, in which
+:mod:`draftwood.calibration` counts how often such candidates are taken. Silence counts as
+evidence too: a table that knows the place and does not list the token speaks against it. Pure;
+knows nothing of trees.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+SILENT = 0
+"""A source that has nothing to say at this place."""
+
+OTHER = 1
+"""A source that offers other tokens here, and not this one."""
+
+_MATCHES = (2, 3, 4, 6, 9, 16, 32, 64)
+_SCORES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
+_LOG_SCORES = np.log(np.array(_SCORES))
+_RANKS = 3
+
+COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)
+RANKED_CODES = 2 + _RANKS * (len(_SCORES) + 1)
+CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES)
+"""How many codes each kind of source has: one that copies, a table, a neural drafter."""
+
+CELLS = COPIED_CODES * RANKED_CODES * RANKED_CODES
+
+_STRIDES = np.array([RANKED_CODES * RANKED_CODES, RANKED_CODES, 1])
+_BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
+
+
+def copied_code(match_length: int, *, preferred: bool, first: bool) -> int:
+    """Of a copied token.
+
+    Args:
+        match_length: tokens before it that the text and the copied place have in common; further
+            down a chain, the chain's tokens count.
+        preferred: whether the continuation is the first one offered.
+        first: whether it is the continuation's first token.
+    """
+    bucket = int(_BUCKET_OF_MATCH[min(match_length, _MATCHES[-1])])
+    return 2 + 4 * bucket + 2 * preferred + first
+
+
+def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Of every token of ranked rows, likeliest first.
+
+    Args:
+        logq: ``[m, k]``, natural logs of the scores; ``-inf`` where there is no token.
+
+    Returns:
+        int64 ``[m, k]``; what stands where there is no token means nothing.
+    """
+    ranks = np.minimum(np.arange(logq.shape[1]), _RANKS - 1)
+    bins = np.searchsorted(_LOG_SCORES, logq, side="right")
+    return np.asarray(2 + ranks * (len(_SCORES) + 1) + bins, dtype=np.int64)
+
+
+def cells(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The cells of candidates, int64 ``[n]``, from the codes of each, ``[n, 3]``."""
+    return np.asarray(codes @ _STRIDES, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""What an engine learns of its own steps, for policies that size their trees by it."""

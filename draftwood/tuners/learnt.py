@@ -1,0 +1,246 @@
+"""Sizes trees by what was learnt: a step is worth the tokens it is expected to commit, and costs
+the tokens that could be generated meanwhile.
+
+Of the candidates that all requests of a step bid, the n likeliest are verified, with n such that
+
+    E(n) - rate * T(n)
+
+is largest: E(n), one token for each request and the sum of the n largest path chances; T(n), the
+seconds of a step over that many nodes (:mod:`draftwood.costs`); rate, the tokens a second that
+this engine makes of late. This maximises tokens per second over many steps, where maximising
+E(n) / T(n) step by step would spend too little on steps that promise much and too much on others.
+Nothing pays if n = 0 is best: then the step is plain decoding, and the candidates are judged all
+the same, so that it is noticed when they would pay again.
+
+The rate is held against plain decoding's at the same load, by the same cost curve, so that neither
+a batch that shrinks nor a machine that slows down as a whole moves it. Drafts of a model are
+decided level by level before that, by :meth:`Expectations.level`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.bids import Bid
+from draftwood.calibration import Calibration, Counts, load
+from draftwood.costs.live import LiveCosts
+from draftwood.hosts import Built, Host
+from draftwood.pool import Voice
+from draftwood.protocols import Outcome
+
+_SHIPPED = Path(str(files("draftwood"))) / "assets" / "calibration.json"
+
+_HALF_LIFE = 24.0
+"""Steps after which the rate has forgotten half of what it was made of."""
+
+_LOWEST, _HIGHEST = 0.004, 0.1
+"""Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
+
+_LOOK, _LOWEST_SEEN = 4, 0.01
+"""While nothing pays, every so many steps candidates down to this path chance are looked at."""
+
+_SMOOTHING = 0.2
+_GAIN, _COVERAGE = 1.3, 0.7
+"""What is expected of the first step."""
+
+_NO_NODES = np.zeros(1, dtype=np.int64)
+
+NOTHING_PAYS = 2.0
+"""A price that no candidate can pay."""
+
+_WORTH = 0.01
+"""Expected tokens a request that drafting must add to plain decoding, net of cost, to be done."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Settings.
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    calibration: str = field(
+        default="",
+        metadata={"help": "file with the acceptance to start from (none: what is shipped)"},
+    )
+
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> "Tuner":
+        """A tuner that starts from the prior and from the target's measured costs.
+
+        Raises:
+            DraftwoodError: the calibration cannot be read.
+        """
+        path = Path(self.calibration) if self.calibration else _SHIPPED
+        return Tuner(Calibration(load(path)), host.costs(drafters))
+
+
+class Tuner:
+    """See the module.
+
+    Args:
+        calibration: tells the chances of candidates, and is taught.
+        costs: of a step; taught as well.
+    """
+
+    def __init__(self, calibration: Calibration, costs: LiveCosts) -> None:
+        self.calibration = calibration
+        self.costs = costs
+        self.coverage = _Ratio(_COVERAGE, weight=10.0)
+        self._gain = _Ratio(_GAIN, weight=8.0)
+        self._counts: list[Counts] = []
+        self.batch, self._context, self._plain = 1, 0, 1.0
+        self._price, self._usual_price = 0.0, 0.05
+        self._steps = 0
+
+    def begin(self, contexts: Sequence[int]) -> None:
+        """See :class:`draftwood.protocols.Tuner`."""
+        self.batch, self._context = len(contexts), sum(contexts)
+        self._plain = float(self._seconds(_NO_NODES, _NO_NODES)[0])
+        self._counts = []
+        self._steps += 1
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of late, at the load of this step."""
+        return self._gain.value * self.batch / self._plain
+
+    @property
+    def floor(self) -> float:
+        """Path chance that may come to be worth its cost.
+
+        While nothing pays a quick look is enough, and a thorough one now and then.
+        """
+        if self._price >= NOTHING_PAYS:
+            return _LOWEST_SEEN if self._steps % _LOOK == 0 else _HIGHEST
+        return min(_HIGHEST, max(_LOWEST, 0.7 * self._usual_price))
+
+    def outlook(self, temperature: float) -> "Expectations":
+        """See :class:`draftwood.protocols.Tuner`."""
+        self._counts.append(self.calibration.at(temperature))
+        return Expectations(self, self._counts[-1])
+
+    def level_seconds(self, width: int) -> float:
+        """Of a draft forward for the whole batch, over ``width`` nodes of each request."""
+        levels = self.costs.now.drafters.values()
+        return max(
+            (c.seconds(width * self.batch, self._context, self.batch) for c in levels),
+            default=0.0,
+        )
+
+    def price(self, bids: Sequence[Bid]) -> float:
+        """See :class:`draftwood.protocols.Tuner`."""
+        likeliest = [np.sort(bid.pool.path[1:])[::-1][: bid.limit] for bid in bids]
+        chances = np.concatenate(likeliest)
+        order = np.argsort(-chances, kind="stable")
+        chances = chances[order]
+        # Which of its own request's nodes each is: trees of a batch are padded to the largest.
+        own = np.concatenate([np.arange(1, len(found) + 1) for found in likeliest])[order]
+        largest = np.maximum.accumulate(np.concatenate(([0], own)))
+        nodes = np.arange(len(own) + 1)
+        cost = self.rate * self._seconds(largest, nodes)
+        worth = np.concatenate(([0.0], np.cumsum(chances))) - (cost - cost[0])
+        # Of candidates that are equally likely a price admits all or none.
+        worth[1:-1][chances[1:] == chances[:-1]] = -np.inf
+        best = int(worth.argmax())
+        pays = bool(worth[best] > _WORTH * self.batch)
+        # What another node in every tree would have to be worth.
+        both = self._seconds(largest[best] + np.arange(2), nodes[best] + self.batch * np.arange(2))
+        marginal = self.rate * float(both[1] - both[0]) / self.batch if pays else _HIGHEST
+        self._usual_price += _SMOOTHING * (marginal - self._usual_price)
+        self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
+        return self._price
+
+    def observe(
+        self,
+        bids: Sequence[Bid | None],
+        outcomes: Sequence[Outcome],
+        seconds: float,
+        target_seconds: float,
+    ) -> list[float]:
+        """See :class:`draftwood.protocols.Tuner`."""
+        expected: list[float] = []
+        for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
+            if bid is None:
+                expected.append(float("nan"))
+                continue
+            judged = bid.pool.judged(outcome.committed)
+            counts.observe(judged.codes, judged.taken)
+            for hit in bid.pool.found(Voice.NEURAL, outcome.committed):
+                self.coverage.add(hit, 1.0)
+            paths = np.sort(bid.pool.path[1:])[::-1][: bid.limit]
+            expected.append(1.0 + float(paths[paths >= self._price].sum()))
+        for counts in set(self._counts):
+            counts.fade()
+        sizes = [outcome.tree.drafted for outcome in outcomes]
+        levels = self._draft_seconds(bids)
+        spent = float(self._seconds(np.array([max(sizes)]), np.array([sum(sizes)]))[0]) + levels
+        tokens = self.batch * (1 + max(sizes))
+        outside = max(0.0, seconds - target_seconds - levels)
+        self.costs.observe(tokens, self._context, self.batch, target_seconds, outside)
+        committed = sum(len(outcome.committed) for outcome in outcomes)
+        self._gain.add(committed, self.batch * spent / self._plain)
+        return expected
+
+    def _seconds(self, largest: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of steps with so many drafted nodes in the largest tree and in all: drafting left out."""
+        now = self.costs.now
+        tokens = self.batch * (1 + largest)
+        forward = now.target.table(int(tokens.max()), self._context, self.batch)[tokens]
+        host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
+        return np.asarray(forward + host, dtype=np.float64)
+
+    def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
+        levels = [bid.levels for bid in bids if bid is not None]
+        widest = [max(level) for level in zip_longest(*levels, fillvalue=0)]
+        return sum(self.level_seconds(width) for width in widest)
+
+
+@dataclass(frozen=True, eq=False)
+class Expectations:
+    """A :class:`draftwood.protocols.Outlook` for one request: its temperature's counts."""
+
+    tuner: Tuner
+    counts: Counts
+
+    @property
+    def floor(self) -> float:
+        """See :class:`draftwood.protocols.Outlook`."""
+        return self.tuner.floor
+
+    @property
+    def coverage(self) -> float:
+        """See :class:`draftwood.protocols.Outlook`."""
+        return self.tuner.coverage.value
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """See :class:`draftwood.pool.Chances`."""
+        return self.counts.chances(codes)
+
+    def level(self, width: int) -> float:
+        """See :class:`draftwood.protocols.Outlook`: a request's share of the batch's forward."""
+        seconds = self.tuner.level_seconds(width) / self.tuner.batch
+        return self.tuner.rate * seconds
+
+
+class _Ratio:
+    """A ratio of two sums whose old parts fade."""
+
+    def __init__(self, start: float, weight: float) -> None:
+        self._parts = [start * weight, weight]
+
+    @property
+    def value(self) -> float:
+        return self._parts[0] / self._parts[1]
+
+    def add(self, above: float, below: float) -> None:
+        kept = 2.0 ** (-1.0 / _HALF_LIFE)
+        self._parts = [self._parts[0] * kept + above, self._parts[1] * kept + below]
+
+
+PART = Learnt

@@ -1,0 +1,44 @@
+"""Learns nothing: for policies whose trees do not depend on what steps cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from draftwood.bids import Bid
+from draftwood.hosts import Built, Host
+from draftwood.protocols import Outcome
+
+
+@dataclass(frozen=True)
+class Untuned:
+    """Both its own settings, of which there are none, and the tuner."""
+
+    def build(
+        self,
+        host: Host,  # noqa: ARG002
+        drafters: Mapping[str, Built],  # noqa: ARG002
+    ) -> "Untuned":
+        """Itself: it has no state."""
+        return self
+
+    def begin(self, contexts: Sequence[int]) -> None:
+        """Nothing to note."""
+
+    def outlook(self, temperature: float) -> None:
+        """Nothing is expected."""
+
+    def price(self, bids: Sequence[Bid]) -> float:  # noqa: ARG002
+        """Every candidate is worth its cost."""
+        return 0.0
+
+    def observe(
+        self,
+        bids: Sequence[Bid | None],  # noqa: ARG002
+        outcomes: Sequence[Outcome],
+        seconds: float,  # noqa: ARG002
+        target_seconds: float,  # noqa: ARG002
+    ) -> list[float]:
+        """Nothing was foretold."""
+        return [float("nan")] * len(outcomes)
+
+
+PART = Untuned

@@ -1,0 +1,405 @@
+"""Estimates against a slow literal re-computation, what they converge to, and their file."""
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from draftwood import calibration
+from draftwood.calibration import BANDS, VERSION, Calibration, Counts, band, dumps, load
+from draftwood.errors import DraftwoodError
+from draftwood.evidence import CELLS, CODES, OTHER, SILENT, cells
+
+Codes = tuple[int, int, int]
+
+FOREVER = 1e12
+"""A half-life in which nothing is forgotten."""
+
+NOTHING = np.zeros((2, CELLS))
+
+# Voices alone, in pairs and all at once; two of them against a third that offers other tokens.
+SPOKEN: tuple[Codes, ...] = (
+    (5, SILENT, SILENT),
+    (SILENT, 9, SILENT),
+    (SILENT, SILENT, 11),
+    (8, 12, SILENT),
+    (8, SILENT, 14),
+    (SILENT, 7, 16),
+    (9, 10, 18),
+    (21, OTHER, OTHER),
+    (OTHER, OTHER, 4),
+)
+
+
+def counts(half_life: float = FOREVER, prior: NDArray[np.float64] = NOTHING) -> Counts:
+    return Counts(prior[0], prior[1], half_life)
+
+
+def table(*entries: tuple[Codes, float, float]) -> NDArray[np.float64]:
+    """Offered and taken by cell."""
+    found = np.zeros((2, CELLS))
+    for codes, offered, taken in entries:
+        found[:, cells(np.array(codes))] = offered, taken
+    return found
+
+
+def chance(of: Counts, codes: Codes) -> float:
+    return float(of.chances(np.array([codes]))[0])
+
+
+def teach(of: Counts, seen: Sequence[tuple[Codes, bool]]) -> None:
+    codes = np.array([codes for codes, _ in seen], dtype=np.int64).reshape(-1, 3)
+    of.observe(codes, np.array([taken for _, taken in seen], dtype=np.bool_))
+
+
+@dataclass
+class Literal:
+    """All that was ever seen, in a list, weighed anew for each estimate."""
+
+    half_life: float
+    prior: dict[Codes, tuple[float, float]]
+    now: int = 0
+    seen: list[tuple[int, Codes, bool]] = field(default_factory=list)
+
+    def sums(self, voice: int | None, code: int | Codes | None) -> tuple[float, float]:
+        """Offered and taken, of one code of a voice, of one cell (no voice), or of all."""
+
+        def counts_here(codes: Codes) -> bool:
+            return code is None or (codes if voice is None else codes[voice]) == code
+
+        old = 2.0 ** (-self.now / self.half_life)
+        offered = sum(o for codes, (o, _) in self.prior.items() if counts_here(codes)) * old
+        taken = sum(t for codes, (_, t) in self.prior.items() if counts_here(codes)) * old
+        for step, codes, hit in self.seen:
+            if counts_here(codes):
+                weight = 2.0 ** ((step - self.now) / self.half_life)
+                offered, taken = offered + weight, taken + weight * hit
+        return offered, taken
+
+    def chance(self, codes: Codes) -> float:
+        own = calibration._OWN
+        # Before anything is known of all candidates together: what an empty table starts from.
+        pseudo = counts(self.half_life)._all * 2.0 ** (-self.now / self.half_life)
+        offered, taken = self.sums(None, None)
+        common = (taken + pseudo[1]) / (offered + pseudo[0])
+        odds = math.log(common / (1 - common))
+        for voice, code in enumerate(codes):
+            if code != SILENT:
+                offered, taken = self.sums(voice, code)
+                rate = (taken + own * common) / (offered + own)
+                odds += math.log(rate / (1 - rate)) - math.log(common / (1 - common))
+        guess = 1 / (1 + math.exp(-odds))
+        offered, taken = self.sums(None, codes)
+        return float((taken + own * guess) / (offered + own))
+
+
+@examples(max_examples=25)
+@given(seed=st.integers(0, 10**6), half_life=st.sampled_from([1.0, 7.0, 200.0]))
+def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: float) -> None:
+    rng = random.Random(seed)
+    some = [(rng.randrange(4), rng.randrange(4), rng.randrange(4)) for _ in range(6)]
+    # Little enough that what is given counts in full.
+    prior = {c: (rng.uniform(0, 2), rng.random()) for c in rng.sample(some, 3)}
+    prior = {codes: (offered, offered * rate) for codes, (offered, rate) in prior.items()}
+    fast = counts(half_life, table(*((c, o, t) for c, (o, t) in prior.items())))
+    slow = Literal(half_life, prior)
+    # More than thirty half-lives of the shortest, after which the weights are scaled back.
+    for _ in range(70):
+        step = [(rng.choice(some), rng.random() < 0.4) for _ in range(rng.randint(0, 3))]
+        teach(fast, step)
+        slow.seen += [(slow.now, codes, taken) for codes, taken in step]
+        fast.fade()
+        slow.now += 1
+        if slow.now % 23 == 0:
+            for codes in some:
+                assert chance(fast, codes) == pytest.approx(slow.chance(codes), rel=1e-9)
+
+
+def spread(rates: dict[Codes, float], each: int, step: int) -> list[tuple[Codes, bool]]:
+    """``each`` candidates of every cell, of which its rate is taken as evenly as can be."""
+    numbers = range(step * each, (step + 1) * each)
+    return [
+        (codes, math.floor((i + 1) * rate) > math.floor(i * rate))
+        for codes, rate in rates.items()
+        for i in numbers
+    ]
+
+
+def other_domain(factor: float) -> NDArray[np.float64]:
+    """Much of cells that use the same codes in other company, and the cells themselves."""
+    rng = random.Random(5)
+    entries = []
+    for codes in SPOKEN:
+        entries.append((codes, 4000.0, 4000.0 * min(0.95, factor * RATES[codes])))
+        for voice, n in enumerate(CODES):
+            other = [*codes]
+            other[voice] = rng.randrange(n)
+            if (other[0], other[1], other[2]) not in SPOKEN:
+                entries.append(((other[0], other[1], other[2]), 3000.0, 3000.0 * rng.random()))
+    return table(*entries)
+
+
+# None is what its voices one by one would lead to expect.
+RATES = dict(zip(SPOKEN, (0.6, 0.25, 0.45, 0.97, 0.3, 0.8, 0.9, 0.7, 0.1), strict=True))
+
+
+@pytest.mark.parametrize("prior", [NOTHING, other_domain(2.5), other_domain(0.3)])
+def test_after_200_steps_of_another_domain_estimates_are_its_rates(
+    prior: NDArray[np.float64],
+) -> None:
+    learnt = counts(calibration.HALF_LIFE, prior)
+    before = {codes: chance(learnt, codes) for codes in SPOKEN}
+    assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SPOKEN) > 0.2
+    for step in range(200):
+        teach(learnt, spread(RATES, 6, step))
+        learnt.fade()
+    for codes in SPOKEN:
+        assert chance(learnt, codes) == pytest.approx(RATES[codes], rel=0.1), codes
+
+
+def test_chance_does_not_hide_the_rates() -> None:
+    rng = np.random.default_rng(11)
+    codes = np.repeat(np.array(SPOKEN[:-1]), 25, axis=0)
+    truth = np.repeat([RATES[c] for c in SPOKEN[:-1]], 25)
+    learnt = counts(calibration.HALF_LIFE, other_domain(2.5))
+    for _ in range(200):
+        learnt.observe(codes, rng.random(len(truth)) < truth)
+        learnt.fade()
+    assert learnt.chances(codes) == pytest.approx(truth, rel=0.1)
+
+
+def test_a_voice_alone_of_which_much_was_seen_is_counted() -> None:
+    learnt = counts()
+    for codes, offered, taken in (((5, 0, 0), 40_000, 1_234), ((0, 3, 0), 30_000, 29_876)):
+        teach(learnt, [(codes, i < taken) for i in range(offered)])
+    assert chance(learnt, (5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
+    assert chance(learnt, (0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
+
+
+def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
+    learnt = counts()
+    for step in range(300):
+        alone = {(5, 0, 0): 0.7, (0, 3, 0): 0.7, (0, 4, 0): 0.1, (0, 0, 5): 0.1}
+        teach(learnt, spread(alone, 1, step))
+    copied = chance(learnt, (5, 0, 0))
+    assert chance(learnt, (5, 3, 0)) > copied, "another voice agrees"
+    assert chance(learnt, (5, 4, 0)) < copied, "another voice doubts"
+    assert chance(learnt, (5, 4, 5)) < chance(learnt, (5, 4, 0))
+
+
+def test_a_cell_of_which_nothing_was_seen_has_the_chance_of_all() -> None:
+    learnt = counts()
+    assert 0.0 < chance(learnt, (0, 0, 0)) < 0.5
+    assert chance(learnt, (5, 6, 7)) == chance(learnt, (0, 0, 0))
+    teach(learnt, [((5, 0, 0), i % 4 == 0) for i in range(4000)])
+    assert chance(learnt, (20, 0, 0)) == pytest.approx(0.25, rel=0.01)
+
+
+def test_what_is_given_has_the_weight_of_little() -> None:
+    """However long ago and however often: a few dozen candidates outweigh what a file says."""
+    much = table(((5, 0, 0), 1e4, 9e3), ((0, 6, 0), 1e4, 1e3))
+    more = counts(prior=1000 * much)
+    assert more.chances(np.array(SPOKEN)) == pytest.approx(counts(prior=much).chances(SPOKEN_CODES))
+    assert chance(more, (5, 0, 0)) == pytest.approx(0.9, rel=0.1), "but it is believed at first"
+    assert chance(more, (0, 6, 0)) < 0.2
+    teach(more, [((5, 0, 0), False)] * 150)
+    assert chance(more, (5, 0, 0)) < 0.2
+
+
+SPOKEN_CODES = np.array(SPOKEN)
+
+
+def test_forgetting_follows_a_change() -> None:
+    codes = SPOKEN[6]
+    found = {}
+    for half_life in (20.0, 200.0, FOREVER):
+        learnt = counts(half_life)
+        for step in range(400):
+            teach(learnt, spread({codes: 0.8}, 5, step))
+            learnt.fade()
+        assert chance(learnt, codes) == pytest.approx(0.8, abs=0.03)
+        for step in range(200):
+            teach(learnt, spread({codes: 0.2}, 5, step))
+            learnt.fade()
+        found[half_life] = chance(learnt, codes)
+    # Ten half-lives; one, of which two had gone before; none: 400 steps against 200.
+    assert found[20.0] == pytest.approx(0.2, abs=0.03)
+    assert found[200.0] == pytest.approx((0.2 * 0.5 + 0.8 * 0.375) / 0.875, abs=0.03)
+    assert found[FOREVER] == pytest.approx(0.6, abs=0.03)
+
+
+def test_a_step_without_candidates_moves_little() -> None:
+    learnt = counts(calibration.HALF_LIFE)
+    teach(learnt, [(SPOKEN[0], True)] * 500)
+    before = chance(learnt, SPOKEN[0])
+    teach(learnt, [])
+    learnt.fade()
+    assert chance(learnt, SPOKEN[0]) == pytest.approx(before, rel=1e-3)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_text_of_one_kind_alone_stays_a_probability(taken: bool) -> None:
+    """For a hundred half-lives nothing else is seen."""
+    learnt = counts(half_life=1.0)
+    for _ in range(100):
+        teach(learnt, [(SPOKEN[0], taken)])
+        learnt.fade()
+        assert 0.0 < chance(learnt, SPOKEN[0]) <= 1.0
+        assert 0.0 < chance(learnt, SPOKEN[6]) <= 1.0
+    assert (chance(learnt, SPOKEN[0]) > 0.5) == taken
+
+
+@given(seed=st.integers(0, 10**6))
+def test_every_estimate_is_a_probability(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, CODES, size=(50, 3))
+    offered = rng.uniform(0, 100, CELLS) * (rng.random(CELLS) < 0.01)
+    learnt = counts(50.0, np.stack([offered, offered * rng.random(CELLS)]))
+    for _ in range(5):
+        learnt.observe(codes, rng.random(50) < rng.random())
+        learnt.fade()
+    found = learnt.chances(rng.integers(0, CODES, size=(200, 3)))
+    assert found.shape == (200,)
+    assert ((found > 0.0) & (found < 1.0)).all()
+    assert learnt.chances(np.zeros((0, 3), dtype=np.int64)).shape == (0,)
+
+
+# --- temperatures ---------------------------------------------------------------------------------
+
+
+def test_bands_follow_the_temperature() -> None:
+    found = [band(t) for t in (0.0, 1e-6, 0.3, 0.8, 1.0, 2.0)]
+    assert list(dict.fromkeys(found)) == list(BANDS)
+    assert Counter(found)["greedy"] == 1
+    ranks = [BANDS.index(name) for name in found]
+    assert ranks == sorted(ranks)
+
+
+def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
+    known = Calibration({"high": table(((5, 0, 0), 1000.0, 900.0))})
+    greedy, low, high = known.at(0.0), known.at(0.3), known.at(1.0)
+    assert known.at(1e-3) is low
+    assert known.at(1.5) is high
+    assert len({id(greedy), id(low), id(high)}) == 3
+    unknown = chance(greedy, (0, 0, 0))
+    assert chance(greedy, (5, 0, 0)) == chance(low, (5, 0, 0)) == unknown
+    assert chance(high, (5, 0, 0)) > 0.8
+    teach(low, [((5, 0, 0), False)] * 100)
+    assert chance(greedy, (5, 0, 0)) == unknown
+    assert chance(high, (5, 0, 0)) > 0.8
+    assert chance(low, (5, 0, 0)) < 0.1
+
+
+def test_a_calibration_fades_as_it_is_told() -> None:
+    found = []
+    for half_life in (1.0, FOREVER):
+        learnt = Calibration(half_life=half_life).at(0.0)
+        teach(learnt, [((5, 0, 0), True)] * 50)
+        for _ in range(10):
+            learnt.fade()
+        teach(learnt, [((5, 0, 0), False)] * 50)
+        found.append(chance(learnt, (5, 0, 0)))
+    assert found[0] < 0.1
+    assert found[1] == pytest.approx(0.5, abs=0.1)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def test_what_is_saved_is_where_the_next_process_begins(tmp_path: Path) -> None:
+    prior = {"greedy": table(((5, 0, 0), 6.0, 2.0)), "high": table(((0, 9, 0), 7.0, 7.0))}
+    known = Calibration(prior, half_life=FOREVER)
+    teach(known.at(0.0), [((5, 0, 0), True), ((5, 0, 0), False), ((0, 7, 16), True)])
+    teach(known.at(0.3), [((9, 10, 18), True)])
+    path = tmp_path / "calibration.json"
+    known.save(path)
+    found = load(path)
+    assert np.array_equal(found["greedy"], table(((5, 0, 0), 8.0, 3.0), ((0, 7, 16), 1.0, 1.0)))
+    assert np.array_equal(found["low"], table(((9, 10, 18), 1.0, 1.0)))
+    assert np.array_equal(found["high"], prior["high"]), "a band that was not used is kept"
+    again = Calibration(found, half_life=FOREVER)
+    for temperature in (0.0, 0.3, 1.0):
+        expected = known.at(temperature).chances(SPOKEN_CODES)
+        assert again.at(temperature).chances(SPOKEN_CODES) == pytest.approx(expected)
+    path.write_text(dumps(found), encoding="utf-8")
+    assert dumps(load(path)) == dumps(found)
+
+
+def test_saved_counts_are_those_that_still_count(tmp_path: Path) -> None:
+    known = Calibration(half_life=1.0)
+    teach(known.at(0.0), [((5, 0, 0), True)] * 8)
+    teach(known.at(0.0), [((6, 0, 0), True)])
+    for _ in range(2):
+        known.at(0.0).fade()
+    known.save(tmp_path / "c.json")
+    expected = table(((5, 0, 0), 2.0, 2.0), ((6, 0, 0), 0.25, 0.25))
+    assert np.array_equal(load(tmp_path / "c.json")["greedy"], expected)
+    for _ in range(5):
+        known.at(0.0).fade()
+    known.save(tmp_path / "c.json")
+    # Of the second cell less than a hundredth is left, which is not worth a line.
+    assert np.array_equal(load(tmp_path / "c.json")["greedy"], table(((5, 0, 0), 0.06, 0.06)))
+
+
+def test_nothing_known_is_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    Calibration().save(path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"version": VERSION, "bands": {}}
+    assert load(path) == {}
+
+
+def entry(cells: Any, offered: Any, taken: Any) -> object:
+    return {"cells": cells, "offered": offered, "taken": taken}
+
+
+def file_of(greedy: object) -> str:
+    return json.dumps({"version": VERSION, "bands": {"greedy": greedy}})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("{", "cannot read the calibration .*c.json", id="no JSON"),
+        pytest.param("[]", f"c.json is no calibration of version {VERSION}", id="no object"),
+        pytest.param("{}", f"no calibration of version {VERSION}: leave it out", id="no version"),
+        pytest.param(json.dumps({"version": VERSION + 1, "bands": {}}), "of version", id="newer"),
+        pytest.param(json.dumps({"version": VERSION}), "is no calibration: .*bands", id="no bands"),
+        pytest.param(json.dumps({"version": VERSION, "bands": []}), "is no calibration: ", id="[]"),
+        pytest.param(file_of(None), "is no calibration: ", id="no entry"),
+        pytest.param(file_of({"cells": [1]}), "is no calibration: .*offered", id="no counts"),
+        pytest.param(file_of(entry([CELLS], [1], [1])), "is no calibration: ", id="no such cell"),
+        pytest.param(file_of(entry([-1], [1], [1])), "a cell below 0", id="cell below 0"),
+        pytest.param(file_of(entry([10**30], [1], [1])), "is no calibration: ", id="huge cell"),
+        pytest.param(file_of(entry([1], [1], [2])), "above what was offered", id="too many taken"),
+        pytest.param(file_of(entry([1], [2], [-1])), "a count that is negative", id="negative"),
+        pytest.param(file_of(entry([1], [math.nan], [0])), "a count that is", id="not a number"),
+        pytest.param(file_of(entry([1], [math.inf], [0])), "a count that is", id="infinite"),
+        pytest.param(file_of(entry([1], ["x"], [0])), "is no calibration: ", id="text"),
+        pytest.param(file_of(entry([1, 2], [1, 1, 1], [0, 0])), "is no cal", id="more counts"),
+        pytest.param(file_of(entry([1, 2, 3], [1.0], [0.0])), "is no cal", id="one count for all"),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DraftwoodError, match=complaint):
+        load(path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DraftwoodError, match=r"cannot read the calibration .*missing\.json"):
+        load(tmp_path / "missing.json")
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(DraftwoodError, match="cannot read the calibration"):
+        load(tmp_path / "c.json")

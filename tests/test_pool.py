@@ -1,0 +1,413 @@
+"""The candidates of a step, against a literal account of what was said and brute-force choices."""
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from draftwood.evidence import CELLS, CODES, OTHER, SILENT, cells, copied_code, ranked_codes
+from draftwood.pool import Pool, Voice
+from draftwood.tree import ROOT, TokenTree
+from tests.policies.canned import paths
+
+Path = tuple[int, ...]
+Row = Sequence[tuple[int, float]]
+
+ALL = 10**6
+"""More than there are."""
+
+
+class Hashed:
+    """A chance for every cell, drawn from some values."""
+
+    def __init__(self, seed: int, values: Sequence[float] = ()) -> None:
+        rng = np.random.default_rng(seed)
+        self.table = rng.choice(values, CELLS) if values else rng.uniform(0.05, 1.0, CELLS)
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(self.table[cells(codes)], dtype=np.float64)
+
+    def of(self, codes: Sequence[int]) -> float:
+        return float(self.table[np.ravel_multi_index(tuple(codes), CODES)])
+
+
+@dataclass
+class Heard:
+    """Even chances; keeps the codes it was asked about."""
+
+    codes: list[tuple[int, ...]] = field(default_factory=list)
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        self.codes += map(tuple, codes.tolist())
+        return np.full(len(codes), 0.5)
+
+
+def ranked(*rows: Row) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """An answer as arrays."""
+    k = max(map(len, rows), default=0) or 1
+    tokens = np.full((len(rows), k), -1, dtype=np.int64)
+    logq = np.full((len(rows), k), -np.inf, dtype=np.float32)
+    for i, row in enumerate(rows):
+        for j, (token, score) in enumerate(row):
+            tokens[i, j], logq[i, j] = token, math.log(score)
+    return tokens, logq
+
+
+def code(row: Row, token: int) -> int:
+    """What a ranked row says of one of its tokens."""
+    place = [t for t, _ in row].index(token)
+    return int(ranked_codes(ranked(row)[1])[0, place])
+
+
+@dataclass
+class Account:
+    """Who said what, by path: the codes that each node's cell must be made of."""
+
+    said: dict[Path, dict[int, int]] = field(default_factory=dict)
+    spoken: set[tuple[Path, int]] = field(default_factory=set)
+
+    def copy(self, tokens: Path, match_length: int, preferred: bool) -> None:
+        for i in range(len(tokens)):
+            found = copied_code(match_length + i, preferred=preferred, first=i == 0)
+            self.say(Voice.COPIED, tokens[:i], {tokens[i]: found})
+
+    def say(self, voice: int, above: Path, codes: dict[int, int]) -> None:
+        if codes:
+            self.spoken.add((above, voice))
+        for token, found in codes.items():
+            self.said.setdefault((*above, token), {})[voice] = found
+
+    def codes(self, path: Path) -> list[int]:
+        silent = [OTHER if (path[:-1], voice) in self.spoken else SILENT for voice in Voice]
+        return [self.said[path].get(voice, silent[voice]) for voice in Voice]
+
+    def path_chance(self, chances: Hashed, path: Path) -> float:
+        return math.prod(chances.of(self.codes(path[: i + 1])) for i in range(len(path)))
+
+
+def path_of(pool: Pool, node: int) -> Path:
+    return () if node == ROOT else (*path_of(pool, pool.builder.parents[node]), token(pool, node))
+
+
+def token(pool: Pool, node: int) -> int:
+    return pool.builder.tokens[node]
+
+
+def known(pool: Pool) -> dict[Path, float]:
+    """Path chances of all candidates."""
+    return {path_of(pool, node): pool.path[node] for node in range(1, len(pool))}
+
+
+def grown(
+    seed: int, chances: Hashed, floor: float = 0.0, most: int = ALL
+) -> tuple[Pool, Account, list[list[int]]]:
+    """A pool of random offers of all voices, what was said, and what each offer was answered."""
+    rng = random.Random(seed)
+    pool, account, fresh = Pool(99, chances, floor, most), Account(), []
+    for place, first in enumerate(rng.sample(range(5), rng.randint(0, 2))):
+        tokens = (first, *rng.choices(range(5), k=rng.randint(0, 3)))
+        length = rng.randint(1, 40)
+        pool.copy(tokens, length, "copy", place == 0)
+        account.copy(tokens, length, place == 0)
+    for _ in range(rng.randint(0, 4)):
+        voice = rng.choice([Voice.TABLE, Voice.NEURAL])
+        open_ = [n for n in range(len(pool)) if not pool.spoken(voice, n)]
+        nodes = rng.sample(open_, min(len(open_), rng.randint(1, 4)))
+        rows = []
+        for node in nodes:
+            offered = rng.sample(range(5), rng.randint(0, 3))
+            scores = sorted((rng.random() + 0.01 for _ in offered), reverse=True)
+            rows.append(list(zip(offered, scores, strict=True)))
+            account.say(voice, path_of(pool, node), {t: code(rows[-1], t) for t in offered})
+        fresh.append(pool.offer(voice, voice.name, nodes, *ranked(*rows)))
+    return pool, account, fresh
+
+
+# --- what is said of a candidate ------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6))
+def test_every_candidate_is_one_node_with_all_that_was_said_of_it(seed: int) -> None:
+    chances = Hashed(seed)
+    pool, account, fresh = grown(seed, chances)
+    found = known(pool)
+    assert len(found) == len(pool) - 1 == pool.builder.drafted
+    assert found.keys() == account.said.keys()
+    for path, chance in found.items():
+        assert chance == pytest.approx(account.path_chance(chances, path))
+    for node in range(1, len(pool)):
+        own = pool.path[node] / pool.path[pool.builder.parents[node]]
+        assert pool.builder.logq[node] == pytest.approx(math.log(own), abs=1e-9)
+    for voice, node in itertools.product(Voice, range(len(pool))):
+        assert pool.spoken(voice, node) == ((path_of(pool, node), voice) in account.spoken)
+    # The new ones are those that nobody had offered before, in the order of the nodes.
+    offered = [node for nodes in fresh for node in nodes]
+    assert offered == list(range(len(pool) - len(offered), len(pool)))
+
+
+def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
+    chances = Heard()
+    pool = Pool(99, chances, floor=0.0, most=ALL)
+    pool.copy((1, 2), 4, "context", preferred=True)
+    copied = copied_code(4, preferred=True, first=True)
+    second = copied_code(5, preferred=True, first=False)
+    assert chances.codes == [(copied, SILENT, SILENT), (second, SILENT, SILENT)]
+    chances.codes.clear()
+    row = [(3, 0.6), (1, 0.2)]
+    assert pool.offer(Voice.TABLE, "adjacency", [ROOT], *ranked(row)) == [3]
+    assert pool.builder.sources == ["root", "context", "context", "adjacency"]
+    three = (OTHER, code(row, 3), SILENT)
+    one = (copied, code(row, 1), SILENT)
+    assert set(chances.codes) == {one, (second, SILENT, SILENT), three}
+    chances.codes.clear()
+    assert pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(3, 0.9)])) == []
+    assert chances.codes == [
+        (copied, code(row, 1), OTHER),
+        (second, SILENT, SILENT),
+        (OTHER, code(row, 3), code([(3, 0.9)], 3)),
+    ]
+
+
+def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
+    chances = Heard()
+    pool = Pool(99, chances, floor=0.0, most=ALL)
+    pool.copy((1,), 4, "context", preferred=True)
+    chances.codes.clear()
+    assert pool.offer(Voice.TABLE, "adjacency", [ROOT, 1], *ranked([], [])) == []
+    assert chances.codes == [], "nothing was said: nothing is estimated anew"
+    assert not pool.spoken(Voice.TABLE, ROOT)
+    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
+    assert chances.codes[-1] == (OTHER, SILENT, code([(2, 0.5)], 2))
+
+
+def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> None:
+    chances = Heard()
+    pool = Pool(99, chances, floor=0.0, most=ALL)
+    pool.copy((1, 5), 9, "context", preferred=True)
+    pool.copy((2, 5), 3, "context", preferred=False)
+    pool.copy((), 3, "context", preferred=False)
+    assert known(pool) == {(1,): 0.5, (1, 5): 0.25, (2,): 0.5, (2, 5): 0.25}
+    assert len(set(chances.codes)) == 4
+    assert chances.codes[2] == (copied_code(3, preferred=False, first=True), SILENT, SILENT)
+
+
+def test_a_row_may_offer_what_is_there_and_what_is_new() -> None:
+    pool = Pool(99, Hashed(3), floor=0.0, most=ALL)
+    first = pool.offer(Voice.TABLE, "adjacency", [ROOT], *ranked([(1, 0.5), (2, 0.3)]))
+    again = pool.offer(Voice.NEURAL, "draft", [ROOT, 1], *ranked([(4, 0.6), (2, 0.3)], [(2, 0.9)]))
+    assert (first, again) == ([1, 2], [3, 4])
+    assert [path_of(pool, node) for node in again] == [(4,), (1, 2)]
+
+
+# --- floor and room -------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), floor=st.sampled_from([0.02, 0.2, 0.6]))
+def test_the_floor_keeps_what_lies_above_it_and_nothing_else(seed: int, floor: float) -> None:
+    """Of one voice alone, of which no estimate changes later."""
+    rng = random.Random(seed)
+    rows: dict[int, Row] = {}
+    for above in (*range(5), 99):
+        scores = sorted((rng.random() + 0.01 for _ in range(rng.randint(0, 4))), reverse=True)
+        rows[above] = list(zip(rng.sample(range(5), len(scores)), scores, strict=True))
+    found = []
+    for least in (floor, 0.0):
+        pool, nodes = Pool(99, Hashed(seed), least, ALL), [ROOT]
+        for _ in range(3):
+            answer = ranked(*(rows[token(pool, node)] for node in nodes))
+            nodes = pool.offer(Voice.TABLE, "table", nodes, *answer)
+        found.append(known(pool))
+    kept, everything = found
+    assert kept == {path: chance for path, chance in everything.items() if chance >= floor}
+
+
+def test_nothing_below_a_candidate_that_is_not_kept() -> None:
+    pool = Pool(99, Heard(), floor=0.2, most=ALL)
+    pool.copy((1, 2, 3, 4), 3, "context", preferred=True)
+    assert list(known(pool).values()) == [0.5, 0.25]
+    assert pool.offer(Voice.TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
+    assert pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
+    assert pool.spoken(Voice.TABLE, 2), "what is not kept was said all the same"
+
+
+def test_the_floor_itself_is_kept() -> None:
+    pool = Pool(99, Heard(), floor=0.25, most=ALL)
+    pool.copy((1, 2, 3), 3, "context", preferred=True)
+    assert pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
+    assert list(known(pool)) == [(1,), (1, 2), (1, 7)]
+
+
+@given(seed=st.integers(0, 10**6), most=st.integers(0, 6))
+def test_never_more_than_most(seed: int, most: int) -> None:
+    pool, _, _ = grown(seed, Hashed(seed), most=most)
+    assert pool.builder.drafted == len(pool) - 1 <= most
+    assert len(pool.path) == len(pool.builder) == len(pool)
+
+
+def test_of_too_many_the_likeliest_are_kept() -> None:
+    chances = Hashed(8)
+    row = [(t, 0.5 / (t + 1)) for t in range(5)]
+    rows = [row, [(t + 10, score) for t, score in row]]
+    pools = []
+    for most in (ALL, 4):
+        pool = Pool(99, chances, floor=0.0, most=most)
+        pool.copy((1,), 3, "context", preferred=True)
+        new = pool.offer(Voice.TABLE, "adjacency", [ROOT, 1], *ranked(*rows))
+        assert new == list(range(2, len(pool)))
+        pools.append(known(pool))
+    everything, few = pools
+    del everything[(1,)], few[(1,)]
+    assert len(few) == 3
+    assert sorted(few.values()) == sorted(everything.values())[-3:]
+    assert list(few) == [path for path in everything if path in few], "in the order offered"
+
+
+# --- what is taken --------------------------------------------------------------------------------
+
+
+def choices(pool: Pool, most: int) -> list[float]:
+    """Sums of the path chances of every set of at most ``most`` nodes that is a tree."""
+    nodes = range(1, len(pool))
+    parents = pool.builder.parents
+    found = []
+    for n in range(most + 1):
+        for chosen in itertools.combinations(nodes, n):
+            if all(parents[node] in {ROOT, *chosen} for node in chosen):
+                found.append(sum(pool.path[node] for node in chosen))
+    return found
+
+
+TIES = (1.0, 0.5)
+
+
+@examples(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6), most=st.integers(0, 4), values=st.sampled_from([(), TIES, (1.0,)])
+)
+def test_the_likeliest_are_a_tree_and_no_other_tree_is_better(
+    seed: int, most: int, values: Sequence[float]
+) -> None:
+    chances = Hashed(seed, values)
+    pool, _, _ = grown(seed, chances, most=9)
+    tree = pool.admitted(0.0, most, "auto")
+    found = check_part(pool, tree)
+    assert tree.drafted == min(most, len(pool) - 1)
+    assert sum(found) == pytest.approx(max(choices(pool, most)))
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    price=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.0001, 2.0]),
+    values=st.sampled_from([(), TIES]),
+)
+def test_the_price_is_what_the_least_likely_must_be_worth(
+    seed: int, price: float, values: Sequence[float]
+) -> None:
+    pool, _, _ = grown(seed, Hashed(seed, values))
+    tree = pool.admitted(price, ALL, "auto")
+    check_part(pool, tree)
+    expected = [path for path, chance in known(pool).items() if chance >= price]
+    assert sorted(paths(tree)) == sorted(expected)
+    if price > 1.0:
+        assert not tree.drafted
+
+
+def check_part(pool: Pool, tree: TokenTree) -> list[float]:
+    """The path chances of a tree's nodes, which the pool holds with the same tokens and sources."""
+    chances = known(pool)
+    sources = {path_of(pool, n): pool.builder.sources[n] for n in range(1, len(pool))}
+    logs = {path_of(pool, n): pool.builder.logq[n] for n in range(1, len(pool))}
+    assert tree.tokens[0] == 99
+    assert len(set(paths(tree))) == tree.drafted
+    for node, path in enumerate(paths(tree), start=1):
+        assert tree.sources[node] == sources[path]
+        assert tree.logq[node] == pytest.approx(logs[path], rel=1e-6)
+        assert tree.parents[node] < node
+    assert (tree.route == "auto") == (tree.drafted > 0)
+    assert tree.route in {"auto", "plain"}
+    return [chances[path] for path in paths(tree)]
+
+
+def test_a_certain_child_goes_with_its_parent() -> None:
+    class Certain:
+        table: ClassVar = [0.5, 1.0, 1.0]
+
+        def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.array(self.table[: len(codes)])
+
+    pool = Pool(99, Certain(), floor=0.0, most=ALL)
+    pool.copy((1, 2, 3), 3, "context", preferred=True)
+    assert pool.path == [1.0, 0.5, 0.5, 0.5]
+    assert paths(pool.admitted(0.5, 2, "auto")) == [(1,), (1, 2)]
+    assert paths(pool.admitted(0.5, 3, "auto")) == [(1,), (1, 2), (1, 2, 3)]
+    assert paths(pool.admitted(0.51, 3, "auto")) == []
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_child_is_never_likelier_than_its_parent(seed: int) -> None:
+    pool, _, _ = grown(seed, Hashed(seed, (1.0, 0.999999, 0.3, 1e-9)))
+    for node in range(1, len(pool)):
+        assert 0.0 < pool.path[node] <= pool.path[pool.builder.parents[node]] <= 1.0
+
+
+def test_what_covers_a_node() -> None:
+    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+    assert pool.covered(ROOT) == 0.0
+    pool.copy((1, 2), 3, "context", preferred=True)
+    assert [pool.covered(node) for node in range(3)] == [0.5, 0.5, 0.0]
+    pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
+    assert pool.covered(1) == 1.0, "chances of siblings may add up to more than there is"
+    assert pool.covered(ROOT) == 0.5
+
+
+# --- what a step shows ----------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), committed=st.lists(st.integers(0, 5), min_size=1, max_size=6))
+def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
+    pool, account, _ = grown(seed, Hashed(seed))
+    candidates = set(known(pool))
+    # Where the tokens lead, as long as they are candidates; the last one's children stay unknown.
+    shown = [
+        (path, path[-1] == committed[len(path) - 1])
+        for path in candidates
+        if len(path) <= len(committed) and path[:-1] == tuple(committed[: len(path) - 1])
+    ]
+    judged = pool.judged(committed)
+    assert judged.codes.shape == (len(shown), 3)
+    assert judged.codes.dtype == np.int64
+    assert judged.taken.dtype == np.bool_
+    expected = sorted((account.codes(path), hit) for path, hit in shown)
+    assert sorted(zip(judged.codes.tolist(), judged.taken.tolist(), strict=True)) == expected
+    assert judged.taken.sum() <= len(committed)
+    for voice in Voice:
+        asked = [
+            tuple(committed[: i + 1]) in candidates
+            for i in range(len(committed))
+            if (tuple(committed[:i]) in candidates or i == 0)
+            and (tuple(committed[:i]), voice) in account.spoken
+        ]
+        assert pool.found(voice, committed) == asked
+
+
+def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
+    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
+    assert not pool.admitted(2.0, ALL, "auto").drafted
+    assert pool.judged((5,)).taken.tolist() == [False, True, False]
+    assert pool.judged((1, 2, 9)).taken.tolist() == [True, False, False, True]
+    assert pool.judged((9, 1)).taken.tolist() == [False, False, False]
+    assert pool.found(Voice.NEURAL, (5, 1)) == [True]
+    assert pool.found(Voice.NEURAL, (9,)) == [False]
+    assert pool.found(Voice.NEURAL, (1, 2)) == [True]
+    assert pool.found(Voice.TABLE, (5,)) == []

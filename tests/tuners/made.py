@@ -1,0 +1,117 @@
+"""A tuner whose costs are true, and candidates with given chances."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.bids import Bid
+from draftwood.calibration import Calibration
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.pool import Pool, Voice
+from draftwood.protocols import Outcome
+from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from draftwood.tuners.learnt import Tuner
+from tests.policies.canned import NO_ROWS
+
+FLAT = Curve((1, 1000), (1.0, 1.0))
+LINEAR = Curve((1, 1001), (1.0, 21.0))
+"""A node costs a fiftieth of a step."""
+STEEP = Curve((1, 2), (1.0, 2.0))
+STEPPED = Curve((1, 4, 5, 12, 13, 64), (1.0, 1.0, 1.3, 1.3, 2.0, 2.0))
+"""As where kernels work on tiles: nodes cost nothing up to the next one."""
+CURVES = (FLAT, LINEAR, STEEP, STEPPED)
+
+
+class TrueCosts(LiveCosts):
+    """Costs that are true and need no steps to tell."""
+
+    def observe(
+        self, tokens: int, context: int, batch: int, target: float, outside: float
+    ) -> None: ...
+
+
+@dataclass
+class Given:
+    """Chances that are handed out in the order in which they are asked for."""
+
+    values: list[float]
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        found, self.values = self.values[: len(codes)], self.values[len(codes) :]
+        return np.array(found)
+
+
+def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = ()) -> Bid:
+    """Candidates below the root, tokens 0, 1, ..., with these chances."""
+    pool = Pool(99, Given(list(chances)), floor=0.0, most=1000)
+    if chances:
+        tokens = np.arange(len(chances))[None]
+        pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
+    return Bid(pool, limit, levels)
+
+
+def outcome(tree: TokenTree, committed: Sequence[int]) -> Outcome:
+    """A step that accepted what it drafted of these tokens."""
+    path: list[int] = []
+    for token in committed[:-1]:
+        node = tree.child(path[-1] if path else ROOT, token)
+        assert node is not None
+        path.append(node)
+    return Outcome(tree, tuple(path), tuple(committed), NO_ROWS)
+
+
+def plain() -> TokenTree:
+    return TreeBuilder(99).build("plain")
+
+
+def chain(n: int) -> TokenTree:
+    builder = TreeBuilder(99)
+    builder.add_chain(range(n), "given")
+    return builder.build("auto")
+
+
+def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) -> Tuner:
+    """At the beginning of a step of requests at temperature 0."""
+    known = costs if isinstance(costs, StepCosts) else StepCosts(costs)
+    made = Tuner(Calibration(), TrueCosts(known))
+    begin(made, contexts)
+    return made
+
+
+def begin(of: Tuner, contexts: Sequence[int]) -> None:
+    of.begin(contexts)
+    for _ in contexts:
+        of.outlook(0.0)
+
+
+def observe(of: Tuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]) -> list[float]:
+    """The step's seconds mean nothing where the costs are known."""
+    return of.observe(bids, outcomes, 0.2, 0.1)
+
+
+def settle(of: Tuner, gain: int, batch: int = 1, steps: int = 200) -> None:
+    """Plain steps that commit ``gain`` tokens a request, so that this is the rate."""
+    for _ in range(steps):
+        begin(of, [10] * batch)
+        taken = [outcome(chain(gain - 1), range(gain))] * batch
+        observe(of, [None] * batch, taken)
+
+
+def offered(bids: Sequence[Bid]) -> list[float]:
+    """Candidates that may be taken, likeliest first."""
+    return sorted(
+        (p for b in bids for p in sorted(b.pool.path[1:], reverse=True)[: b.limit]), reverse=True
+    )
+
+
+def admitted(bids: Sequence[Bid], price: float) -> list[float]:
+    """Path chances of what the policies take at that price."""
+    found: list[float] = []
+    for b in bids:
+        chances = dict(zip(b.pool.builder.tokens, b.pool.path, strict=True))
+        tree = b.pool.admitted(price, b.limit, "auto")
+        found += [chances[token] for token in tree.tokens[1:].tolist()]
+    return sorted(found, reverse=True)

@@ -1,0 +1,287 @@
+"""What steps teach, and what is expected of the next one."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.bids import Bid
+from draftwood.calibration import Calibration, Counts, dumps
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.errors import DraftwoodError
+from draftwood.evidence import CELLS, CODES
+from draftwood.pool import Pool, Voice
+from draftwood.protocols import Outcome, TargetInfo
+from draftwood.tree import ROOT
+from draftwood.tuners.learnt import Learnt, Tuner
+from draftwood.tuners.none import Untuned
+from tests.fakes import FakeHost
+from tests.tuners.made import (
+    FLAT,
+    LINEAR,
+    STEEP,
+    Given,
+    TrueCosts,
+    begin,
+    bid,
+    chain,
+    observe,
+    outcome,
+    plain,
+    settle,
+    tuner,
+)
+
+
+def test_the_rate_is_what_is_made_and_not_how_many_share_it() -> None:
+    found = {}
+    for gain, batch in itertools.product((1, 2), (1, 4)):
+        of = tuner(FLAT)
+        settle(of, gain, batch)
+        begin(of, [10])
+        found[gain, batch] = of.rate
+        begin(of, [10] * 4)
+        assert of.rate == pytest.approx(4 * found[gain, batch]), "four requests make four times it"
+    assert found[1, 1] == pytest.approx(1.0, rel=1e-3)
+    assert found[2, 1] == pytest.approx(2.0, rel=1e-3)
+    assert found[1, 4] == pytest.approx(found[1, 1], rel=1e-3)
+    assert found[2, 4] == pytest.approx(found[2, 1], rel=1e-3)
+
+
+def test_a_batch_that_shrinks_does_not_move_the_rate() -> None:
+    of = tuner(Curve((1, 2), (1.0, 1.0), per_sequence=0.5))
+    settle(of, gain=2, batch=8)
+    assert of.rate == pytest.approx(16 / 4.5, rel=1e-3)
+    begin(of, [10])
+    assert of.rate == pytest.approx(2.0, rel=1e-3)
+    settle(of, gain=2, batch=1, steps=1)
+    assert of.rate == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_machine_that_slows_down_as_a_whole_changes_no_price() -> None:
+    slow = Curve(LINEAR.sizes, tuple(100 * seconds for seconds in LINEAR.base))
+    found = []
+    for curve in (LINEAR, slow):
+        of = tuner(curve)
+        settle(of, gain=2, steps=30)
+        begin(of, [10])
+        found.append((of.price([bid(0.5, 0.4, 0.1, 0.03, 0.02)]), of.rate))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(100 * found[1][1])
+
+
+def test_the_rate_pays_for_nodes_and_for_levels() -> None:
+    rates = []
+    draft = Curve((1, 64), (0.5, 0.5))
+    for nodes, levels in ((1, ()), (26, ()), (1, (1, 4))):
+        of = tuner(StepCosts(LINEAR, {"draft": draft}))
+        for _ in range(200):
+            begin(of, [10])
+            made = bid(0.9, levels=levels)
+            of.price([made])
+            observe(of, [made], [outcome(chain(nodes), (0, 1))])
+        begin(of, [10])
+        rates.append(of.rate)
+    # Two tokens a step, of 1.02 seconds, of 1.52, and of 1.02 with two levels of half a second.
+    assert rates == pytest.approx([2 / 1.02, 2 / 1.52, 2 / 2.02], rel=1e-3)
+
+
+def test_levels_of_a_batch_are_shared_and_as_wide_as_the_widest() -> None:
+    draft = Curve((1, 101), (0.1, 1.1))
+    of = tuner(StepCosts(FLAT, {"draft": draft}), [10, 10])
+    for _ in range(200):
+        begin(of, [10, 10])
+        bids = [bid(0.9, levels=(1, 8)), bid(0.9, levels=(3,))]
+        of.price(bids)
+        observe(of, bids, [outcome(chain(1), (0, 1))] * 2)
+    begin(of, [10, 10])
+    # Three and eight nodes of both requests.
+    expected = 1.0 + draft.seconds(6) + draft.seconds(16)
+    assert of.rate == pytest.approx(4 / expected, rel=1e-3)
+
+
+def test_a_level_costs_the_tokens_made_meanwhile() -> None:
+    draft = Curve((1, 101), (0.1, 1.1))
+    of = tuner(StepCosts(FLAT, {"draft": draft}), [10, 10])
+    settle(of, gain=1, batch=2)
+    begin(of, [10, 10])
+    outlook = of.outlook(0.0)
+    # Of the two requests' forward over 16 nodes, half; and half of their rate is 1 a second.
+    assert outlook.level(8) == pytest.approx(draft.seconds(16), rel=1e-3)
+    assert outlook.level(0) == 0.0
+    assert tuner(FLAT).outlook(0.0).level(8) == 0.0, "no drafter has a model"
+
+
+def floors(curve: Curve, *chances: float) -> tuple[Tuner, list[float]]:
+    """A tuner to which the same candidates were bid many times, and its floors of late."""
+    of, seen = tuner(curve), []
+    for _ in range(80):
+        begin(of, [10])
+        assert of.floor == of.outlook(0.0).floor
+        seen.append(of.floor)
+        of.price([bid(*chances)])
+    assert all(0.0 < floor < 0.5 for floor in seen)
+    return of, seen[-16:]
+
+
+def test_the_floor_follows_the_price_and_has_bounds() -> None:
+    found = {}
+    for name, curve in (("free", FLAT), ("cheap", LINEAR), ("dear", Curve((1, 21), (1.0, 3.0)))):
+        of, seen = floors(curve, *(0.9**i for i in range(1, 80)))
+        assert max(seen) == pytest.approx(min(seen), rel=0.02), "it settles"
+        found[name] = seen[-1]
+        if name != "free":
+            # A candidate may come to be worth its cost: the floor lies below the price.
+            assert found[name] < of.price([bid(*(0.9**i for i in range(1, 80)))])
+    assert found["free"] < found["cheap"] < found["dear"]
+
+
+def test_while_nothing_pays_a_thorough_look_is_taken_now_and_then() -> None:
+    _, seen = floors(STEEP, 0.3, 0.2)
+    quick, thorough = max(seen), min(seen)
+    assert set(seen) == {quick, thorough}
+    assert 0 < seen.count(thorough) < seen.count(quick)
+    # Once it pays, every step looks as far down as is worth it.
+    of, _ = floors(STEEP, 0.3, 0.2)
+    for _ in range(40):
+        begin(of, [10])
+        of.costs.now = StepCosts(LINEAR)
+        of.price([bid(*(0.9**i for i in range(1, 80)))])
+    assert of.floor < quick
+
+
+def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
+    of = tuner(LINEAR, [10, 10, 10])
+    bids = [bid(0.5, 0.3, 0.001), bid(0.9, 0.8, 0.7, limit=2), None]
+    price = of.price([b for b in bids if b is not None])
+    assert 0.001 < price <= 0.3
+    trees = [b.pool.admitted(price, b.limit, "auto") if b else plain() for b in bids]
+    found = observe(of, bids, [outcome(tree, (50,)) for tree in trees])
+    assert found[:2] == pytest.approx([1.8, 2.7])
+    assert math.isnan(found[2])
+    # Nothing pays: one token, of which nobody has doubts.
+    of = tuner(STEEP)
+    nothing = [bid(0.1)]
+    of.price(nothing)
+    assert observe(of, nothing, [outcome(plain(), (5,))]) == [1.0]
+
+
+def test_a_step_teaches_what_steps_cost() -> None:
+    seen: list[tuple[float, ...]] = []
+
+    class Recording(LiveCosts):
+        def observe(
+            self, tokens: int, context: int, batch: int, target: float, outside: float
+        ) -> None:
+            seen.append((tokens, context, batch, target, outside))
+
+    of = Tuner(Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))})))
+    begin(of, [7, 5])
+    bids = [bid(0.9, levels=(1, 4)), bid(0.9)]
+    of.price(bids)
+    of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], 2.0, 1.25)
+    # The smaller tree is padded; of what is outside of the forward, two levels are the drafter's.
+    assert seen == [(8, 12, 2, 1.25, 0.25)]
+    begin(of, [7])
+    of.observe([None], [outcome(plain(), (5,))], 1.0, 1.25)
+    assert seen[1] == (1, 7, 1, 1.25, 0.0)
+
+
+def test_the_drafted_and_the_others_teach_the_calibration() -> None:
+    of = tuner(STEEP)
+    made = bid(0.1, 0.1)
+    codes = made.pool.judged((0,)).codes
+    for _ in range(50):
+        begin(of, [10])
+        of.price([made])
+        observe(of, [made], [outcome(plain(), (1,))])
+    first, second = of.outlook(0.0).chances(codes)
+    assert second > 0.9
+    assert first < 0.1
+    assert of.outlook(1.0).chances(codes)[1] < 0.5, "another temperature has learnt nothing"
+
+
+def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
+    faded: list[str] = []
+
+    class Fading(Counts):
+        def __init__(self) -> None:
+            super().__init__(np.zeros(CELLS), np.zeros(CELLS), 10.0)
+
+        def fade(self) -> None:
+            faded.append("once")
+
+    class Tables(Calibration):
+        tables: dict[float, Counts] = {}  # noqa: RUF012
+
+        def at(self, temperature: float) -> Counts:
+            return self.tables.setdefault(temperature, Fading())
+
+    of = Tuner(Tables(), TrueCosts(StepCosts(LINEAR)))
+    of.begin([10, 10, 10])
+    cold, hot, _ = (of.outlook(t) for t in (0.0, 1.0, 1.0))
+    bids = [bid(0.5) for _ in range(3)]
+    codes = bids[0].pool.judged((0,)).codes
+    of.price(bids)
+    observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
+    assert faded == ["once"] * 2
+    assert cold.chances(codes) > 0.25 > hot.chances(codes)
+
+
+def test_coverage_is_how_often_a_model_has_what_is_right() -> None:
+    def asked(hit: bool) -> tuple[Bid, Outcome]:
+        pool = Pool(99, Given([0.5] * 9), floor=0.0, most=9)
+        tokens = np.array([[3]])
+        pool.offer(Voice.NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
+        pool.path[1] = 0.5
+        return Bid(pool, 9), outcome(plain(), (3 if hit else 4,))
+
+    for pattern, expected in (((True,), 1.0), ((False,), 0.0), ((True, False), 0.5)):
+        of = tuner(LINEAR)
+        start = of.outlook(0.0).coverage
+        assert 0.0 < start < 1.0
+        for hit in pattern * (600 // len(pattern)):
+            begin(of, [10])
+            made, taken = asked(hit)
+            of.price([made])
+            observe(of, [made], [taken])
+        assert of.outlook(0.0).coverage == pytest.approx(expected, abs=0.03)
+    # Whoever asks no model learns nothing of it.
+    of = tuner(LINEAR)
+    start = of.coverage.value
+    of.price([bid(0.5)])
+    observe(of, [bid(0.5)], [outcome(plain(), (0,))])
+    assert of.coverage.value == start
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
+
+
+def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
+    codes = np.array([[0, 5, 0]])
+    counts = np.zeros((2, CELLS))
+    counts[:, np.ravel_multi_index((0, 5, 0), CODES)] = 100.0, 99.0
+    path = tmp_path / "mine.json"
+    path.write_text(dumps({"greedy": counts}), encoding="utf-8")
+    built = Learnt(str(path)).build(FakeHost(INFO), {})
+    assert built.outlook(0.0).chances(codes)[0] > 0.8
+    assert isinstance(Learnt().build(FakeHost(INFO), {}), Tuner)
+    with pytest.raises(DraftwoodError, match="cannot read the calibration"):
+        Learnt(str(tmp_path / "missing.json")).build(FakeHost(INFO), {})
+
+
+def test_without_a_tuner_every_candidate_is_free_and_nothing_is_foretold() -> None:
+    none: Any = Untuned().build(FakeHost(INFO), {})
+    none.begin([10, 10])
+    assert none.outlook(0.0) is None
+    assert none.price([bid(0.5)]) == 0.0
+    found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, 0.2, 0.1)
+    assert len(found) == 2
+    assert all(map(math.isnan, found))

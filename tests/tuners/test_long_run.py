@@ -1,0 +1,101 @@
+"""What prices come to over many steps: no fixed size of tree makes more of its time."""
+
+import itertools
+import operator
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from draftwood.bids import Bid
+from draftwood.calibration import Calibration
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.pool import Pool
+from draftwood.tree import ROOT, TokenTree
+from draftwood.tuners.learnt import Tuner
+from tests.tuners.made import (
+    LINEAR,
+    STEPPED,
+    Given,
+    TrueCosts,
+    begin,
+    bid,
+    observe,
+    outcome,
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chain of tokens 0, 1, 2, ... that goes on with one chance, or a fan of siblings."""
+
+    chances: tuple[float, ...]
+    deep: bool
+
+    def bid(self) -> Bid:
+        pool = Pool(99, Given(list(self.chances)), floor=0.0, most=1000)
+        if self.deep:
+            pool.copy(range(len(self.chances)), 3, "context", preferred=True)
+            return Bid(pool, 1000)
+        return bid(*self.chances)
+
+    def committed(self, tree: TokenTree, rng: random.Random) -> tuple[int, ...]:
+        """What is drawn for the candidates, as far as it was drafted, and one token more."""
+        if not self.deep:
+            right = rng.choices(
+                [*range(len(self.chances)), 500], [*self.chances, 1.0 - sum(self.chances)]
+            )[0]
+            return (right, 600) if tree.child(ROOT, right) is not None else (right,)
+        n = 0
+        while n < tree.drafted and rng.random() < self.chances[n]:
+            n += 1
+        return (*range(n), 500)
+
+    @property
+    def paths(self) -> list[float]:
+        """Path chances of all its tokens."""
+        if self.deep:
+            return list(itertools.accumulate(self.chances, operator.mul))
+        return list(self.chances)
+
+
+SITUATIONS = (
+    Candidate((0.95,) * 30, deep=True),
+    Candidate((0.6,) * 12, deep=True),
+    Candidate((0.3, 0.2, 0.15, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01), deep=False),
+    Candidate((0.04, 0.03, 0.02), deep=False),
+    Candidate((), deep=False),
+)
+SAMPLED = Curve((1, 8, 9, 24, 64), (1.0, 1.0, 1.2, 1.3, 3.0))
+
+
+@pytest.mark.parametrize("curve", [LINEAR, STEPPED, SAMPLED, Curve((1, 33), (1.0, 5.0))])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
+    """Over steps that promise much and steps that promise little, in an order left to chance.
+
+    Both are held to what they may expect of what they draft, and pay what it costs.
+    """
+    rng = random.Random(4)
+    of = Tuner(Calibration(), TrueCosts(StepCosts(curve)))
+    steps = [rng.choices(SITUATIONS, (1, 2, 4, 4, 2), k=batch) for _ in range(300)]
+    expected, spent = 0.0, 0.0
+    for number, step in enumerate(steps):
+        begin(of, [10] * batch)
+        bids = [candidate.bid() for candidate in step]
+        price = of.price(bids)
+        trees = [b.pool.admitted(price, b.limit, "auto") for b in bids]
+        committed = [c.committed(t, rng) for c, t in zip(step, trees, strict=True)]
+        foretold = observe(of, bids, list(map(outcome, trees, committed)))
+        if number >= 50:  # the rate has settled
+            expected += sum(foretold)
+            spent += curve.seconds(batch * (1 + max(tree.drafted for tree in trees)))
+    adaptive = expected / spent
+    fixed = []
+    for size in range(40):
+        cut = [[sorted(c.paths, reverse=True)[:size] for c in step] for step in steps[50:]]
+        expected = sum(batch + sum(map(sum, trees)) for trees in cut)
+        spent = sum(curve.seconds(batch * (1 + max(map(len, trees)))) for trees in cut)
+        fixed.append(expected / spent)
+    assert adaptive >= max(fixed)
+    assert adaptive > 1.03 * fixed[0], "drafting pays at all"

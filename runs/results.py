@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+SCHEMA = 2
 SETS = ("humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test")
 PAPER = {
     "spine over Iso(3)": "1.12-1.33 (Table 1)",
@@ -33,19 +34,30 @@ def number(value: float | None, digits: int = 2) -> str:
 def cut(entry: dict[str, Any], name: str | None, *, loops: bool) -> dict[str, Any]:
     """The aggregates of one method: of all sets or one, with or without looping outputs."""
     chosen = entry if name is None else entry["by_set"][name]
-    return chosen if loops else chosen["without_looping"]  # type: ignore[no-any-return]
+    return chosen if loops else chosen["without_looping"]
 
 
 def by_set(
-    run: dict[str, Any], value: Callable[[dict[str, Any]], str], *, loops: bool = True
+    run: dict[str, Any], key: str, figure: str, digits: int = 2, *, loops: bool = True
 ) -> str:
-    """One row a method, one column a set."""
+    """One row a method, one column a set, and the interval of all sets together.
+
+    ``figure`` is the member of the metric ``key`` that is shown: ``median`` or ``value``.
+    """
     sets = [name for name in SETS if name in next(iter(run["methods"].values()))["by_set"]]
-    rows = [
-        [f"`{name}`", *(value(cut(entry, s, loops=loops)) for s in (*sets, None))]
-        for name, entry in run["methods"].items()
-    ]
-    return table(["method", *sets, "all"], rows)
+    rows = []
+    for name, entry in run["methods"].items():
+        found = [cut(entry, each, loops=loops)[key] for each in (*sets, None)]
+        shown = [number(metric[figure], digits) for metric in found]
+        rows.append([f"`{name}`", *shown, interval(found[-1], digits)])
+    return table(["method", *sets, "all", "95 % of all"], rows)
+
+
+def interval(metric: dict[str, Any], digits: int = 2) -> str:
+    """The ends of a metric's interval, or a dash where there is none."""
+    if metric["low"] is None or metric["high"] is None:
+        return "-"
+    return f"{number(metric['low'], digits)}-{number(metric['high'], digits)}"
 
 
 def provenance(run: dict[str, Any]) -> str:
@@ -56,9 +68,9 @@ def provenance(run: dict[str, Any]) -> str:
     return f"<sub>`{facts}`{ended}</sub>"
 
 
-def tau(metrics: dict[str, Any]) -> str:
-    """Mean acceptance length."""
-    return number(metrics["mean_acceptance_length"])
+def tau(run: dict[str, Any], *, loops: bool = True) -> str:
+    """Mean acceptance lengths by set."""
+    return by_set(run, "mean_acceptance_length", "value", loops=loops)
 
 
 def lossless(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
@@ -88,7 +100,8 @@ def ratios(run: dict[str, Any], *, loops: bool) -> str:
     tr = "tr:budget=59" if "tr:budget=59" in methods else "tr"
 
     def of(name: str, each: str | None) -> float:
-        return float(cut(methods[name], each, loops=loops)["mean_acceptance_length"] or "nan")
+        found = cut(methods[name], each, loops=loops)["mean_acceptance_length"]["value"]
+        return float(found or "nan")
 
     sets = [*(s for s in SETS if s in methods["goose"]["by_set"]), None]
     spine = [number(of("goose", s) / of("iso3", s)) for s in sets]
@@ -113,15 +126,17 @@ def acceptance(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         yield f"### {title}\n"
         for loops in (True, False):
             yield ("All outputs:" if loops else "Without looping outputs:") + "\n"
-            yield by_set(run, tau, loops=loops) + "\n"
+            yield tau(run, loops=loops) + "\n"
             yield ratios(run, loops=loops) + "\n"
         looping = {m: e["looping_prompts"] for m, e in run["methods"].items()}
         plain = run["methods"]["ar"]
         yield f"Looping outputs of `ar`: {looping['ar']} of {plain['prompts']}.\n"
         goose = run["methods"]["goose"]
+        sources = goose["acceptance_by_source"]
+        p_s, p_t = (number(sources[s]["rate"]["value"], 3) for s in ("context", "adjacency"))
         yield (
             f"`goose`: routes {goose['routes']}, path kinds {goose['kinds']}, "
-            f"p_s {number(goose['p_s'], 3)}, p_t {number(goose['p_t'], 3)}.\n"
+            f"p_s {p_s}, p_t {p_t}.\n"
         )
         yield provenance(run) + "\n"
     for name, title in (
@@ -130,9 +145,9 @@ def acceptance(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
     ):
         if name in runs:
             yield f"### {title}\n"
-            yield by_set(runs[name], tau) + "\n"
+            yield tau(runs[name]) + "\n"
             yield "Without looping outputs:\n"
-            yield by_set(runs[name], tau, loops=False) + "\n"
+            yield tau(runs[name], loops=False) + "\n"
             yield provenance(runs[name]) + "\n"
 
 
@@ -144,19 +159,21 @@ def drafting(run: dict[str, Any], *, loops: bool) -> str:
         rows.append(
             [
                 f"`{name}`",
-                number(found["mean_acceptance_length"]),
-                number(found["acceptance_rate"], 3),
-                number(found["draft_efficiency"]),
+                number(found["mean_acceptance_length"]["value"]),
+                interval(found["mean_acceptance_length"]),
+                number(found["acceptance_rate"]["value"], 3),
+                number(found["draft_efficiency"]["value"]),
                 number(found["tokens_per_second"]["median"], 0),
                 number(found["speedup_vs_ar"]["median"]),
+                interval(found["speedup_vs_ar"]),
                 number(found["predicted_speedup"]),
                 number(found["predicted_speedup_with_verification"]),
-                number(found["ttft_ms"], 1),
-                number(found["tpot_ms"]),
+                number(found["ttft_ms"]["median"], 1),
+                number(found["tpot_ms"]["median"]),
             ]
         )
-    header = ["method", "τ", "accepted / drafted", "δ", "tok/s", "speed-up", "Eq. 7", "with T(n)"]
-    return table([*header, "TTFT ms", "TPOT ms"], rows)
+    header = ["method", "τ", "95 %", "accepted / drafted", "δ", "tok/s", "speed-up", "95 %"]
+    return table([*header, "Eq. 7", "with T(n)", "TTFT ms", "TPOT ms"], rows)
 
 
 def draft_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
@@ -231,7 +248,7 @@ def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
             continue
         methods = list(next(iter(by_heat.values()))[0]["methods"])
         for what, value in (
-            ("Mean acceptance length", lambda entry: entry["mean_acceptance_length"]),
+            ("Mean acceptance length", lambda entry: entry["mean_acceptance_length"]["value"]),
             ("Speed-up over `ar`", lambda entry: entry["speedup_vs_ar"]["median"]),
         ):
             rows = [
@@ -280,9 +297,12 @@ def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
             continue
         yield f"**{name}**, all outputs, then without looping ones:\n"
         for loops in (True, False):
-            yield by_set(run, lambda m: number(m["speedup_vs_ar"]["median"]), loops=loops) + "\n"
+            yield by_set(run, "speedup_vs_ar", "median", loops=loops) + "\n"
+        if "hf" in run["methods"]:
+            yield "Over transformers' own `generate`, paired alike, all outputs:\n"
+            yield by_set(run, "speedup_vs_hf", "median") + "\n"
         yield "Tokens per second:\n"
-        yield by_set(run, lambda m: number(m["tokens_per_second"]["median"], 0)) + "\n"
+        yield by_set(run, "tokens_per_second", "median", 0) + "\n"
         yield provenance(run) + "\n"
 
 
@@ -319,11 +339,26 @@ def overhead(run: dict[str, Any]) -> Iterable[str]:
     yield provenance(run) + "\n"
 
 
+def load(path: Path) -> dict[str, Any]:
+    """A file of a run: what ``draftwood bench`` wrote, or one of the scripts beside this one.
+
+    Raises:
+        ClickException: a bench document of another schema, whose figures mean something else.
+    """
+    run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if run.get("schema", SCHEMA) != SCHEMA:
+        raise click.ClickException(
+            f"{path} has schema {run['schema']}, and this script reads schema {SCHEMA}: run the "
+            "benchmark again with this version of Draftwood"
+        )
+    return run
+
+
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, exists=True), default="runs/out")
 def main(out: Path) -> None:
     """Print the page."""
-    runs = {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
+    runs = {path.stem: load(path) for path in sorted(out.glob("*.json"))}
     parts = ["# Results\n", "Generated by `python runs/results.py`; the scripts are in `runs/`.\n"]
     if any("lossless" in name for name in runs):
         parts += lossless(runs)

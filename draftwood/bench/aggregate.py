@@ -1,8 +1,8 @@
-"""From rows to metrics: pooled ratios, medians over prompts and their uncertainty.
+"""From rows to metrics: pooled ratios, medians over groups, and their uncertainty.
 
-Pure. Speeds are taken per *group*, the prompts decoded together (one prompt unless the run is
-batched): its tokens over its wall-clock seconds, prefill included, the median over repeats. The
-intervals are percentile bootstraps over groups, 95 %. Counts and ratios are pooled over all rows.
+Pure. A *group* is what was decoded together: one prompt, unless the run is batched. Speeds are
+taken per group and seed: its tokens over its wall-clock seconds, prefill included, the median over
+repeats. A group's value is the median over its seeds. Counts and ratios are pooled over all rows.
 """
 
 from collections import defaultdict
@@ -10,25 +10,45 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from statistics import median
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.bench.acceptance import Acceptance, RankCount, merged
+from draftwood.bench.intervals import NAN, Median, Ratio, median_interval, ratio_intervals
 from draftwood.bench.rows import Row, phases
 from draftwood.stats import Tally
 from draftwood.theory.cost import speedup, speedup_with_verification
 
-RESAMPLES = 2000
-NAN = float("nan")
+Key: TypeAlias = tuple[int, int]
+"""A group and the seed it was decoded with."""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A median and its 95 % bootstrap interval (NaN where there is too little to tell)."""
+class Baselines:
+    """What speeds are held against: the rows of plain decoding, by us and by transformers."""
 
-    median: float
-    low: float
-    high: float
+    ar: Sequence[Row] = ()
+    hf: Sequence[Row] = ()
+
+
+@dataclass(frozen=True)
+class DepthRate:
+    """See :class:`draftwood.bench.acceptance.DepthCount`."""
+
+    depth: int
+    offered: int
+    reached: int
+    rate: Ratio
+
+
+@dataclass(frozen=True)
+class SourceRate:
+    """See :class:`draftwood.bench.acceptance.SourceCount`."""
+
+    drafted: int
+    accepted: int
+    rate: Ratio
 
 
 @dataclass(frozen=True)
@@ -37,94 +57,131 @@ class Metrics:
 
     prompts: int
     tokens: int
-    tokens_per_second: Interval
-    speedup_vs_ar: Interval
-    ttft_ms: float
-    tpot_ms: float
-    mean_acceptance_length: float
-    acceptance_rate: float
-    draft_efficiency: float
+    tokens_per_second: Median
+    speedup_vs_ar: Median
+    speedup_vs_hf: Median
+    ttft_ms: Median
+    tpot_ms: Median
+    mean_acceptance_length: Ratio
+    acceptance_rate: Ratio
     draft_calls: int
+    draft_efficiency: Ratio
     predicted_speedup: float
     predicted_speedup_with_verification: float
     target_calls: int
     identical: int
     compared: int
     looping_prompts: int
-    p_s: float
-    p_t: float
+    acceptance_by_depth: tuple[DepthRate, ...]
+    acceptance_by_source: Mapping[str, SourceRate]
+    acceptance_by_rank: tuple[RankCount, ...]
     routes: Mapping[str, int]
     kinds: Mapping[str, int]
     phases: Mapping[str, float]
+    time_share: Mapping[str, float]
     overhead_percent: float
-    overhead_ms_per_step: float
+    overhead_ms_per_step: Median
+    peak_memory_mb: float
 
 
-def interval(values: Sequence[float], resamples: int = RESAMPLES) -> Interval:
-    """The median of ``values`` with its percentile bootstrap interval.
-
-    Resampling is seeded, so that equal values give equal intervals. One value has no interval.
-    """
-    if not values:
-        return Interval(NAN, NAN, NAN)
-    if len(values) == 1:
-        return Interval(values[0], NAN, NAN)
-    given: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
-    chosen = np.random.default_rng(0).integers(len(given), size=(resamples, len(given)))
-    low, high = np.percentile(np.median(given[chosen], axis=1), [2.5, 97.5])
-    return Interval(float(np.median(given)), float(low), float(high))
-
-
-def speeds(rows: Iterable[Row]) -> dict[int, float]:
-    """Tokens per second of each group: of each repeat, then the median over repeats."""
-    tokens: dict[tuple[int, int], int] = defaultdict(int)
-    seconds: dict[tuple[int, int], float] = {}
-    for row in rows:
-        key = (row.group, row.repeat)
-        tokens[key] += row.tokens
-        # A prompt with fewer turns has left the group when it ends: the longest stay is the group's
-        seconds[key] = max(seconds.get(key, 0.0), row.group_seconds)
-    by_group: dict[int, list[float]] = defaultdict(list)
-    for key, total in seconds.items():
-        by_group[key[0]].append(tokens[key] / total)
-    return {group: median(found) for group, found in by_group.items()}
-
-
-def aggregate(rows: Sequence[Row], reference: Sequence[Row]) -> Metrics:
-    """Metrics of a method's rows; speed-ups are paired with the reference's rows by group."""
-    tally = Tally()
-    for row in rows:
-        tally.merge(row.tally)
-    fast, plain = speeds(rows), speeds(reference)
+def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
+    """Metrics of a method's rows; speed-ups are paired by group and seed."""
+    tally = _tally(rows)
+    acceptance = merged(row.acceptance for row in rows)
+    tau, rate, efficiency, *rates = _ratios(rows, acceptance)
+    depths, sources = acceptance.by_depth, acceptance.by_source
     compared = _by_prompt(rows, lambda row: row.identical)
     spent = phases(*rows)
     total = sum(spent.values())
-    predicted = _predicted(tally, reference)
+    predicted = _predicted(tally, baselines.ar)
+    fast = speeds(rows)
+    memory = [row.peak_memory_mb for row in rows if row.peak_memory_mb is not None]
     return Metrics(
         prompts=len({row.id for row in rows}),
         tokens=sum(row.tokens for row in rows),
-        tokens_per_second=interval(list(fast.values())),
-        speedup_vs_ar=interval([fast[g] / plain[g] for g in fast if g in plain]),
-        ttft_ms=_median(row.ttft * 1e3 for row in rows),
-        tpot_ms=_median(row.tpot * 1e3 for row in rows),
-        mean_acceptance_length=tally.mean_acceptance_length,
-        acceptance_rate=tally.acceptance_rate,
-        draft_efficiency=tally.draft_efficiency,
+        tokens_per_second=_over_groups(fast),
+        speedup_vs_ar=_over_groups(_paired(fast, speeds(baselines.ar))),
+        speedup_vs_hf=_over_groups(_paired(fast, speeds(baselines.hf))),
+        ttft_ms=_milliseconds(rows, lambda row: row.ttft),
+        tpot_ms=_milliseconds(rows, lambda row: row.tpot),
+        mean_acceptance_length=tau,
+        acceptance_rate=rate,
         draft_calls=tally.draft_calls,
+        draft_efficiency=efficiency,
         predicted_speedup=predicted[0],
         predicted_speedup_with_verification=predicted[1],
         target_calls=tally.steps,
         identical=sum(all(found) for found in compared.values()),
         compared=len(compared),
         looping_prompts=len({row.id for row in rows if row.looping}),
-        p_s=tally.acceptance_of("context"),
-        p_t=tally.acceptance_of("adjacency"),
+        acceptance_by_depth=tuple(
+            DepthRate(count.depth, count.offered, count.reached, found)
+            for count, found in zip(depths, rates[: len(depths)], strict=True)
+        ),
+        acceptance_by_source={
+            count.source: SourceRate(count.drafted, count.accepted, found)
+            for count, found in zip(sources, rates[len(depths) :], strict=True)
+        },
+        acceptance_by_rank=acceptance.by_rank,
         routes=dict(tally.routes),
         kinds=dict(tally.kinds),
         phases=spent,
+        time_share={phase: seconds / total for phase, seconds in spent.items()} if total else {},
         overhead_percent=100 * (1 - spent["target"] / total) if total else NAN,
-        overhead_ms_per_step=_median(row.overhead * 1e3 for row in rows),
+        overhead_ms_per_step=_milliseconds(rows, lambda row: row.overhead),
+        peak_memory_mb=median(memory) if memory else NAN,
     )
+
+
+def speeds(rows: Iterable[Row]) -> dict[Key, float]:
+    """Tokens per second of each group and seed: of each repeat, then the median over repeats."""
+    tokens: dict[tuple[Key, int], int] = defaultdict(int)
+    seconds: dict[tuple[Key, int], float] = {}
+    for row in rows:
+        place = ((row.group, row.run_seed), row.repeat)
+        tokens[place] += row.tokens
+        # A prompt with fewer turns has left the group when it ends: the longest stay is the group's
+        seconds[place] = max(seconds.get(place, 0.0), row.group_seconds)
+    by_key: dict[Key, list[float]] = defaultdict(list)
+    for place, total in seconds.items():
+        by_key[place[0]].append(tokens[place] / total)
+    return {key: median(found) for key, found in by_key.items()}
+
+
+def without_looping(rows: Sequence[Row]) -> list[Row]:
+    """The rows of groups and seeds in which no answer loops, in any repeat."""
+    wrong = {(row.group, row.run_seed) for row in rows if row.looping}
+    return [row for row in rows if (row.group, row.run_seed) not in wrong]
+
+
+def report(rows: Sequence[Row], baselines: Baselines) -> dict[str, object]:
+    """Metrics of all rows, of each set and task, and of each seed if there are several.
+
+    Each of them again without looping answers.
+    """
+
+    def each(name: Callable[[Row], str]) -> dict[str, object]:
+        chosen: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            chosen[name(row)].append(row)
+        return {key: _with_and_without(found, baselines) for key, found in chosen.items()}
+
+    whole = {
+        **_with_and_without(rows, baselines),
+        "by_set": each(lambda row: row.set),
+        "by_task": each(lambda row: row.task),
+    }
+    if len({row.run_seed for row in rows}) > 1:
+        whole["by_seed"] = each(lambda row: str(row.run_seed))
+    return whole
+
+
+def _with_and_without(rows: Sequence[Row], baselines: Baselines) -> dict[str, object]:
+    kept = without_looping(rows)
+    return {
+        **asdict(aggregate(rows, baselines)),
+        "without_looping": asdict(aggregate(kept, baselines)),
+    }
 
 
 def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
@@ -133,9 +190,7 @@ def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
     All drafting counts as the draft forwards' cost, so that drafters without a model, whose
     efficiency is 0, are predicted as if they drafted for nothing.
     """
-    plain = Tally()
-    for row in reference:
-        plain.merge(row.tally)
+    plain = _tally(reference)
     if not (tally.steps and plain.steps and plain.seconds["target"] and tally.seconds["target"]):
         return NAN, NAN
     alone = plain.seconds["target"] / plain.steps
@@ -145,28 +200,56 @@ def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
     return speedup(tau, cost, delta), speedup_with_verification(tau, verification, cost, delta)
 
 
-def without_looping(rows: Sequence[Row]) -> list[Row]:
-    """The rows of groups in which no answer loops, in any repeat."""
-    wrong = {row.group for row in rows if row.looping}
-    return [row for row in rows if row.group not in wrong]
+def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
+    """τ, acceptance rate, δ, then the rates by depth and by source of ``acceptance``."""
+    by_group: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_group[row.group].append(row)
+    pairs: list[list[tuple[int, int]]] = []
+    for members in by_group.values():
+        tally, part = _tally(members), merged(row.acceptance for row in members)
+        depths = {count.depth: (count.reached, count.offered) for count in part.by_depth}
+        sources = {count.source: (count.accepted, count.drafted) for count in part.by_source}
+        pairs.append(
+            [
+                (tally.committed, tally.steps),
+                (tally.accepted, tally.drafted),
+                (tally.draft_calls, tally.steps),
+                *(depths.get(count.depth, (0, 0)) for count in acceptance.by_depth),
+                *(sources.get(count.source, (0, 0)) for count in acceptance.by_source),
+            ]
+        )
+    ratios = 3 + len(acceptance.by_depth) + len(acceptance.by_source)
+    sums = np.asarray(pairs, dtype=np.float64).reshape(len(pairs), ratios, 2)
+    return ratio_intervals(sums[:, :, 0], sums[:, :, 1])
 
 
-def report(rows: Sequence[Row], reference: Sequence[Row]) -> dict[str, object]:
-    """Metrics of all rows, of each set, and of both again without looping answers."""
-    sets = dict.fromkeys(row.set for row in rows)
-    by_set = {
-        name: _with_and_without([row for row in rows if row.set == name], reference)
-        for name in sets
-    }
-    return {**_with_and_without(rows, reference), "by_set": by_set}
+def _tally(rows: Iterable[Row]) -> Tally:
+    whole = Tally()
+    for row in rows:
+        whole.merge(row.tally)
+    return whole
 
 
-def _with_and_without(rows: Sequence[Row], reference: Sequence[Row]) -> dict[str, object]:
-    kept = without_looping(rows)
-    return {
-        **asdict(aggregate(rows, reference)),
-        "without_looping": asdict(aggregate(kept, reference)),
-    }
+def _paired(fast: Mapping[Key, float], plain: Mapping[Key, float]) -> dict[Key, float]:
+    return {key: speed / plain[key] for key, speed in fast.items() if key in plain}
+
+
+def _milliseconds(rows: Sequence[Row], seconds: Callable[[Row], float]) -> Median:
+    """Of each group and seed the median over its rows, in milliseconds."""
+    found: dict[Key, list[float]] = defaultdict(list)
+    for row in rows:
+        if not isnan(seconds(row)):
+            found[row.group, row.run_seed].append(seconds(row) * 1e3)
+    return _over_groups({key: median(values) for key, values in found.items()})
+
+
+def _over_groups(values: Mapping[Key, float]) -> Median:
+    """The median over seeds is a group's value; the median over groups is the figure."""
+    by_group: dict[int, list[float]] = defaultdict(list)
+    for (group, _), value in values.items():
+        by_group[group].append(value)
+    return median_interval([median(found) for found in by_group.values()])
 
 
 def _by_prompt(rows: Sequence[Row], value: Callable[[Row], bool | None]) -> dict[str, list[bool]]:
@@ -176,8 +259,3 @@ def _by_prompt(rows: Sequence[Row], value: Callable[[Row], bool | None]) -> dict
         if known is not None:
             found[row.id].append(known)
     return found
-
-
-def _median(values: Iterable[float]) -> float:
-    known = [value for value in values if not isnan(value)]
-    return median(known) if known else NAN

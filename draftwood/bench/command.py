@@ -4,28 +4,24 @@ Knows nothing of how runs are made; :mod:`draftwood.bench.session` does.
 """
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from draftwood.bench.document import summary, write
+from draftwood.bench.bar import Bar, progress
+from draftwood.bench.document import summary
+from draftwood.bench.journal import Journal
+from draftwood.bench.outputs import Outputs
 from draftwood.bench.peers import names as peer_names
-from draftwood.bench.runs import Job
-from draftwood.bench.session import Session, Settings
+from draftwood.bench.prompts import sources
+from draftwood.bench.session import Session
+from draftwood.bench.settings import Settings
+from draftwood.bench.stopping import stoppable
 from draftwood.bench.table import table
 from draftwood.bench.trace import Trace
-from draftwood.files import check_writable
+from draftwood.errors import DraftwoodError
 from draftwood.options import model_options
 from draftwood.sampling import SamplingParams
 
@@ -34,7 +30,12 @@ _FILE_WIDTH = 120
 
 
 @click.command()
-@click.option("--prompts", required=True, metavar="FILE[,FILE]", help="JSON lines; one set each.")
+@click.option(
+    "--prompts",
+    required=True,
+    metavar="SET[,SET]",
+    help="Files of prompts, or datasets as hf:OWNER/NAME.",
+)
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
 @click.option(
     "--methods",
@@ -53,8 +54,17 @@ _FILE_WIDTH = 120
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
 @click.option("--top-p", type=float, default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of sampling and of order.")
+@click.option(
+    "--seeds",
+    default="0",
+    show_default=True,
+    metavar="N[,N]",
+    help="Everything is run with each; the first one also shuffles the order.",
+)
 @click.option("--budget", type=int, help="Most nodes drafted a step, where a method sets none.")
+@click.option("--draft", help="Directory or hub id of the draft model, where a method sets none.")
+@click.option("--head", help="Directory or hub id of the EAGLE-3 head, where a method sets none.")
+@click.option("--warm", is_flag=True, help="Keep what drafters learn from prompt to prompt.")
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
 @click.option(
@@ -64,7 +74,10 @@ _FILE_WIDTH = 120
 )
 @click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
-@click.option("--trace", "trace", type=click.Path(path_type=Path), help="Write a line per step.")
+@click.option("--resume", is_flag=True, help="Go on with the run of this --json that was stopped.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a page to look at.")
+@click.option("--plots", type=click.Path(path_type=Path), help="Write figures to this directory.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write a line per step.")
 def bench(
     prompts: str,
     limit: int | None,
@@ -79,13 +92,19 @@ def bench(
     temperature: float,
     top_k: int,
     top_p: float,
-    seed: int,
+    seeds: str,
     budget: int | None,
+    draft: str | None,
+    head: str | None,
+    warm: bool,
     batch: int,
     repeats: int,
     chat: bool | None,
     truncate: int | None,
     output: Path | None,
+    resume: bool,
+    html: Path | None,
+    plots: Path | None,
     trace: Path | None,
 ) -> None:
     """Time methods against plain decoding on the same prompts, and check their tokens.
@@ -93,29 +112,32 @@ def bench(
     Methods take turns on every prompt, in shuffled order. The last line on standard output is the
     summary as JSON; docs/bench.md defines every figure.
     """
-    for path in (output, trace):
-        if path is not None:
-            check_writable(path)
-    session = Session(
-        Settings(
-            prompts=tuple(Path(name) for name in prompts.split(",") if name),
-            methods=tuple(methods.split(",")),
-            peers=peers,
-            limit=limit,
-            model=model,
-            dtype=dtype,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            threads=threads,
-            max_new_tokens=max_new_tokens,
-            sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed),
-            budget=budget,
-            batch=batch,
-            repeats=repeats,
-            chat=chat,
-            truncate=truncate,
-        )
+    settings = Settings(
+        prompts=sources(prompts),
+        methods=tuple(methods.split(",")),
+        peers=peers,
+        limit=limit,
+        model=model,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        threads=threads,
+        max_new_tokens=max_new_tokens,
+        sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
+        seeds=_seeds(seeds),
+        budget=budget,
+        draft=draft,
+        head=head,
+        warm=warm,
+        batch=batch,
+        repeats=repeats,
+        chat=chat,
+        truncate=truncate,
     )
+    outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
+    outputs.check()
+    journal = _journal(outputs, resume, warm)
+    session = Session(settings, journal)
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=_FILE_WIDTH)
@@ -124,43 +146,39 @@ def bench(
     complete = False
     try:
         with ExitStack() as stack:
-            progress = stack.enter_context(_progress(console))
+            stack.enter_context(stoppable())
+            bar = Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
             watch = None
             if trace is not None:
                 watch = Trace(stack.enter_context(trace.open("w", encoding="utf-8")))
-            session.execute(_starting(progress, len(session.jobs)), watch)
+            session.execute(bar, watch)
         complete = True
     finally:  # interrupted or not, what has been measured is kept
         found = session.document(complete=complete)
-        if output is not None:
-            write(output, found)
+        outputs.write(found)
         console.print(table(found))
         click.echo(json.dumps(summary(found, output)))
+    if journal is not None:
+        journal.remove()
 
 
-def _progress(console: Console) -> Progress:
-    # Drawn between runs only: a thread that redraws would take time from what is measured.
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        auto_refresh=False,
-        transient=True,
-    )
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise DraftwoodError(
+            f"--seeds {text!r}: write integers with commas between them, such as 0,1,2"
+        ) from None
 
 
-def _starting(progress: Progress, total: int) -> Callable[[Job, bool], None]:
-    bar = progress.add_task("warm-up", total=total)
-    begun = 0
-
-    def starting(job: Job, timed: bool) -> None:
-        nonlocal begun
-        what = job.method if timed else f"warm-up {job.method}"
-        name = job.items[0].prompt.id
-        progress.update(bar, description=f"{what} · {name}", completed=begun, refresh=True)
-        begun += timed
-
-    return starting
+def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:
+    if not resume:
+        fresh = outputs.journal()
+        # What a warm run has learnt is not written down, so that nobody could go on with it.
+        return None if warm else fresh
+    if warm:
+        raise DraftwoodError(
+            "--resume cannot go on with a --warm run, whose tables would start empty: leave "
+            "--resume out to start anew, or --warm to begin every prompt with empty tables"
+        )
+    return outputs.resumed()

@@ -4,18 +4,19 @@ Knows nothing of prompts and clocks. Names and settings are checked before a mod
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Protocol
 
 from draftwood.bench import peers
+from draftwood.bench.defaults import Defaults
 from draftwood.bench.measure import Answer, Contender, Decode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Host
-from draftwood.methods import method, recipe
+from draftwood.methods import method
 from draftwood.models import Loaded
 from draftwood.protocols import Target
 from draftwood.recipes import Method
@@ -100,10 +101,11 @@ class OwnChoice:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The policy's, its budget first, the drafters' as ``source.field``, and the verifier."""
-        parts = {"": self.method.policy}
-        found: dict[str, object] = {"budget": self.method.policy.budget}
-        for prefix, part in (*parts.items(), *self.method.drafters.items()):
+        """The policy's, its budget first, drafters' and tuner's as ``part.field``, the verifier."""
+        own = self.method
+        parts: dict[str, object] = {"": own.policy, **own.drafters, "tuner": own.tuner}
+        found: dict[str, object] = {"budget": own.policy.budget}
+        for prefix, part in parts.items():
             for setting in fields_of(type(part)):
                 key = f"{prefix}.{setting.name}" if prefix else setting.name
                 found[key] = getattr(part, setting.name)
@@ -146,6 +148,22 @@ class OwnContender:
         return partial(decode_with, engine)
 
 
+class Kept:
+    """A contender that begins once: what it learns stays for every later group.
+
+    Args:
+        contender: begins on first use.
+        batch: size of the largest group.
+    """
+
+    def __init__(self, contender: Contender, batch: int) -> None:
+        self._begun = cache(partial(contender.begin, batch))
+
+    def begin(self, batch: int) -> Decode:  # noqa: ARG002
+        """What was begun the first time."""
+        return self._begun()
+
+
 def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:
     """The engine's answers, in the order of the requests, each with its steps."""
     steps: dict[int, list[StepStats]] = {}
@@ -158,12 +176,12 @@ def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:
     return [Answer(done[n], tuple(steps.get(n, ()))) for n in sorted(done)]
 
 
-def choose(specs: Sequence[str], budget: int | None = None) -> list[Choice]:
+def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choice]:
     """The contenders named, the reference first; it is added if it is missing.
 
     Args:
         specs: ``draftwood.methods.method`` strings, or names of peers with settings spelt alike.
-        budget: for every contender that has one and whose text does not set it.
+        defaults: for every contender that has such settings and whose text does not spell them.
 
     Raises:
         DraftwoodError: a name or a setting is unknown, or a contender is named twice.
@@ -173,39 +191,32 @@ def choose(specs: Sequence[str], budget: int | None = None) -> list[Choice]:
         if names.count(name) > 1:
             raise DraftwoodError(f"method {name!r} is named twice: leave one out")
     ordered = [REFERENCE, *(name for name in names if name != REFERENCE)]
-    return [_choice(name, budget) for name in ordered]
+    return [chosen(name, defaults) for name in ordered]
 
 
-def unnamed_peers(choices: Sequence[Choice]) -> list[str]:
-    """Sorted names of the peers that none of the choices is, whatever its settings."""
-    named = {choice.name.partition(":")[0] for choice in choices}
+def chosen(text: str, defaults: Defaults | None = None) -> Choice:
+    """One contender by name and settings, such as ``goose:budget=16`` or ``hf-lookup``.
+
+    Raises:
+        DraftwoodError: a name or a setting is unknown, or what a peer needs is not installed.
+    """
+    given = (defaults or Defaults()).of(text)
+    name, *spelt = text.split(":")
+    if name in peers.names():
+        return PeerChoice(text, _peer(name, spelt, given))
+    return OwnChoice(text, method(text, **{k.replace(".", "__"): v for k, v in given.items()}))
+
+
+def unnamed_peers(names: Iterable[str]) -> list[str]:
+    """Sorted names of the peers that none of these contenders is, whatever its settings."""
+    named = {name.partition(":")[0] for name in names}
     return [name for name in peers.names() if name not in named]
 
 
-def default_peer(name: str) -> Choice:
-    """A peer with the settings it comes with.
-
-    Raises:
-        DraftwoodError: what it needs is not installed.
-    """
-    return PeerChoice(name, _peer(name, ()))
-
-
-def _choice(text: str, budget: int | None) -> Choice:
-    name, *spelt = text.split(":")
-    keys = {item.partition("=")[0] for item in spelt}
-    if name in peers.names():
-        return PeerChoice(text, _peer(name, spelt))
-    open_budget = budget is not None and "budget" not in keys
-    if open_budget and "budget" in recipe(name).settings():
-        return OwnChoice(text, method(f"{text}:budget={budget}"))
-    return OwnChoice(text, method(text))
-
-
-def _peer(name: str, spelt: Sequence[str]) -> peers.Peer:
+def _peer(name: str, spelt: Sequence[str], given: Mapping[str, object]) -> peers.Peer:
     part = peers.load(name)
     known = {setting.name: setting for setting in fields_of(part)}
-    values: dict[str, object] = {}
+    values: dict[str, object] = dict(given)
     for item in spelt:
         key, equals, value = item.partition("=")
         if not equals or key not in known:

@@ -28,6 +28,7 @@ class Divergence:
 
     Attributes:
         id: the prompt's.
+        run_seed: of the run.
         repeat: of the run.
         turn: whose answer differs, from 0.
         position: of the first differing token in that answer, from 0.
@@ -38,6 +39,7 @@ class Divergence:
     """
 
     id: str
+    run_seed: int
     repeat: int
     turn: int
     position: int
@@ -52,7 +54,7 @@ def divergence(run: Run, reference: Run) -> Divergence | None:
     for number, (wanted, got) in enumerate(zip(reference.tokens, run.tokens, strict=True)):
         for position, (a, b) in enumerate(zip_longest(wanted, got)):
             if a != b:
-                return Divergence(run.prompt.id, run.repeat, number, position, a, b)
+                return Divergence(run.prompt.id, run.run_seed, run.repeat, number, position, a, b)
     return None
 
 

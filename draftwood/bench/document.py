@@ -5,27 +5,29 @@ Knows nothing of how runs came about. There is no NaN in it: what is unknown is 
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from draftwood.bench.aggregate import report
+from draftwood.bench.aggregate import Baselines, report
 from draftwood.bench.divergence import Divergence
-from draftwood.bench.rows import Row
+from draftwood.bench.rows import Row, Run
 from draftwood.files import write_text
 
-SCHEMA = 1
+SCHEMA = 2
+"""Goes up when a figure changes its name, its shape or its meaning."""
 
 
 def method_entry(
     rows: Sequence[Row],
-    reference: Sequence[Row],
+    baselines: Baselines,
     divergences: Sequence[Divergence],
     settings: Mapping[str, object],
 ) -> dict[str, object]:
     """What the file says of one method."""
     return {
-        **report(rows, reference),
+        **report(rows, baselines),
         "near_ties": sum(found.near_tie for found in divergences),
         "divergences": [vars(found) for found in divergences],
         "settings": dict(settings),
@@ -33,10 +35,26 @@ def method_entry(
     }
 
 
+def excerpt_entries(runs: Iterable[Run]) -> list[dict[str, object]]:
+    """What the file quotes: the excerpt of every run that has one, in order."""
+    return [
+        {
+            "method": run.method,
+            "id": run.prompt.id,
+            "set": run.prompt.set,
+            "task": run.prompt.task,
+            **asdict(excerpt),
+        }
+        for run in runs
+        if (excerpt := run.turns[0].excerpt) is not None
+    ]
+
+
 def document(
     provenance: Mapping[str, object],
     methods: Mapping[str, Mapping[str, object]],
     missing: Mapping[str, str],
+    excerpts: Sequence[Mapping[str, object]],
     *,
     complete: bool,
 ) -> dict[str, object]:
@@ -47,6 +65,7 @@ def document(
         "provenance": provenance,
         "methods": methods,
         "missing": missing,
+        "excerpts": excerpts,
     }
     return cast(dict[str, object], known(whole))
 
@@ -58,6 +77,7 @@ def summary(document: Mapping[str, object], path: Path | None) -> dict[str, obje
         "tokens",
         "tokens_per_second",
         "speedup_vs_ar",
+        "speedup_vs_hf",
         "mean_acceptance_length",
         "acceptance_rate",
         "identical",

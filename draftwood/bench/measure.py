@@ -13,7 +13,9 @@ from typing import Protocol, TypeAlias
 
 import torch
 
+from draftwood.bench.acceptance import Acceptance, acceptance_of
 from draftwood.bench.contexts import Context, Contexts
+from draftwood.bench.excerpts import Excerpt, Quote
 from draftwood.bench.prompts import Prompt
 from draftwood.requests import Completion, Request
 from draftwood.sampling import SamplingParams
@@ -66,6 +68,8 @@ class Turn:
         overhead: seconds of each step outside the target's forward.
         other: seconds of the group's decoding that no phase of a step covers, this turn's share.
         group_seconds: wall-clock seconds until the whole group had this turn answered.
+        acceptance: what became of the drafted nodes.
+        excerpt: the answer's first steps in words, of a few first turns only.
     """
 
     context: Context
@@ -73,6 +77,8 @@ class Turn:
     overhead: tuple[float, ...]
     other: float
     group_seconds: float
+    acceptance: Acceptance
+    excerpt: Excerpt | None = None
 
 
 Watch: TypeAlias = Callable[[Prompt, int, Sequence[StepStats]], None]
@@ -85,10 +91,12 @@ def play(
     contexts: Contexts,
     decoding: Decoding,
     watch: Watch | None = None,
+    excerpts: Quote | None = None,
 ) -> list[tuple[Turn, ...]]:
     """Every turn of every prompt, all prompts of the group together; the turns of each.
 
-    A contender begins once for the group, so that nothing it learns outlives the group.
+    A contender begins once for the group, so that nothing it learns outlives the group. Watching,
+    counting what was accepted and making excerpts (asked for of first turns only) is not timed.
     """
     decode = contender.begin(len(items))
     turns: list[list[Turn]] = [[] for _ in items]
@@ -109,10 +117,23 @@ def play(
         answers, seconds = timed(decode, requests)
         other = _uncovered(answers, seconds)
         for i, context, answer in zip(active, given, answers, strict=True):
-            overhead = tuple(s.times.total - s.times.target for s in answer.steps)
-            turns[i].append(Turn(context, answer.completion, overhead, other, seconds))
+            prompt, completion = items[i].prompt, answer.completion
+            quoted = None
+            if excerpts is not None and number == 0:
+                quoted = excerpts(prompt, context.ids, completion.tokens, answer.steps)
+            turns[i].append(
+                Turn(
+                    context=context,
+                    completion=completion,
+                    overhead=tuple(s.times.total - s.times.target for s in answer.steps),
+                    other=other,
+                    group_seconds=seconds,
+                    acceptance=acceptance_of(answer.steps),
+                    excerpt=quoted,
+                )
+            )
             if watch is not None:
-                watch(items[i].prompt, number, answer.steps)
+                watch(prompt, number, answer.steps)
     return [tuple(of_one) for of_one in turns]
 
 

@@ -1,16 +1,21 @@
-"""Reads prompt sets: JSON lines, checked before any model is loaded.
+"""Reads prompt sets, checked before any model is loaded.
 
-Knows nothing of tokens. A file is a set, named like the file; a line is an object with ``id``,
-``task`` and either ``prompt`` (a text) or ``turns`` (what a user says, turn by turn). Other keys
-are ignored.
+A source is a file or a dataset of the Hugging Face Hub. What its rows look like is the business of
+:mod:`draftwood.bench.formats`; where they come from that of :mod:`draftwood.bench.prompt_files` and
+:mod:`draftwood.bench.hub`. Knows nothing of tokens.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from draftwood.bench import hub, prompt_files
+from draftwood.bench.entries import Entry, Row
+from draftwood.bench.formats import entries
 from draftwood.errors import DraftwoodError
+
+Source = Path | str
+"""A file, or the name of a dataset: ``hf:OWNER/NAME[:CONFIG][:SPLIT]``."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Prompt:
     Attributes:
         id: unique over all sets of a run.
         task: what kind of prompt it is.
-        set: name of the file it came from, without the extension.
+        set: name of a published set, else of the file it came from, without the extension.
         turns: what the user says, turn by turn; one for a plain prompt.
         dialogue: whether it was given as ``turns``.
     """
@@ -32,8 +37,13 @@ class Prompt:
     dialogue: bool = False
 
 
-def read(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
-    """The prompts of all files, in order.
+def sources(names: str) -> tuple[Source, ...]:
+    """The sources in a comma-separated list."""
+    return tuple(n if n.startswith(hub.PREFIX) else Path(n) for n in names.split(",") if n)
+
+
+def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
+    """The prompts of all sources, in order.
 
     Args:
         paths: the sets.
@@ -41,22 +51,28 @@ def read(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
             task is sampled across its tasks.
 
     Raises:
-        DraftwoodError: a file cannot be read or holds no prompt, a line is not a prompt (the
-            message has its number), or an id or a set's name occurs twice.
+        DraftwoodError: a source cannot be read or holds no prompt, a row is not a prompt (the
+            message has its place), or an id or a set's name occurs twice.
     """
     found: list[Prompt] = []
     seen: dict[str, str] = {}
-    sets: dict[str, Path] = {}
-    for path in paths:
-        if path.stem in sets:
+    sets: dict[str, Source] = {}
+    for source in paths:
+        rows, source_name = _rows(source)
+        if not rows:
+            raise DraftwoodError(f"{source} holds no prompts: write one JSON object a line")
+        set_name, members = entries(rows, source_name)
+        if set_name in sets:
             raise DraftwoodError(
-                f"{sets[path.stem]} and {path} are both set {path.stem!r}: rename one of them"
+                f"{sets[set_name]} and {source} are both set {set_name!r}: put them into one file, "
+                "or rename one if sets are named like files"
             )
-        sets[path.stem] = path
-        members = _read_set(path, seen)
-        found += members if limit is None else evenly(members, limit)
+        sets[set_name] = source
+        _check_ids(rows, members, seen)
+        prompts = [Prompt(m.id, m.task, set_name, m.turns, m.dialogue) for m in members]
+        found += prompts if limit is None else evenly(prompts, limit)
     if not found:
-        raise DraftwoodError("no prompts: name at least one file of JSON lines")
+        raise DraftwoodError("no prompts: name at least one file or dataset")
     return found
 
 
@@ -66,45 +82,26 @@ def evenly(members: Sequence[Prompt], count: int) -> list[Prompt]:
     return [members[i * n // count] for i in range(count)] if count < n else list(members)
 
 
-def _read_set(path: Path, seen: dict[str, str]) -> list[Prompt]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DraftwoodError(f"cannot read prompts from {path}: {error}") from error
-    found: list[Prompt] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        prompt = _parse(line, path.stem, where)
-        if prompt.id in seen:
+def origin(source: Source) -> dict[str, object]:
+    """What is recorded of a source that was read: its name and a digest of its content."""
+    return prompt_files.origin(Path(source)) if _is_file(source) else hub.origin(str(source))
+
+
+def _check_ids(rows: Sequence[Row], members: Sequence[Entry], seen: dict[str, str]) -> None:
+    for row, member in zip(rows, members, strict=True):
+        if member.id in seen:
             raise DraftwoodError(
-                f"{where}: id {prompt.id!r} is taken by {seen[prompt.id]}: ids must be unique"
+                f"{row.where}: id {member.id!r} is taken by {seen[member.id]}: ids must be unique"
             )
-        seen[prompt.id] = where
-        found.append(prompt)
-    if not found:
-        raise DraftwoodError(f"{path} holds no prompts: write one JSON object a line")
-    return found
+        seen[member.id] = row.where
 
 
-def _parse(line: str, set_name: str, where: str) -> Prompt:
-    try:
-        item = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DraftwoodError(f"{where}: not a line of JSON: {error}") from error
-    if not isinstance(item, dict):
-        raise DraftwoodError(f"{where}: expected a JSON object with id, task and prompt or turns")
-    for key in ("id", "task"):
-        if not isinstance(item.get(key), str) or not item[key]:
-            raise DraftwoodError(f"{where}: {key!r} is missing or not a text")
-    if ("prompt" in item) == ("turns" in item):
-        raise DraftwoodError(f"{where}: give either 'prompt' or 'turns'")
-    turns = item["turns"] if "turns" in item else [item["prompt"]]
-    if not isinstance(turns, list) or not turns or not all(_is_text(turn) for turn in turns):
-        raise DraftwoodError(f"{where}: 'prompt' must be a text and 'turns' a list of texts")
-    return Prompt(item["id"], item["task"], set_name, tuple(turns), dialogue="turns" in item)
+def _rows(source: Source) -> tuple[list[Row], str]:
+    if _is_file(source):
+        path = Path(source)
+        return prompt_files.rows(path), prompt_files.name(path)
+    return hub.rows(str(source)), hub.name(str(source))
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+def _is_file(source: Source) -> bool:
+    return not str(source).startswith(hub.PREFIX)

@@ -3,31 +3,35 @@
 Reads the machine; decides nothing and measures nothing.
 """
 
-import hashlib
 import os
 import platform
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import draftwood
+from draftwood.bench.prompts import Source, origin
+
+_PEERS = ("llama-cpp-python", "gguf")
 
 
 def provenance(
-    *, model: Mapping[str, object], settings: Mapping[str, object], sets: Sequence[Path]
+    *, model: Mapping[str, object], settings: Mapping[str, object], sets: Sequence[Source]
 ) -> dict[str, object]:
     """Everything needed to repeat the run.
 
     Args:
         model: what is known of the model: its name, number of parameters, dtype and device.
         settings: every option of the run.
-        sets: the prompt files.
+        sets: the prompt files and datasets.
     """
     return {
         "command": shlex.join(sys.argv),
@@ -39,12 +43,32 @@ def provenance(
             "torch": torch.__version__,
             "transformers": version("transformers"),
             "numpy": version("numpy"),
+            **_of_peers(),
         },
         "hardware": hardware(),
         "threads": torch.get_num_threads(),
         "model": dict(model),
-        "prompts": [{"file": str(path), "sha256": _digest(path)} for path in sets],
+        "prompts": [origin(source) for source in sets],
         "settings": dict(settings),
+    }
+
+
+def part_of(found: Mapping[str, Any]) -> dict[str, object]:
+    """When the process of this provenance began, and how busy the machine was."""
+    return {"date": found["date"], "load_average": found["hardware"]["load_average"]}
+
+
+def decisive(found: Mapping[str, Any]) -> dict[str, object]:
+    """What two processes must agree on for their figures to be of one run.
+
+    That is all but the moment, how the command was spelt and where the prompt files lie.
+    """
+    sets = {_name(entry): entry["sha256"] for entry in found["prompts"]}
+    return {
+        **{key: value for key, value in found.items() if key not in {"command", "date"}},
+        "hardware": {k: v for k, v in found["hardware"].items() if k != "load_average"},
+        "prompts": sets,
+        "settings": {k: v for k, v in found["settings"].items() if k != "prompts"},
     }
 
 
@@ -78,6 +102,15 @@ def hardware() -> dict[str, object]:
     return found
 
 
+def _of_peers() -> dict[str, str]:
+    """Versions of the libraries that only peers use, where they are installed."""
+    found = {}
+    for name in _PEERS:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def cpu_model() -> str:
     """The processor's name as the system tells it."""
     try:
@@ -100,5 +133,5 @@ def _git(directory: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _name(entry: Mapping[str, Any]) -> str:
+    return Path(entry["file"]).name if "file" in entry else str(entry["dataset"])

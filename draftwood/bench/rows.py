@@ -1,4 +1,4 @@
-"""What one (method, prompt, repeat) came to: the record all figures are made of.
+"""What one (method, prompt, seed, repeat) came to: the record all figures are made of.
 
 Pure: knows nothing of models and clocks.
 """
@@ -6,6 +6,7 @@ Pure: knows nothing of models and clocks.
 from dataclasses import dataclass
 from statistics import median
 
+from draftwood.bench.acceptance import Acceptance, merged
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.loops import looping
@@ -19,18 +20,22 @@ class Run:
     Attributes:
         method: the contender's name.
         prompt: what was answered.
-        seed: the prompt's own.
+        run_seed: which of the run's seeds it was answered with.
+        seed: the request's own: the run's seed plus the prompt's number.
         repeat: 0 for the first time.
-        group: number of the prompts that were decoded together.
+        group: number of the prompts that were decoded together; the same for every seed.
         turns: the answers.
+        peak_memory_mb: most memory in use while the group was decoded; None if unknown.
     """
 
     method: str
     prompt: Prompt
+    run_seed: int
     seed: int
     repeat: int
     group: int
     turns: tuple[Turn, ...]
+    peak_memory_mb: float | None = None
 
     @property
     def tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -46,7 +51,8 @@ class Row:
         id: the prompt's, unique.
         set: the prompt's set.
         task: the prompt's.
-        seed: what it was sampled with.
+        run_seed: which of the run's seeds it was answered with.
+        seed: the request's own, what it was sampled with.
         repeat: 0 for the first time.
         group: number of the prompts that were decoded together.
         turns: answers given.
@@ -57,17 +63,20 @@ class Row:
         ttft: seconds to the first token of the first turn.
         tpot: seconds per token after each turn's first (NaN if there are none).
         tally: sums over all steps.
+        acceptance: what became of the drafted nodes.
         other: seconds of decoding that no phase covers.
         overhead: median seconds of a step outside the target's forward (NaN if unknown).
         looping: whether an answer ends in a block repeated over and over.
         truncated: whether a context was cut to fit.
         reasons: why each answer ended.
+        peak_memory_mb: most memory in use while the group was decoded; None if unknown.
         identical: whether the tokens are the reference's; None if they were not compared.
     """
 
     id: str
     set: str
     task: str
+    run_seed: int
     seed: int
     repeat: int
     group: int
@@ -79,11 +88,13 @@ class Row:
     ttft: float
     tpot: float
     tally: Tally
+    acceptance: Acceptance
     other: float
     overhead: float
     looping: bool
     truncated: bool
     reasons: tuple[str, ...]
+    peak_memory_mb: float | None
     identical: bool | None = None
 
     def figures(self) -> dict[str, object]:
@@ -95,6 +106,7 @@ class Row:
             "task": self.task,
             "repeat": self.repeat,
             "group": self.group,
+            "run_seed": self.run_seed,
             "seed": self.seed,
             "turns": self.turns,
             "prompt_tokens": self.prompt_tokens,
@@ -114,6 +126,7 @@ class Row:
             "overhead_ms_per_step": self.overhead * 1e3,
             "finish_reasons": list(self.reasons),
             "looping": self.looping,
+            "peak_memory_mb": self.peak_memory_mb,
             "identical": self.identical,
         }
 
@@ -130,6 +143,7 @@ def row_of(run: Run, identical: bool | None) -> Row:
         id=run.prompt.id,
         set=run.prompt.set,
         task=run.prompt.task,
+        run_seed=run.run_seed,
         seed=run.seed,
         repeat=run.repeat,
         group=run.group,
@@ -141,11 +155,13 @@ def row_of(run: Run, identical: bool | None) -> Row:
         ttft=completions[0].ttft,
         tpot=sum(c.seconds - c.ttft for c in completions) / later if later else float("nan"),
         tally=tally,
+        acceptance=merged(turn.acceptance for turn in run.turns),
         other=sum(turn.other for turn in run.turns),
         overhead=median(steps) if steps else float("nan"),
         looping=any(looping(c.tokens) for c in completions),
         truncated=any(turn.context.cut for turn in run.turns),
         reasons=tuple(c.reason for c in completions),
+        peak_memory_mb=run.peak_memory_mb,
         identical=identical,
     )
 

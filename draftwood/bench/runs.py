@@ -7,11 +7,16 @@ what a contender does or of how its time is taken.
 import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from draftwood.bench.contexts import Contexts
+from draftwood.bench.excerpts import Quote
 from draftwood.bench.measure import Contender, Decoding, Item, play
+from draftwood.bench.memory import peak_memory
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Run
 from draftwood.noise import SEED_LIMIT
@@ -21,12 +26,18 @@ from draftwood.stats import StepStats
 
 @dataclass(frozen=True)
 class Job:
-    """One group of prompts for one method."""
+    """One group of prompts for one method, with one of the run's seeds."""
 
     method: str
+    run_seed: int
     repeat: int
     group: int
     items: tuple[Item, ...]
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """What tells it from all other jobs of the run."""
+        return self.method, self.run_seed, self.repeat, self.group
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +70,59 @@ def grouped(members: Sequence[Item], batch: int) -> list[tuple[Item, ...]]:
 
 
 def plan(
-    groups: Sequence[tuple[Item, ...]], methods: Sequence[str], repeats: int, seed: int
+    groups: Mapping[int, Sequence[tuple[Item, ...]]], methods: Sequence[str], repeats: int
 ) -> list[Job]:
-    """All timed jobs in order: repeats, in each all groups, on each all methods, shuffled anew."""
-    shuffler = random.Random(seed)
+    """All timed jobs in order: repeats, in each all seeds, in each all groups, on each all methods.
+
+    Args:
+        groups: of every seed, in order; the first seed also shuffles the methods, anew for each
+            group.
+        methods: by name.
+        repeats: how often each (method, group, seed) is run.
+    """
+    shuffler = random.Random(next(iter(groups)))
     jobs: list[Job] = []
     for repeat in range(repeats):
-        for number, group in enumerate(groups):
-            order = list(methods)
-            shuffler.shuffle(order)
-            jobs += [Job(name, repeat, number, group) for name in order]
+        for seed, of_seed in groups.items():
+            for number, group in enumerate(of_seed):
+                order = list(methods)
+                shuffler.shuffle(order)
+                jobs += [Job(name, seed, repeat, number, group) for name in order]
     return jobs
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """Keep what has been loaded, which will not become garbage, out of collections meanwhile."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def warm_up(
+    contenders: Mapping[str, Contender],
+    group: Sequence[Item],
+    contexts: Contexts,
+    decoding: Decoding,
+    starting: Callable[[Job, bool], None],
+) -> None:
+    """Let every contender answer a group, uncounted.
+
+    Args:
+        contenders: by name.
+        group: the longest one, so that no timed run is the first to need so much memory.
+        contexts: encodes the prompts.
+        decoding: what is asked for.
+        starting: told each job before it begins, and that it is not timed.
+    """
+    with settled():
+        for name, contender in contenders.items():
+            job = Job(name, group[0].sampling.seed, 0, 0, tuple(group))
+            starting(job, False)
+            play(contender, job.items, contexts, decoding)
 
 
 def execute(
@@ -78,45 +131,44 @@ def execute(
     contexts: Contexts,
     decoding: Decoding,
     *,
-    warm_up: Sequence[Item],
+    device: torch.device,
     starting: Callable[[Job, bool], None],
     watch: Callable[[Where, Sequence[StepStats]], None] | None = None,
+    quoting: Callable[[Job], Quote | None] = lambda job: None,  # noqa: ARG005
 ) -> Iterator[list[Run]]:
-    """Warm every contender up, uncounted, then yield the runs of each job as it ends.
+    """Yield the runs of each job as it ends.
 
     Args:
         jobs: in order.
         contenders: by the method names of the jobs.
         contexts: encodes the prompts.
         decoding: what is asked for.
-        warm_up: the prompts that every contender answers first; the longest ones, so that no timed
-            run is the first to need so much memory.
-        starting: told each job before it begins, and whether it is timed (False: the warm-up).
-        watch: told the steps of every timed answer.
+        device: whose memory is looked at.
+        starting: told each job before it begins, and that it is timed.
+        watch: told the steps of every answer.
+        quoting: what makes a job's excerpts, if it is to have any.
     """
-    try:
-        _settle()
-        for name, contender in contenders.items():
-            first = Job(name, 0, 0, tuple(warm_up))
-            starting(first, False)
-            play(contender, first.items, contexts, decoding)
-        _settle()
+    with settled():
         for job in jobs:
             starting(job, True)
             told = None if watch is None else partial(_tell, watch, job)
-            turns = play(contenders[job.method], job.items, contexts, decoding, told)
+            with peak_memory(device) as peak:
+                turns = play(
+                    contenders[job.method], job.items, contexts, decoding, told, quoting(job)
+                )
             yield [
-                Run(job.method, item.prompt, item.sampling.seed, job.repeat, job.group, of_one)
+                Run(
+                    method=job.method,
+                    prompt=item.prompt,
+                    run_seed=job.run_seed,
+                    seed=item.sampling.seed,
+                    repeat=job.repeat,
+                    group=job.group,
+                    turns=of_one,
+                    peak_memory_mb=peak.mb,
+                )
                 for item, of_one in zip(job.items, turns, strict=True)
             ]
-    finally:
-        gc.unfreeze()
-
-
-def _settle() -> None:
-    """Keep what has been loaded, which will not become garbage, out of later collections."""
-    gc.collect()
-    gc.freeze()
 
 
 def _tell(

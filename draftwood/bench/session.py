@@ -4,99 +4,72 @@ The order of checks is the order of cost: settings and prompts before the model,
 first timed run. Knows nothing of flags and of the terminal.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
 from draftwood import models
+from draftwood.bench.aggregate import Baselines
+from draftwood.bench.comparison import Compared, compare, references
 from draftwood.bench.contenders import (
     REFERENCE,
     Choice,
+    Kept,
     Stage,
     choose,
-    default_peer,
+    chosen,
     plain,
     unnamed_peers,
 )
 from draftwood.bench.contexts import Contexts
-from draftwood.bench.divergence import Divergence, divergence, explain, top_two_gap
-from draftwood.bench.document import document, method_entry
-from draftwood.bench.measure import Decoding, Item
+from draftwood.bench.divergence import Divergence, explain, top_two_gap
+from draftwood.bench.document import document, excerpt_entries, method_entry
+from draftwood.bench.excerpts import Excerpts, Quote
+from draftwood.bench.journal import Journal
+from draftwood.bench.measure import Contender, Decoding, Item
 from draftwood.bench.prompts import Prompt, read
-from draftwood.bench.provenance import provenance
-from draftwood.bench.rows import Row, Run, row_of
-from draftwood.bench.runs import Job, Where, execute, grouped, items, plan
+from draftwood.bench.provenance import decisive, part_of, provenance
+from draftwood.bench.rows import Run
+from draftwood.bench.runs import Job, Where, execute, grouped, items, plan, warm_up
+from draftwood.bench.settings import Settings
 from draftwood.errors import DraftwoodError
-from draftwood.sampling import SamplingParams
 from draftwood.stats import StepStats
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides a run; recorded in its provenance.
-
-    Attributes:
-        prompts: the sets.
-        methods: contenders as the user spelt them.
-        peers: add every peer that ``methods`` does not name, where it is available.
-        limit: most prompts of each set.
-        model: what :func:`draftwood.models.load` takes.
-        dtype: likewise.
-        device: likewise.
-        trust_remote_code: likewise.
-        threads: of torch; None leaves them as they are.
-        max_new_tokens: longest answer.
-        sampling: of all prompts, with the seed of the first, which also shuffles the methods.
-        budget: for methods that do not set their own.
-        batch: prompts decoded together.
-        repeats: timed runs of each (method, prompt).
-        chat: see :class:`draftwood.bench.contexts.Contexts`.
-        truncate: likewise.
-    """
-
-    prompts: tuple[Path, ...]
-    methods: tuple[str, ...]
-    peers: bool = False
-    limit: int | None = None
-    model: str = "embedded"
-    dtype: str = "auto"
-    device: str = "auto"
-    trust_remote_code: bool = False
-    threads: int | None = None
-    max_new_tokens: int = 128
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    budget: int | None = None
-    batch: int = 1
-    repeats: int = 1
-    chat: bool | None = None
-    truncate: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("limit", "threads", "max_new_tokens", "batch", "repeats", "truncate"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise DraftwoodError(f"{name} is {value}: it must be at least 1")
+HF = "hf"
+"""transformers' plain ``generate``: where it takes part, speeds are held against it too."""
 
 
 class Session:
     """Loads what a run needs and keeps what it has come to, whole or interrupted.
 
+    Args:
+        settings: what decides the run.
+        journal: keeps every job as it ends, and has those that another process ended.
+
     Attributes:
         missing: peers that were to be added and are not available, with the reasons.
+        jobs: what is left to do.
+        ended: number of jobs that the journal had.
 
     Raises:
-        DraftwoodError: a setting, a prompt or the model cannot be used.
+        DraftwoodError: a setting, a prompt or the model cannot be used, or the journal is of
+            another run.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
         self.settings = settings
-        self.choices: list[Choice] = choose(settings.methods, settings.budget)
+        self._journal = journal
+        self.choices: list[Choice] = choose(settings.methods, settings.defaults)
+        joining = unnamed_peers(c.name for c in self.choices) if settings.peers else []
+        settings.defaults.check([*(c.name for c in self.choices), *joining])
         self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
+        found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
+        if journal is not None:
+            known = decisive(found)
+            journal.check({key: known[key] for key in known if key != "model"})
         self._stage = Stage(
             lambda: models.load(
                 settings.model,
@@ -105,87 +78,95 @@ class Session:
                 trust_remote_code=settings.trust_remote_code,
             )
         )
+        self._provenance = {**found, "model": self._stage.facts()}
+        tokenizer = self._stage.loaded.tokenizer
         self._contexts = Contexts(
-            self._stage.loaded.tokenizer,
+            tokenizer,
             self._stage.target.info.context_limit,
             settings.max_new_tokens,
             chat=settings.chat,
             truncate=settings.truncate,
         )
         self._contexts.check(self.prompts)
+        self._excerpts = Excerpts(tokenizer, self.prompts)
         self._contenders = {choice.name: choice.enter(self._stage) for choice in self.choices}
         self.missing: dict[str, str] = {}
-        if settings.peers:
-            self._add_peers()
-        groups = grouped(items(self.prompts, settings.sampling), settings.batch)
-        self._warm_up = max(groups, key=self._tokens)
-        names = list(self._contenders)
-        self.jobs = plan(groups, names, settings.repeats, settings.sampling.seed)
-        self._provenance = provenance(
-            model=self._stage.facts(),
-            settings={f.name: plain(getattr(settings, f.name)) for f in fields(settings)},
-            sets=settings.prompts,
-        )
+        self._add_peers(joining)
+        groups = {
+            seed: grouped(
+                items(self.prompts, replace(settings.sampling, seed=seed)), settings.batch
+            )
+            for seed in settings.seeds
+        }
+        self._longest = max(groups[settings.seeds[0]], key=self._tokens)
+        self.jobs = plan(groups, list(self._contenders), settings.repeats)
         self._runs: list[Run] = []
+        self.ended = 0
+        if journal is not None:
+            self._go_on(journal)
 
     def execute(
         self,
         starting: Callable[[Job, bool], None],
         watch: Callable[[Where, Sequence[StepStats]], None] | None = None,
     ) -> None:
-        """Run all jobs; what has ended is kept if this is interrupted."""
+        """Run all jobs that are left; what has ended is kept if this is interrupted."""
         settings = self.settings
         decoding = Decoding(settings.max_new_tokens, self._stage.loaded.eos)
-        for ended in execute(
+        left = {job.method for job in self.jobs}
+        contenders = {name: found for name, found in self._contenders.items() if name in left}
+        # A contender that keeps what it learns begins after this: it has not seen any answer.
+        warm_up(contenders, self._longest, self._contexts, decoding, starting)
+        running = execute(
             self.jobs,
-            self._contenders,
+            self._timed(contenders),
             self._contexts,
             decoding,
-            warm_up=self._warm_up,
+            device=self._stage.target.info.device,
             starting=starting,
             watch=watch,
-        ):
-            self._runs += ended
+            quoting=self._quote,
+        )
+        for job, runs in zip(self.jobs, running, strict=True):
+            if self._journal is not None:
+                self._journal.add(job, runs)
+            self._runs += runs
 
     def document(self, *, complete: bool) -> dict[str, object]:
         """The output so far; gaps of divergences are looked up only for a complete run."""
-        references = {
-            run.prompt.id: run for run in self._runs if run.method == REFERENCE and not run.repeat
-        }
-        rows: dict[str, list[Row]] = {}
-        found: dict[str, list[Divergence]] = {}
+        explained = self._explained if complete else _unexplained
+        against = references(self._runs, REFERENCE)
+        found: dict[str, Compared] = {}
         for choice in self.choices:
-            rows[choice.name], found[choice.name] = [], []
-            for run in self._runs:
-                if run.method != choice.name:
-                    continue
-                reference = references.get(run.prompt.id)
-                identical = None
-                if reference is not None and reference is not run and self._comparable(choice):
-                    wrong = divergence(run, reference)
-                    identical = wrong is None
-                    if wrong is not None:
-                        found[choice.name].append(
-                            explain(wrong, reference, partial(self._gap, run.seed))
-                            if complete
-                            else wrong
-                        )
-                rows[choice.name].append(row_of(run, identical))
-        entries = {
-            c.name: method_entry(
-                rows[c.name],
-                rows[REFERENCE],
-                found[c.name],
-                {key: plain(value) for key, value in c.settings.items()},
+            runs = [run for run in self._runs if run.method == choice.name]
+            found[choice.name] = compare(
+                runs, against if self._comparable(choice) else {}, explained
             )
-            for c in self.choices
+        baselines = Baselines(ar=found[REFERENCE].rows, hf=found[HF].rows if HF in found else ())
+        entries = {
+            choice.name: method_entry(
+                found[choice.name].rows,
+                baselines,
+                found[choice.name].divergences,
+                _settings(choice),
+            )
+            for choice in self.choices
         }
-        return document(self._provenance, entries, self.missing, complete=complete)
+        order = {choice.name: number for number, choice in enumerate(self.choices)}
+        quoted = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
+        parts = self._journal.parts if self._journal is not None and self.ended else []
+        return document(
+            {**self._provenance, "resumed": parts},
+            entries,
+            self.missing,
+            excerpt_entries(quoted),
+            complete=complete,
+        )
 
-    def _add_peers(self) -> None:
-        for name in unnamed_peers(self.choices):
+    def _add_peers(self, names: Sequence[str]) -> None:
+        for name in names:
             try:
-                choice = default_peer(name)
+                choice = chosen(name, self.settings.defaults)
                 contender = choice.enter(self._stage)
             except DraftwoodError as error:
                 self.missing[name] = str(error)
@@ -193,11 +174,41 @@ class Session:
                 self.choices.append(choice)
                 self._contenders[name] = contender
 
+    def _go_on(self, journal: Journal) -> None:
+        entered = {choice.name: _settings(choice) for choice in self.choices}
+        facts = {**decisive(self._provenance), "contenders": entered}
+        journal.check(facts)
+        self._runs = journal.runs(self.prompts)
+        self.ended = len(journal.done)
+        self.jobs = [job for job in self.jobs if job.key not in journal.done]
+        journal.begin(facts, part_of(self._provenance))
+
+    def _timed(self, contenders: Mapping[str, Contender]) -> Mapping[str, Contender]:
+        if not self.settings.warm:
+            return contenders
+        return {name: Kept(each, self.settings.batch) for name, each in contenders.items()}
+
+    def _quote(self, job: Job) -> Quote | None:
+        first = job.run_seed == self.settings.seeds[0] and not job.repeat
+        return self._excerpts if first else None
+
     def _tokens(self, group: Sequence[Item]) -> int:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)
 
     def _comparable(self, choice: Choice) -> bool:
         return choice.samples_alike or self.settings.sampling.temperature == 0
 
-    def _gap(self, seed: int, tokens: Sequence[int]) -> float:
-        return top_two_gap(self._stage.stock, tokens, replace(self.settings.sampling, seed=seed))
+    def _explained(self, found: Divergence, run: Run, reference: Run) -> Divergence:
+        def gap(tokens: Sequence[int]) -> float:
+            sampling = replace(self.settings.sampling, seed=run.seed)
+            return top_two_gap(self._stage.stock, tokens, sampling)
+
+        return explain(found, reference, gap)
+
+
+def _settings(choice: Choice) -> dict[str, object]:
+    return {key: plain(value) for key, value in choice.settings.items()}
+
+
+def _unexplained(found: Divergence, run: Run, reference: Run) -> Divergence:  # noqa: ARG001
+    return found

@@ -25,6 +25,7 @@ class Trace:
             record = {
                 "method": where.job.method,
                 "id": where.prompt.id,
+                "run_seed": where.job.run_seed,
                 "repeat": where.job.repeat,
                 "turn": where.turn,
                 "step": number,

@@ -14,7 +14,8 @@ from draftwood import models
 from draftwood.commands.generate import encode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.extras import need
+from draftwood.files import check_writable, write_bytes, write_text
 from draftwood.golden import check_goose
 from draftwood.options import method_of, model_options
 from draftwood.picture import svg
@@ -44,6 +45,13 @@ from draftwood.target.attach import attach
     metavar="FILE",
     help="Write the tree to FILE as a picture, too.",
 )
+@click.option(
+    "--png",
+    "raster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The same picture as a PNG (needs matplotlib).",
+)
 @model_options
 @click.pass_context
 def tree(
@@ -56,6 +64,7 @@ def tree(
     chat: bool,
     golden: Path | None,
     drawing: Path | None,
+    raster: Path | None,
     model: str,
     dtype: str,
     device: str,
@@ -64,14 +73,19 @@ def tree(
 ) -> None:
     """Draw the tree of one step after PROMPT, the accepted path highlighted."""
     if golden is not None:
-        if drawing is not None:
-            raise DraftwoodError("--golden draws nothing that --svg could write: give one of them")
+        if drawing is not None or raster is not None:
+            raise DraftwoodError(
+                "--golden draws nothing that --svg or --png could write: give one of them"
+            )
         _check(golden)
         return
     if prompt is None:
         raise DraftwoodError("give a prompt to draw a tree for, or --golden FILE")
-    if drawing is not None:
-        check_writable(drawing)
+    if raster is not None:
+        need("matplotlib", "plots")
+    for file in (drawing, raster):
+        if file is not None:
+            check_writable(file)
     chosen = method_of(name, budget, ctx.args)
     if threads:
         torch.set_num_threads(threads)
@@ -89,6 +103,8 @@ def tree(
             if seen == step:
                 if drawing is not None:
                     write_text(drawing, as_svg(event.stats, committed, loaded.tokenizer))
+                if raster is not None:
+                    write_bytes(raster, as_png(event.stats, committed, loaded.tokenizer))
                 Console(highlight=False).print(picture(event.stats, loaded.tokenizer))
                 return
     raise DraftwoodError(f"the text ended after {seen} steps: ask for an earlier --step")
@@ -117,9 +133,23 @@ def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
 
 def as_svg(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> str:
     """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
+    return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer))
+
+
+def as_png(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> bytes:
+    """The same as PNG."""
+    from draftwood.picture.raster import png
+
+    return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer))
+
+
+def _texts(
+    stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[str], str | None]:
+    """Text of each node, and of the bonus if one was committed."""
     texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
     bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
-    return svg(stats.tree, stats.path, texts, *bonus)
+    return texts, bonus[0] if bonus else None
 
 
 def _check(path: Path) -> None:

@@ -1,18 +1,23 @@
 """Which contenders a run has, and with which settings."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import fields
 
 import pytest
 
 from draftwood.bench import peers
 from draftwood.bench.contenders import (
+    Kept,
     OwnContender,
     choose,
+    chosen,
     decode_with,
-    default_peer,
     plain,
     unnamed_peers,
 )
+from draftwood.bench.defaults import Defaults
+from draftwood.bench.measure import Answer, Decode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
@@ -26,7 +31,7 @@ def test_the_reference_always_runs_and_comes_first() -> None:
 
 
 def test_a_budget_is_for_those_who_have_one_and_do_not_set_it() -> None:
-    found = choose(["ar", "goose", "goose:budget=7", "hf"], budget=16)
+    found = choose(["ar", "goose", "goose:budget=7", "hf"], Defaults(budget=16))
     assert [c.settings.get("budget") for c in found] == [0, 16, 7, None]
     assert found[1].name == "goose"
 
@@ -36,6 +41,8 @@ def test_settings_name_the_drafters_and_the_verifier() -> None:
     assert settings["bypass"] == "off"
     assert settings["verifier"] == "Walk"
     assert "adjacency.bigram" in settings
+    tuned = choose(["auto"])[1].settings
+    assert set(tuned) > {f"tuner.{field.name}" for field in fields(method("auto").tuner)} > set()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,8 @@ def test_peers_are_found_by_file_name() -> None:
 
 
 def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
-    found = choose(["hf-lookup:tokens=20", "hf-assistant:model=some/draft:tokens=5"], budget=16)
+    specs = ["hf-lookup:tokens=20", "hf-assistant:model=some/draft:tokens=5"]
+    found = choose(specs, Defaults(budget=16))
     assert [c.name for c in found[1:]] == [
         "hf-lookup:tokens=20",
         "hf-assistant:model=some/draft:tokens=5",
@@ -78,10 +86,10 @@ def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
 
 
 def test_peers_that_are_named_with_settings_are_not_added_again() -> None:
-    assert unnamed_peers(choose(["pld"])) == peers.names()
-    left = unnamed_peers(choose(["hf-lookup:tokens=20", "hf"]))
+    assert unnamed_peers(["pld"]) == peers.names()
+    left = unnamed_peers(["hf-lookup:tokens=20", "hf"])
     assert set(peers.names()) - set(left) == {"hf", "hf-lookup"}
-    assert default_peer("hf-lookup").settings == {"tokens": 10, "ngram": 2}
+    assert chosen("hf-lookup").settings == {"tokens": 10, "ngram": 2}
 
 
 def test_a_peer_whose_library_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +115,38 @@ def test_every_group_has_cold_drafters() -> None:
         contender.begin(1)([request])[0].completion.tally.accepted_by_source for _ in range(3)
     ]
     assert drafted[0] == drafted[1] == drafted[2]
+
+
+def test_what_is_kept_begins_once_and_goes_on_learning() -> None:
+    target = MarkovTarget()
+    request = Request([1, 2], max_new_tokens=24)
+
+    def accepted(text: str) -> list[int]:
+        contender = OwnContender(target, method(text), FakeHost(target.info))
+        kept = Kept(contender, 2)
+        assert kept.begin(1) is kept.begin(2)
+        return [kept.begin(1)([request])[0].completion.tally.accepted for _ in range(3)]
+
+    first, *later = accepted("tr:adjacency.shared=on")
+    assert all(count > first for count in later)
+    assert len(set(accepted("tr"))) == 1  # an engine that is kept has nothing to remember
+
+
+def test_what_is_kept_is_got_ready_for_the_largest_group() -> None:
+    sizes: list[int] = []
+
+    class Counting:
+        def begin(self, batch: int) -> Decode:
+            sizes.append(batch)
+            return self.decode
+
+        def decode(self, requests: Sequence[Request]) -> list[Answer]:
+            return []
+
+    kept = Kept(Counting(), 4)
+    kept.begin(1)
+    kept.begin(3)
+    assert sizes == [4]
 
 
 def test_settings_become_plain_values() -> None:

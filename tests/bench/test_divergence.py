@@ -20,13 +20,13 @@ def test_equal_tokens_do_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("tokens", "wanted"),
     [
-        ((1, 2, 9), Divergence("a/0", 0, 0, 2, 3, 9)),
-        ((1, 2), Divergence("a/0", 0, 0, 2, 3, None)),
-        ((1, 2, 3, 4), Divergence("a/0", 0, 0, 3, None, 4)),
+        ((1, 2, 9), Divergence("a/0", 5, 0, 0, 2, 3, 9)),
+        ((1, 2), Divergence("a/0", 5, 0, 0, 2, 3, None)),
+        ((1, 2, 3, 4), Divergence("a/0", 5, 0, 0, 3, None, 4)),
     ],
 )
 def test_finds_the_first_difference(tokens: tuple[int, ...], wanted: Divergence) -> None:
-    assert divergence(run(turn(tokens)), run(turn((1, 2, 3)))) == wanted
+    assert divergence(run(turn(tokens), run_seed=5), run(turn((1, 2, 3)), run_seed=5)) == wanted
 
 
 def test_a_later_turn_is_named() -> None:
@@ -44,7 +44,7 @@ def test_explain_asks_for_the_reference_up_to_the_difference() -> None:
         return 1e-6
 
     reference = run(turn((4, 5, 6), context=(1, 2)))
-    found = explain(Divergence("a/0", 0, 0, 2, 6, 9), reference, gap)
+    found = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, gap)
     assert asked == [(1, 2, 4, 5)]
     assert found.near_tie
     assert not explain(replace(found), reference, lambda tokens: 1e-4).near_tie

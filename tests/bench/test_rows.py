@@ -1,13 +1,15 @@
 """From a run's turns to one row."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from draftwood.bench.acceptance import acceptance_of
 from draftwood.bench.rows import phases, row_of
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import tree_of
-from tests.bench.made import cut, row, run, turn
+from tests.bench.made import cut, random_steps, row, run, turn
 
 
 def tally() -> Tally:
@@ -35,6 +37,19 @@ def test_what_is_unknown_is_nan() -> None:
     assert math.isnan(made.tpot)
     assert phases(made) == {}
     assert made.identical is None
+
+
+def test_what_was_accepted_is_added_up_over_turns() -> None:
+    steps = random_steps(20, seed=0)
+    parts = [turn((1,), acceptance=acceptance_of(part)) for part in (steps[:5], steps[5:])]
+    assert row_of(run(*parts), None).acceptance == acceptance_of(steps)
+
+
+def test_a_row_knows_both_its_seeds_and_its_peak() -> None:
+    answered = replace(run(turn((1,)), run_seed=7, peak_memory_mb=12.5), seed=9)
+    figures = row_of(answered, None).figures()
+    assert (figures["run_seed"], figures["seed"], figures["peak_memory_mb"]) == (7, 9, 12.5)
+    assert row_of(run(turn((1,))), None).figures()["peak_memory_mb"] is None
 
 
 def test_one_looping_answer_makes_the_row_loop() -> None:

@@ -1,0 +1,120 @@
+"""The table of methods: every headline figure with its interval, sortable where scripts run.
+
+Two tables, of all outputs and without looping ones; a script shows one of them at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from draftwood.bench.plots.record import Estimate, Metrics, Record
+from draftwood.bench.report.words import UNKNOWN, interval, number, terms, text
+
+SORTED_BY = "tokens/s"
+SAME = "prompts with the tokens of plain decoding, of those compared"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure: its heading, what it is, how to get it and how to write it."""
+
+    heading: str
+    about: str
+    of: Callable[[Metrics], Estimate]
+    form: str
+
+
+def _tokens_per_second(metrics: Metrics) -> Estimate:
+    return metrics.tokens_per_second
+
+
+def _efficiency(metrics: Metrics) -> Estimate:
+    # Peers, whose phases are not known, draft where nobody counts.
+    return metrics.draft_efficiency if metrics.time_share else Estimate(None, None, None)
+
+
+def _predicted(metrics: Metrics) -> Estimate:
+    return Estimate(metrics.predicted_speedup, None, None)
+
+
+def _memory(metrics: Metrics) -> Estimate:
+    return Estimate(metrics.peak_memory, None, None)
+
+
+def _loops(metrics: Metrics) -> Estimate:
+    return Estimate(metrics.looping, None, None)
+
+
+COLUMNS = (
+    Column(SORTED_BY, "tokens per second, median over prompts", _tokens_per_second, "{:.1f}"),
+    Column("× ar", "speed-up over plain decoding", lambda m: m.speedup, "{:.2f}"),
+    Column("× hf", "speed-up over transformers' own", lambda m: m.speedup_vs_peer, "{:.2f}"),
+    Column("τ", "tokens committed per forward of the target", lambda m: m.tau, "{:.2f}"),
+    Column("accepted", "share of drafted tokens accepted", lambda m: m.acceptance_rate, "{:.0%}"),
+    Column("δ", "draft forwards per target forward", _efficiency, "{:.2f}"),
+    Column("predicted", "speed-up foretold from τ, δ and costs", _predicted, "{:.2f}"),
+    Column("first ms", "milliseconds to the first token", lambda m: m.ttft, "{:.1f}"),
+    Column("ms/token", "milliseconds for each further token", lambda m: m.tpot, "{:.2f}"),
+    Column("overhead", "milliseconds of a step outside the target", lambda m: m.overhead, "{:.2f}"),
+    Column("MB", "most memory used", _memory, "{:.0f}"),
+    Column("loops", "prompts with an output that ends in a loop", _loops, "{:.0f}"),
+)
+
+
+def tables(record: Record) -> str:
+    """Both tables, and the settings of the methods folded."""
+    rows = record.by_speed
+    whole = [(m.name, m.all) for m in rows]
+    calm = [(m.name, m.without_looping) for m in rows]
+    settings = {m.name: dict(m.settings) for m in record.methods if m.settings}
+    folded = (
+        f"<details><summary>Settings of the methods</summary>{terms(settings)}</details>"
+        if settings
+        else ""
+    )
+    return (
+        _table("all", "All outputs", whole)
+        + _table("calm", "Without looping outputs", calm)
+        + folded
+    )
+
+
+def _table(variant: str, heading: str, rows: Sequence[tuple[str, Metrics]]) -> str:
+    columns = [c for c in COLUMNS if any(c.of(m).middle is not None for _, m in rows)]
+    heads = "".join(_head(c.heading, c.about) for c in columns)
+    body = "".join(_row(name, metrics, columns) for name, metrics in rows)
+    return (
+        f'<div class="variant" data-variant="{variant}"><h3>{heading}</h3>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{heading}">'
+        '<table class="sortable"><thead><tr><th scope="col" data-kind="text">method</th>'
+        f"{_head('same', SAME)}{heads}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _head(heading: str, about: str) -> str:
+    order = ' aria-sort="descending"' if heading == SORTED_BY else ""
+    return f'<th scope="col" data-kind="number" title="{text(about)}"{order}>{heading}</th>'
+
+
+def _row(name: str, metrics: Metrics, columns: Sequence[Column]) -> str:
+    cells = "".join(_cell(c.of(metrics), c.form) for c in columns)
+    # A line of a long name ends behind a colon.
+    broken = text(name).replace(":", ":<wbr>")
+    return f'<tr><th scope="row">{broken}</th>{_same(metrics)}{cells}</tr>'
+
+
+def _cell(value: Estimate, form: str) -> str:
+    ends = interval(value, form)
+    small = f"<small>{ends}</small>" if ends else ""
+    return f"<td{_key(value.middle)}>{number(value.middle, form)}{small}</td>"
+
+
+def _same(metrics: Metrics) -> str:
+    if not metrics.compared:
+        return f"<td>{UNKNOWN}</td>"
+    wrong = ' class="wrong"' if metrics.identical < metrics.compared else ""
+    key = _key(metrics.identical / metrics.compared)
+    return f"<td{key}{wrong}>{metrics.identical} of {metrics.compared}</td>"
+
+
+def _key(value: float | None) -> str:
+    return "" if value is None else f' data-key="{value:.9g}"'

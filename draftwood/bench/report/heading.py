@@ -1,0 +1,120 @@
+"""The head of the page: what was measured on what, and what came out, in plain words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from draftwood.bench.plots.record import REFERENCE, Method, Record
+from draftwood.bench.report.words import interval, plain_value, terms, text
+
+
+def facts(record: Record) -> str:
+    """One line of provenance, and all of it folded."""
+    found = record.provenance
+    model, hardware = _object(found, "model"), _object(found, "hardware")
+    versions, git = _object(found, "versions"), _object(found, "git")
+    commit = str(git.get("commit") or "")[:10]
+    shown = {
+        "date": found.get("date"),
+        "model": model.get("name"),
+        "numbers": model.get("dtype"),
+        "machine": hardware.get("gpu") or hardware.get("cpu"),
+        "threads": found.get("threads"),
+        "draftwood": versions.get("draftwood"),
+        "torch": versions.get("torch"),
+        "commit": f"{commit}, with changes" if git.get("dirty") else commit,
+    }
+    line = "".join(
+        f"<li><span>{name}</span> {plain_value(value)}</li>"
+        for name, value in shown.items()
+        if value not in (None, "")
+    )
+    return (
+        f'<ul class="facts">{line}</ul>'
+        f"<details><summary>Everything needed to repeat the run</summary>{terms(found)}</details>"
+    )
+
+
+def summary(record: Record) -> str:
+    """What came out, in a few sentences."""
+    return f'<p class="summary">{" ".join(_sentences(record))}</p>'
+
+
+def interrupted(record: Record) -> str:
+    """A warning if the run did not end."""
+    if record.complete:
+        return ""
+    return (
+        '<p class="warning" role="note">This run was interrupted. The figures are of what had '
+        "ended by then, and not every method may have seen the same prompts.</p>"
+    )
+
+
+def _sentences(record: Record) -> Iterator[str]:
+    rivals = [m for m in record.methods if m.name != REFERENCE and m.all.speedup.middle is not None]
+    rivals.sort(key=lambda m: m.all.speedup.middle or 0.0, reverse=True)
+    if rivals:
+        yield _fastest(rivals[0])
+        yield from _close(rivals[0], rivals[1:])
+    else:
+        yield "No method was held against plain decoding."
+    yield from _equality(record)
+    loops = max((m.all.looping for m in record.methods), default=0)
+    if loops:
+        prompts = max(m.all.prompts for m in record.methods)
+        yield (
+            f"With one method, outputs for {loops} of {prompts} prompts end in a loop, which is "
+            "easily predicted: the table can leave them out."
+        )
+
+
+def _fastest(best: Method) -> str:
+    speed = best.all.speedup
+    middle = speed.middle or 0.0
+    name = f"<strong>{text(best.name)}</strong>"
+    if middle <= 1:
+        return (
+            f"No method was faster than plain decoding: the fastest, {name}, came to "
+            f"<strong>{middle:.2f}</strong> of its speed."
+        )
+    ends = interval(speed, "{:.2f}", " to ")
+    sure = f" (95 % interval {ends})" if ends else ""
+    tau = best.all.tau.middle
+    won = "" if tau is None else f", with {tau:.2f} tokens for each forward of the model"
+    return (
+        f"{name} was the fastest: <strong>{middle:.2f} times</strong> as fast as plain decoding"
+        f"{sure}, the median over {best.all.prompts} prompts{won}."
+    )
+
+
+def _close(best: Method, others: Sequence[Method]) -> Iterator[str]:
+    """Said if the fastest may be so by chance."""
+    least = best.all.speedup.low
+    near = [m for m in others if least is not None and (m.all.speedup.high or 0.0) >= least]
+    if near:
+        who = f"that of {text(near[0].name)}" if len(near) == 1 else f"those of {len(near)} others"
+        yield f"Its interval overlaps with {who}: the lead is not certain."
+
+
+def _equality(record: Record) -> Iterator[str]:
+    compared = [m for m in record.methods if m.all.compared and m.name != REFERENCE]
+    if not compared:
+        yield "No output was compared with that of plain decoding."
+        return
+    wrong = [m for m in compared if m.all.identical < m.all.compared]
+    if not wrong:
+        yield f"All {len(compared)} methods that were compared gave plain decoding's outputs."
+        return
+    parts = ", ".join(
+        f"{text(m.name)} ({m.all.compared - m.all.identical} of {m.all.compared})" for m in wrong
+    )
+    found = [divergence for m in wrong for divergence in m.divergences]
+    ties = found and all(divergence.near_tie for divergence in found)
+    why = ", all where two logits nearly tie" if ties else ""
+    yield (
+        f"{len(compared) - len(wrong)} of {len(compared)} methods that were compared gave plain "
+        f"decoding's outputs; some differ with {parts}{why}."
+    )
+
+
+def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = values.get(key)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,74 @@
+"""``draftwood report``: a benchmark's document as a page and as figures.
+
+Knows nothing of what is on the page.
+"""
+
+import json
+from pathlib import Path
+
+import click
+
+from draftwood.bench import plots
+from draftwood.bench.plots.reading import read
+from draftwood.bench.report.page import html
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_text
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN.json")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="OUT.html",
+    help="Write everything as one page that needs no other file and no network.",
+)
+@click.option(
+    "--plots",
+    "directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write each figure into DIR, as PNG and as SVG.",
+)
+def report(run: Path, page: Path | None, directory: Path | None) -> None:
+    """Show what ``bench --json RUN.json`` measured. Needs matplotlib."""
+    if page is None and directory is None:
+        raise DraftwoodError("say what to write: --html OUT.html, --plots DIR or both")
+    plots.check()
+    if page is not None:
+        check_writable(page)
+    document = _document(run)
+    if page is not None:
+        write_text(page, html(document))
+        click.echo(page)
+    if directory is not None:
+        for path in plots.save(document, _made(directory)):
+            click.echo(path)
+
+
+def _document(path: Path) -> dict[str, object]:
+    """The file's content, which is known to be a document.
+
+    Raises:
+        DraftwoodError: the file cannot be read or is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        read(found)
+    except OSError as error:
+        raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise DraftwoodError(f"{path} is not JSON: {error}") from error
+    document: dict[str, object] = found
+    return document
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DraftwoodError(f"cannot make {directory}: {error.strerror}") from error
+    return directory

@@ -1,0 +1,131 @@
+"""How the subcommand ends where it cannot go on: what is refused, and what an interrupt leaves."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftwood.bench import generating
+from tests.bench.commanding import run, two_sets
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> str:
+    return two_sets(tmp_path)
+
+
+@pytest.mark.parametrize("flag", ["--plots", "--html"])
+def test_what_draws_is_asked_for_before_a_model_is_loaded(
+    tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    nowhere = ["--prompts", prompts, "--model", str(tmp_path / "no-model")]
+    code, _, err = run(*nowhere, flag, str(tmp_path / "out"))
+    assert code == 2
+    assert "pip install 'draftwood[plots]'" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prompts: str) -> None:
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf-assistant", "--peers"]
+    code, out, err = run(*argv)
+    assert code == 2
+    assert "hf-assistant:model=NAME" in err
+    assert out == ""
+
+
+def test_an_interrupt_leaves_what_is_finished(
+    tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, calls = generating.Together.decode, 0
+
+    def interrupted(self: generating.Together, requests: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 4:  # the warm-up asks for the two turns of the dialogue
+            raise KeyboardInterrupt
+        return honest(self, requests)
+
+    monkeypatch.setattr(generating.Together, "decode", interrupted)
+    out = tmp_path / "out.json"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
+    code, said, _ = run(*argv)
+    assert code == 130
+    found = json.loads(out.read_text())
+    assert found["complete"] is False
+    assert found["methods"]["hf"]["prompts"] == 1
+    assert json.loads(said.splitlines()[-1])["complete"] is False
+
+
+def test_an_interrupt_before_anything_has_ended_leaves_an_empty_document(
+    tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: generating.Together, requests: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(generating.Together, "decode", interrupted)
+    out = tmp_path / "out.json"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
+    shown = ["--html", str(tmp_path / "out.html"), "--plots", str(tmp_path / "plots")]
+    assert run(*argv, *shown)[0] == 130
+    assert (tmp_path / "out.html").exists()
+    found = json.loads(out.read_text())
+    assert found["complete"] is False
+    assert found["methods"]["hf"]["rows"] == []
+    assert not list(tmp_path.glob("*.journal.jsonl"))  # nothing to go on with
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--methods", "nonsense"], "unknown method 'nonsense'"),
+        (["--json", "{tmp}/missing/out.json"], "cannot write to"),
+        (["--html", "{tmp}/missing/out.html"], "cannot write to"),
+        (["--plots", "{tmp}/missing/plots"], "cannot make"),
+        (["--plots", "{tmp}/bad.jsonl"], "cannot make"),
+        (["--temperature", "-1"], "temperature"),
+        (["--seeds", "0,x"], "--seeds '0,x': write integers"),
+        (["--seeds", "1,1"], "seed 1 is named twice"),
+        (["--seeds", "0,-1"], "seed -1 is out of range"),
+        (["--draft", "some/draft"], "--draft some/draft: no contender of this run"),
+        (["--methods", "sd", "--head", "some/head"], "--head some/head: no contender"),
+        (["--resume"], "--resume needs --json"),
+        (["--resume", "--json", "{tmp}/out.json", "--warm"], "cannot go on with a --warm run"),
+        (["--resume", "--json", "{tmp}/out.json", "--trace", "{tmp}/t"], "--trace cannot be"),
+        (["--limit", "0"], "limit"),
+        (["--prompts", "{tmp}/missing.jsonl"], "cannot read prompts"),
+        (["--prompts", "{tmp}/bad.jsonl"], "bad.jsonl:1: not a line of JSON"),
+    ],
+)
+def test_bad_input_ends_with_one_line_before_a_model_is_loaded(
+    tmp_path: Path, prompts: str, argv: list[str], said: str
+) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"id": ')
+    given = [word.format(tmp=tmp_path) for word in argv]
+    code, out, err = run("--prompts", prompts, "--model", str(tmp_path / "no-model"), *given)
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_prompts_that_do_not_fit_are_refused_or_cut(tmp_path: Path, checkpoint: str) -> None:
+    long = {"id": "long", "task": "t", "prompt": "abc " * 100}
+    (tmp_path / "long.jsonl").write_text(json.dumps(long))
+    argv = ["--prompts", str(tmp_path / "long.jsonl"), "--model", checkpoint, "--methods", "ar"]
+    code, _, err = run(*argv)
+    assert code == 2
+    assert "--truncate" in err
+    out = tmp_path / "out.json"
+    assert run(*argv, "--truncate", "32", "--json", str(out))[0] == 0
+    (row,) = json.loads(out.read_text())["methods"]["ar"]["rows"]
+    assert row["truncated"] is True
+    assert row["prompt_tokens"] == 32

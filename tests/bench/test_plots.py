@@ -1,0 +1,289 @@
+"""Figures of a document: which there are, what they say, and how they get to the disk."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from draftwood.bench import plots
+from draftwood.bench.plots import FIGURES, draw, save
+from draftwood.bench.plots.efficiency import spread
+from draftwood.bench.plots.palette import COLOURS, GREY, looks
+from draftwood.bench.plots.reading import read
+from draftwood.bench.plots.style import WIDTH, drawing, label_room, rendered, shortened, width
+from draftwood.errors import DraftwoodError
+from tests.bench.documents import document, method, metrics, peer, plain, ratio
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    """Of the usual document; not to be changed."""
+    return draw(document())
+
+
+def one(name: str, **others: Any) -> Figure | None:
+    """One figure of a document."""
+    module = importlib.import_module(f"draftwood.bench.plots.{name}")
+    with drawing():
+        found = module.draw(read(document(**others)))
+    assert found is None or isinstance(found, Figure)
+    return found
+
+
+def sure(name: str, **others: Any) -> Figure:
+    """One figure that there is."""
+    found = one(name, **others)
+    assert found is not None
+    return found
+
+
+def words(figure: Figure) -> list[str]:
+    """All text in it, as the SVG has it."""
+    root = ET.fromstring(rendered(figure, "svg"))
+    return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def bars(figure: Figure, axes: int) -> list[float]:
+    """Lengths of the bars of one of its axes."""
+    found = figure.axes[axes].patches
+    return [bar.get_width() for bar in found if isinstance(bar, Rectangle)]
+
+
+def across(line: Line2D) -> list[float]:
+    return [float(x) for x in np.asarray(line.get_xdata())]
+
+
+def upwards(line: Line2D) -> list[float]:
+    return [float(y) for y in np.asarray(line.get_ydata())]
+
+
+def marks(figure: Figure, axes: int = 0) -> list[tuple[float, float]]:
+    """Points that have a marker."""
+    lines = [line for line in figure.axes[axes].lines if line.get_marker() != "None"]
+    return [point for line in lines for point in zip(across(line), upwards(line), strict=True)]
+
+
+def test_all_figures_are_drawn_and_are_as_wide_as_a_telephone(figures: dict[str, Figure]) -> None:
+    assert tuple(figures) == FIGURES
+    for figure in figures.values():
+        assert figure.get_figwidth() * 72 == WIDTH
+
+
+def test_figures_with_nothing_to_show_are_left_out() -> None:
+    assert draw(document(methods={})) == {}
+    assert set(draw(document(methods={"ar": method(plain())}))) == {"efficiency", "phases"}
+    assert set(draw(document(methods={"hf": method(peer())}))) == set()
+
+
+def test_speed_ups_are_bars_by_task_with_values_and_lines() -> None:
+    methods = document()["methods"]
+    methods["goose:budget=16"]["by_task"] = {
+        "code": method(metrics(3.0)),
+        "chat": method(metrics(None)),
+    }
+    figure = sure("speedup", methods=methods)
+    panels = [k for k, axes in enumerate(figure.axes) if axes.patches]
+    assert [bars(figure, k) for k in panels] == [[2.0, 1.4], [3.0, 1.4], [1.4]]
+    found = words(figure)
+    for word in ("All tasks", "code", "chat", "2.00", "3.00", "1.40", " unknown", "ar", "hf"):
+        assert word in found
+    assert found.count("goose:budget=16") == 3
+    lines = [across(line) for line in figure.axes[panels[0]].lines]
+    goose, pld = [1.9, 2.1], [1.4 - 0.1, 1.4 + 0.1]
+    assert lines == [goose, goose, pld, pld, [1, 1], [0.8, 0.8]]
+
+
+def test_one_task_is_one_panel_and_without_hf_there_is_no_line_for_it() -> None:
+    methods = {"ar": method(plain()), "goose": method(metrics())}
+    for found in methods.values():
+        del found["by_task"]["chat"]
+    shown = words(sure("speedup", methods=methods))
+    assert "All tasks" not in shown
+    assert "hf" not in shown
+    assert (shown.count("code"), shown.count("goose")) == (1, 1)
+
+
+def test_efficiency_puts_draft_forwards_across_and_tokens_upwards(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["efficiency"]
+    assert sorted(marks(found)) == [(0.0, 1.0), (0.75, 1.6), (0.75, 2.5)]  # and no peer
+    (oracle,) = (line for line in found.axes[0].lines if line.get_linestyle() == "--")
+    assert across(oracle) == upwards(oracle)
+    assert {"goose:budget=16", "pld", "ar"} <= set(words(found))
+
+
+def test_labels_are_spread_in_order_within_their_room() -> None:
+    assert spread([10, 50], 10, 100) == [10, 50]
+    assert spread([0, 1, 2], 10, 100) == [5, 15, 25]
+    assert spread([98, 99, 100], 10, 100) == [75, 85, 95]
+    assert spread([1, 2, 99], 40, 120) == [20, 60, 100]
+    assert spread([], 10, 100) == []
+
+
+def test_depth_has_a_panel_a_method_with_its_own_curve_in_its_colour(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["depth"]
+    assert {"goose:budget=16", "pld"} <= set(words(found))
+    assert len(found.axes) == 2
+    assert marks(found) == [(1, 0.8), (2, 0.4), (3, 0.8 / 3), (4, 0.2)]
+    (own,) = (line for line in found.axes[1].lines if line.get_marker() != "None")
+    assert own.get_color() == COLOURS[1]
+
+
+def test_depths_of_few_steps_are_not_drawn() -> None:
+    few = [
+        {"depth": d, "offered": n, "reached": 1, "rate": ratio(0.5)}
+        for d, n in ((1, 5), (2, 4), (17, 99))
+    ]
+    methods = {"x": method(metrics(acceptance_by_depth=few))}
+    assert marks(sure("depth", methods=methods)) == [(1, 0.5)]
+    methods = {"x": method(metrics(acceptance_by_depth=few[1:]))}
+    assert one("depth", methods=methods) is None
+
+
+def test_sources_have_their_rates_and_counts(figures: dict[str, Figure]) -> None:
+    found = figures["source"]
+    assert [x for x, _ in marks(found)] == [0.15, 0.5] * 2
+    assert {"15 %", "50 %", "120/800", "700/1.4k", "adjacency", "context"} <= set(words(found))
+
+
+def test_large_counts_are_abbreviated() -> None:
+    sources = {"a": {"drafted": 1_240_000, "accepted": 45_600, "rate": ratio(0.04)}}
+    methods = {"x": method(metrics(acceptance_by_source=sources))}
+    assert "46k/1.2M" in words(sure("source", methods=methods))
+
+
+def test_the_funnel_has_rank_down_and_depth_across_and_leaves_small_cells_out() -> None:
+    drawn = [(1, 1, 10, 9), (1, 2, 10, 1), (2, 1, 8, 2)]
+    left_out = [(2, 2, 4, 4), (13, 1, 99, 9), (1, 11, 99, 9)]
+    keys = ("depth", "rank", "offered", "accepted")
+    ranks = [dict(zip(keys, cell, strict=True)) for cell in (*drawn, *left_out)]
+    figure = sure("funnel", methods={"x": method(metrics(acceptance_by_rank=ranks))})
+    (panel,) = (axes for axes in figure.axes if axes.get_ylabel() == "rank")
+    (mesh,) = (part for part in panel.collections if isinstance(part, QuadMesh))
+    shares = mesh.get_array()
+    assert shares is not None
+    assert [None if share is np.ma.masked else float(share) for share in shares.ravel()] == [
+        *(0.9, 0.25),
+        *(0.1, None),
+    ]
+    assert panel.yaxis_inverted()
+
+
+def test_time_is_stacked_to_the_whole(figures: dict[str, Figure]) -> None:
+    found = figures["phases"]
+    lengths = bars(found, -1)
+    assert lengths[:6] == pytest.approx([0.6, 0.3, 0.05, 0.03, 0.02, 0.0])
+    assert sum(lengths) == pytest.approx(3)  # goose, pld and ar, but no peer
+    shown = words(found)
+    assert shown.count("60") == 2  # parts that are large enough have their number in them
+    assert "5" not in shown
+
+
+def test_a_method_keeps_its_look_and_25_differ() -> None:
+    names = ["ar", *(f"m{k}" for k in range(24))]
+    found = looks(names)
+    assert found["ar"].colour == GREY
+    assert len({(look.colour, look.marker) for look in found.values()}) == 25
+    assert looks([*names[1:], "ar"]) == found
+
+
+def test_long_names_lose_their_middle() -> None:
+    name = "goose:adjacency=model:budget=64"
+    short = shortened(name, 100)
+    first, last = short.split("…")
+    assert name.startswith(first)
+    assert name.endswith(last)
+    assert width(short) <= 100 < width(name)
+    assert width(name, "bold") > width(name)
+    assert shortened("goose", 100) == "goose"
+    assert shortened("a\nb\u202e", 100) == "a\ufffdb\ufffd"
+    assert label_room([name, "a"], 90) == 90
+    assert label_room(["a", "ab"], 90) == width("ab")
+    assert label_room([], 90) == 0
+
+
+def test_names_are_no_markup_of_any_kind() -> None:
+    name = "$x_1$ <b>&\x00"
+    methods = {"ar": method(plain()), name: method(metrics())}
+    drawn = draw(document(methods=methods))
+    assert set(drawn) == set(FIGURES)
+    for figure in drawn.values():
+        assert "$x_1$ <b>&\ufffd" in words(figure)
+
+
+def many(count: int) -> dict[str, Any]:
+    """So many methods, of which half draft with a model."""
+    methods = {"ar": method(plain())}
+    for k in range(1, count):
+        whole = metrics(0.5 + k / 10, 1 + k / 8, draft_efficiency=ratio(k / 4 * (k % 2)))
+        methods[f"method:number={k}:long=on"] = method(whole)
+    return document(methods=methods)
+
+
+def test_labels_of_25_methods_do_not_touch() -> None:
+    for name, figure in draw(many(25)).items():
+        figure.set_dpi(72)
+        FigureCanvasAgg(figure)
+        boxes = [text.get_window_extent() for text in figure.texts if text.get_text()]
+        assert len(boxes) >= 24
+        for i, a in enumerate(boxes):
+            assert 0 <= a.x0 < a.x1 <= WIDTH, name
+            for b in boxes[:i]:
+                apart = a.x1 <= b.x0 or b.x1 <= a.x0 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
+                assert apart, name
+
+
+def test_each_figure_is_written_twice(tmp_path: Path) -> None:
+    paths = save(document(), tmp_path)
+    assert [p.name for p in paths] == [f"{n}.{kind}" for n in FIGURES for kind in ("png", "svg")]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+    svg = (tmp_path / "speedup.svg").read_text(encoding="utf-8")
+    assert 'width="360pt"' in svg
+    assert set(re.findall(r"(?<=[ :])([\d.]+)px", svg)) == {"10"}, "all type is legible"
+
+
+def test_the_same_document_makes_the_same_bytes() -> None:
+    assert rendered(sure("source"), "png") == rendered(sure("source"), "png")
+    assert rendered(sure("source"), "svg") == rendered(sure("source"), "svg")
+
+
+def test_no_setting_of_matplotlib_outlives_a_figure_or_decides_it() -> None:
+    wanted = rendered(sure("phases"), "svg")
+    with mpl.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert rendered(sure("phases"), "svg") == wanted
+        assert mpl.rcParams["font.size"] == 40
+
+
+def test_without_matplotlib_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for act in (plots.check, lambda: draw(document())):
+        with pytest.raises(DraftwoodError, match=r"matplotlib .*pip install 'draftwood\[plots\]'"):
+            act()
+
+
+def test_unknown_intervals_are_no_intervals() -> None:
+    alone = {"median": 2.0, "low": None, "high": None}
+    rate = {"value": 2.0, "low": None, "high": None}
+    whole = metrics(speedup_vs_ar=alone, mean_acceptance_length=rate, draft_efficiency=rate)
+    for found in whole["acceptance_by_depth"] + list(whole["acceptance_by_source"].values()):
+        found["rate"] = {"value": 0.5, "low": None, "high": None}
+    drawn = draw(document(methods={"ar": method(plain()), "x": method(whole)}))
+    assert set(drawn) == set(FIGURES)
+    assert (2.0, 2.0) in marks(drawn["efficiency"])

@@ -19,7 +19,13 @@ _COMMANDS = {
     "methods": "draftwood.commands.methods",
     "theory": "draftwood.commands.theory",
     "bench": "draftwood.bench.command",
+    "report": "draftwood.commands.report",
     "sequoia": "draftwood.bench.sequoia",
+    "calibrate": "draftwood.commands.calibrate",
+    "tune": "draftwood.commands.tune",
+    "record": "draftwood.commands.record",
+    "replay": "draftwood.commands.replay",
+    "simulate": "draftwood.commands.simulate",
     "train": "draftwood.train.command",
     "inflate": "draftwood.commands.inflate",
 }

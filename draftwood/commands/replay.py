@@ -1,0 +1,126 @@
+"""``draftwood replay``: what methods come to on a recording, without the model."""
+
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from draftwood import models
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable
+from draftwood.hosting import TargetHost
+from draftwood.methods import method
+from draftwood.replay.digest import digest
+from draftwood.replay.figures import Figures, figures
+from draftwood.replay.file import read, write
+from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
+from draftwood.replay.recording import Recording
+from draftwood.replay.replayer import Live, Replayed, Replayer
+from draftwood.replay.substitute import Part, accepting, part_of
+from draftwood.replay.table import show
+from draftwood.target.attach import attach
+
+
+@click.command()
+@click.argument("path", metavar="RECORDING", type=click.Path(path_type=Path))
+@click.option(
+    "--methods",
+    default="ar,pld,goose",
+    show_default=True,
+    help="Comma-separated, settings behind colons (goose:budget=16).",
+)
+@click.option("--model", help="The recorded model, to be asked for what the recording lacks.")
+@click.option("--device", default="auto", show_default=True, help="For --model.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads, for --model.")
+@click.option("--trust-remote-code", is_flag=True, help="For --model.")
+@click.option("--limit", type=click.IntRange(1), help="The first N prompts of the recording.")
+@click.option(
+    "--harvest",
+    type=click.Choice(["as-set", "accepted"]),
+    default="as-set",
+    show_default=True,
+    help="accepted: drafters learn from accepted nodes only, for which no model is needed.",
+)
+@pricing_options
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures here.")
+def replay(
+    path: Path,
+    methods: str,
+    model: str | None,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+    limit: int | None,
+    harvest: str,
+    costs_file: Path | None,
+    gpu: str | None,
+    shape: str | None,
+    draft_shape: str | None,
+    batch: str,
+    context: str,
+    output: Path | None,
+) -> None:
+    """Play METHODS over a RECORDING and say what they came to.
+
+    Trees, accepted paths and tokens are those of a live run. With --model, prompts of which the
+    recording lacks something are decoded live, and what the model says is added to the recording.
+    """
+    if output is not None:
+        check_writable(output)
+    recording = read(path)
+    info = recording.model.info()
+    chosen = {name: method(name) for name in dict.fromkeys(methods.split(","))}
+    if harvest == "accepted":
+        chosen = {name: accepting(found) for name, found in chosen.items()}
+    parts = {name: part_of(found, info) for name, found in chosen.items()}
+    pricing = Pricing(costs_file, gpu, shape, draft_shape)
+    costs = pricing.costs({source for part in parts.values() for source in part.modelled})
+    loads = loads_of(batch, context) if costs is not None else []
+    if threads:
+        torch.set_num_threads(threads)
+    live = None
+    if model is not None:
+        check_writable(path)
+        live = _live(model, device, recording, trust_remote_code=trust_remote_code)
+    replayer = Replayer(recording, live, costs)
+    before = recording.size
+    console = Console(stderr=True)
+    found: list[Figures] = []
+    try:
+        for name, part in parts.items():
+            played = _play(replayer, name, part, limit, console)
+            without = [one.played for one in played if not one.live]
+            asked = [one.played for one in played if one.live]
+            found.append(figures(name, without, asked, loads, costs))
+    finally:  # interrupted or not, what the model said is kept
+        if recording.size > before:
+            write(path, recording)
+    show(found, loads)
+    if output is not None:
+        facts: dict[str, object] = {"recording": str(path), "model": recording.model.name}
+        write_figures(output, found, facts)
+
+
+def _play(
+    replayer: Replayer, name: str, part: Part, limit: int | None, console: Console
+) -> list[Replayed]:
+    prompts = replayer.recording.prompts[:limit]
+    return [
+        replayer.replay(part, prompt)
+        for prompt in track(prompts, name, console=console, transient=True)
+    ]
+
+
+def _live(name: str, device: str, recording: Recording, *, trust_remote_code: bool) -> Live:
+    facts = recording.model
+    loaded = models.load(
+        name, dtype=facts.dtype, device=device, trust_remote_code=trust_remote_code
+    )
+    if digest(loaded.model) != facts.digest:
+        raise DraftwoodError(
+            f"{name!r} has other weights than {facts.name!r}, which was recorded: give that one"
+        )
+    target = attach(loaded.model, packing="move")
+    return Live(target, TargetHost(target, loaded.tokenizer))

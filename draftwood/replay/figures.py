@@ -1,0 +1,88 @@
+"""What a method came to: acceptance, work, and expected speeds. Pure."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+
+from draftwood.costs.curve import StepCosts
+from draftwood.replay.playing import Played
+from draftwood.replay.speeds import Load, Speed, speed
+from draftwood.stats import Tally
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A method over prompts.
+
+    Attributes:
+        method: as it was spelt.
+        prompts: how many.
+        tokens: generated.
+        steps: target calls.
+        tau: committed tokens per step.
+        acceptance_rate: accepted per drafted token.
+        nodes: drafted a step.
+        draft_calls: draft forwards a step.
+        speeds: expected, one for each load.
+        steps_per_second: of playing it here.
+        live_prompts: for how many of the prompts the model was asked.
+        live_steps_per_second: of these.
+    """
+
+    method: str
+    prompts: int
+    tokens: int
+    steps: int
+    tau: float
+    acceptance_rate: float
+    nodes: float
+    draft_calls: float
+    speeds: tuple[Speed, ...]
+    steps_per_second: float
+    live_prompts: int = 0
+    live_steps_per_second: float = math.nan
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON can hold it: what is unknown is null."""
+        found = asdict(self)
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in found.items()}
+
+
+def figures(
+    method: str,
+    played: Sequence[Played],
+    live: Sequence[Played],
+    loads: Iterable[Load] = (),
+    costs: StepCosts | None = None,
+) -> Figures:
+    """Sums up what was played without a model, and what was played with one.
+
+    Raises:
+        DraftwoodError: the costs of a drafter are not known.
+    """
+    every = [*played, *live]
+    tally = Tally()
+    for one in every:
+        tally.merge(one.tally)
+    steps = list(chain.from_iterable(one.steps for one in every))
+    speeds = () if costs is None or not steps else tuple(speed(steps, costs, at) for at in loads)
+    return Figures(
+        method=method,
+        prompts=len(every),
+        tokens=sum(len(tokens) for one in every for tokens in one.tokens),
+        steps=tally.steps,
+        tau=tally.mean_acceptance_length,
+        acceptance_rate=tally.acceptance_rate,
+        nodes=tally.drafted / tally.steps if tally.steps else math.nan,
+        draft_calls=tally.draft_efficiency,
+        speeds=speeds,
+        steps_per_second=_rate(played),
+        live_prompts=len(live),
+        live_steps_per_second=_rate(live),
+    )
+
+
+def _rate(played: Sequence[Played]) -> float:
+    seconds = sum(one.seconds for one in played)
+    return sum(len(one.steps) for one in played) / seconds if seconds else math.nan

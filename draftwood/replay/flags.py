@@ -1,0 +1,100 @@
+"""Flags of the commands that play methods without a model, and what they become."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from draftwood.costs.curve import StepCosts
+from draftwood.errors import DraftwoodError
+from draftwood.files import write_text
+from draftwood.replay.figures import Figures
+from draftwood.replay.pricing import check_priced, expected_costs, read_costs
+from draftwood.replay.speeds import Load
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """Where costs of a step come from: a file, a GPU and shapes, or nowhere.
+
+    Raises:
+        DraftwoodError: flags that contradict or need one another.
+    """
+
+    file: Path | None
+    gpu: str | None
+    shape: str | None
+    draft_shape: str | None
+
+    def __post_init__(self) -> None:
+        if self.file is not None and (self.gpu or self.shape or self.draft_shape):
+            raise DraftwoodError("--costs and --gpu are two sources of costs: give one of them")
+        if bool(self.gpu) != bool(self.shape) or (self.draft_shape and not self.gpu):
+            raise DraftwoodError("--gpu and --shape belong together: give both, or none")
+
+    def costs(self, sources: Iterable[str]) -> StepCosts | None:
+        """Costs of a step with these drafters that have a model; None if none are given.
+
+        Raises:
+            DraftwoodError: a file or a name cannot be used, or the costs of a drafter are missing.
+        """
+        if self.file is not None:
+            found = read_costs(self.file)
+        elif self.gpu and self.shape:
+            found = expected_costs(self.gpu, self.shape, self.draft_shape, sources)
+        else:
+            return None
+        check_priced(found, sources)
+        return found
+
+
+def pricing_options(function: F) -> F:
+    """``--costs``, ``--gpu``, ``--shape``, ``--draft-shape``, ``--batch``, ``--context``."""
+    options = [
+        click.option(
+            "--costs",
+            "costs_file",
+            type=click.Path(path_type=Path),
+            help="Costs of a step: what 'draftwood tune --json' wrote.",
+        ),
+        click.option("--gpu", help="Expect the costs of a GPU instead, such as h100..."),
+        click.option("--shape", help="...for a target such as 8b..."),
+        click.option("--draft-shape", help="...and draft models such as 0.5b."),
+        click.option(
+            "--batch", default="1", show_default=True, help="Sequences at once, e.g. 1,4."
+        ),
+        click.option("--context", default="1000", show_default=True, help="Cached tokens of each."),
+    ]
+    return reduce(lambda f, option: option(f), reversed(options), function)
+
+
+def loads_of(batch: str, context: str) -> list[Load]:
+    """All pairs of batches and contexts.
+
+    Raises:
+        DraftwoodError: they are no numbers.
+    """
+    sizes, lengths = _numbers("--batch", batch, 1), _numbers("--context", context, 0)
+    return [Load(b, c) for b in sizes for c in lengths]
+
+
+def write_figures(path: Path, found: Sequence[Figures], facts: dict[str, object]) -> None:
+    """Write figures as JSON, with what they belong to."""
+    content = {**facts, "methods": [one.to_json() for one in found]}
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def _numbers(flag: str, text: str, least: int) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [least - 1]
+    if min(found) < least:
+        raise DraftwoodError(f"{flag} {text!r}: write numbers of at least {least}, such as 4,16")
+    return found

@@ -37,7 +37,7 @@ class Outlook(Chances, Protocol):
 
     @property
     def coverage(self) -> float:
-        """Chance that the target's token is among a neural drafter's candidates."""
+        """Chance that the pool holds the target's token once a neural drafter was asked there."""
         ...
 
     def level(self, width: int) -> float:

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, SILENT, cells
+from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, cells
 from draftwood.files import write_text
 
 VERSION = 1
-"""Of the JSON and of the cells' meaning; other versions are refused."""
+"""Of the JSON; other versions are refused."""
 
 BANDS = ("greedy", "low", "high")
 _LOW = 0.6
@@ -149,7 +149,7 @@ def dumps(counts: Mapping[str, NDArray[np.float64]]) -> str:
             "offered": offered[seen].round(2).tolist(),
             "taken": taken[seen].round(2).tolist(),
         }
-    return json.dumps({"version": VERSION, "bands": bands}) + "\n"
+    return json.dumps({"version": VERSION, "scheme": SCHEME, "bands": bands}) + "\n"
 
 
 def load(path: Path) -> dict[str, NDArray[np.float64]]:
@@ -164,6 +164,11 @@ def load(path: Path) -> dict[str, NDArray[np.float64]]:
         raise DraftwoodError(f"cannot read the calibration {path}: {error}") from error
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise DraftwoodError(f"{path} is no calibration of version {VERSION}: leave it out")
+    if found.get("scheme") != SCHEME:
+        raise DraftwoodError(
+            f"{path} was counted with other cells than this version of draftwood has: count anew "
+            "with 'draftwood calibrate'"
+        )
     try:
         return {str(name): _counts(entry) for name, entry in found["bands"].items()}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -176,6 +181,10 @@ def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:
         raise ValueError("not as many counts as cells")
     counts = np.zeros((2, CELLS))
     counts[0, seen], counts[1, seen] = entry["offered"], entry["taken"]
+    if len(set(entry["cells"])) < len(seen) or any(
+        type(cell) is not int for cell in entry["cells"]
+    ):
+        raise ValueError("a cell that is named twice or is no integer")
     if len(seen) and seen.min() < 0:
         raise ValueError("a cell below 0")
     if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts[1] <= counts[0]).all()):

@@ -59,8 +59,9 @@ def draft(
                 trees[i] = finished.value
         bids |= {i: query for i, query in queries.items() if isinstance(query, Bid)}
         answers = _answer(drafters, slots, queries)
-        if not answers and any(trees[i] is None for i in bids):
-            answers = dict.fromkeys(bids, price(list(bids.values())))
+        waiting = [] if answers else [i for i in bids if trees[i] is None]
+        if waiting:
+            answers = dict.fromkeys(waiting, price([bids[i] for i in waiting]))
     return [Drafted(tree, bids.get(i)) for i, tree in enumerate(trees) if tree is not None]
 
 

@@ -29,6 +29,9 @@ CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES)
 
 CELLS = COPIED_CODES * RANKED_CODES * RANKED_CODES
 
+SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}"
+"""What codes mean, for whoever keeps them."""
+
 _STRIDES = np.array([RANKED_CODES * RANKED_CODES, RANKED_CODES, 1])
 _BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
 

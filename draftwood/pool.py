@@ -71,8 +71,14 @@ class Pool:
     def __len__(self) -> int:
         return len(self.path)
 
+    @property
+    def full(self) -> bool:
+        """Whether nothing more would be kept."""
+        return len(self) > self._most
+
     def copy(self, tokens: Sequence[int], match_length: int, source: str, preferred: bool) -> None:
-        """A copied continuation of the root; as far down as it is likely enough."""
+        """A copied continuation of the root, as far down as it is likely enough; these come before
+        all that is offered."""
         if not tokens:
             return
         codes = [
@@ -85,7 +91,7 @@ class Pool:
             known = self.builder.child(node, token)
             if known is None:
                 path = self.path[node] * chance
-                if path < self._floor or len(self) > self._most:
+                if path < self._floor or self.full:
                     return
                 known = self._add(node, token, source, [code, SILENT, SILENT], chance, path)
             self._spoken[node][Voice.COPIED] = True

@@ -19,6 +19,14 @@ from draftwood.target.attach import attach
 from draftwood.tree import TokenTree
 
 
+class SteadyCosts(LiveCosts):
+    """What instant steps take says nothing."""
+
+    def observe(
+        self, tokens: int, context: int, batch: int, target: float, outside: float
+    ) -> None: ...
+
+
 @dataclass
 class FakeHost:
     """Builds drafters beside a target that is only described; draft models are Markov chains."""
@@ -53,7 +61,7 @@ class FakeHost:
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
         """A token in a tree costs a hundredth of a forward, a draft level a tenth of one."""
         level = Curve((1, 64), (0.1, 0.2))
-        return LiveCosts(StepCosts(Curve((1, 101), (1.0, 2.0)), dict.fromkeys(drafters, level)))
+        return SteadyCosts(StepCosts(Curve((1, 101), (1.0, 2.0)), dict.fromkeys(drafters, level)))
 
 
 class MarkovTarget:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from draftwood import calibration
 from draftwood.calibration import BANDS, VERSION, Calibration, Counts, band, dumps, load
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, OTHER, SILENT, cells
+from draftwood.evidence import CELLS, CODES, OTHER, SCHEME, SILENT, cells
 
 Codes = tuple[int, int, int]
 
@@ -355,7 +355,11 @@ def test_saved_counts_are_those_that_still_count(tmp_path: Path) -> None:
 def test_nothing_known_is_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     Calibration().save(path)
-    assert json.loads(path.read_text(encoding="utf-8")) == {"version": VERSION, "bands": {}}
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "version": VERSION,
+        "scheme": SCHEME,
+        "bands": {},
+    }
     assert load(path) == {}
 
 
@@ -364,7 +368,7 @@ def entry(cells: Any, offered: Any, taken: Any) -> object:
 
 
 def file_of(greedy: object) -> str:
-    return json.dumps({"version": VERSION, "bands": {"greedy": greedy}})
+    return json.dumps({"version": VERSION, "scheme": SCHEME, "bands": {"greedy": greedy}})
 
 
 @pytest.mark.parametrize(
@@ -374,8 +378,21 @@ def file_of(greedy: object) -> str:
         pytest.param("[]", f"c.json is no calibration of version {VERSION}", id="no object"),
         pytest.param("{}", f"no calibration of version {VERSION}: leave it out", id="no version"),
         pytest.param(json.dumps({"version": VERSION + 1, "bands": {}}), "of version", id="newer"),
-        pytest.param(json.dumps({"version": VERSION}), "is no calibration: .*bands", id="no bands"),
-        pytest.param(json.dumps({"version": VERSION, "bands": []}), "is no calibration: ", id="[]"),
+        pytest.param(
+            json.dumps({"version": VERSION, "scheme": "others", "bands": {}}),
+            "counted with other cells .*draftwood calibrate",
+            id="other cells",
+        ),
+        pytest.param(
+            json.dumps({"version": VERSION, "scheme": SCHEME}),
+            "is no calibration: .*bands",
+            id="no bands",
+        ),
+        pytest.param(
+            json.dumps({"version": VERSION, "scheme": SCHEME, "bands": []}),
+            "is no calibration: ",
+            id="[]",
+        ),
         pytest.param(file_of(None), "is no calibration: ", id="no entry"),
         pytest.param(file_of({"cells": [1]}), "is no calibration: .*offered", id="no counts"),
         pytest.param(file_of(entry([CELLS], [1], [1])), "is no calibration: ", id="no such cell"),

@@ -1,16 +1,13 @@
 """The loop on a target without a model: exactness, endings, cancelling, batches."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
-from draftwood.costs.live import LiveCosts
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Built
 from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling import SamplingParams
@@ -251,23 +248,10 @@ def test_auto_yields_what_plain_decoding_does(
         assert expected == [target.greedy(r.prompt, r.max_new_tokens) for r in requests]
 
 
-class Steady(LiveCosts):
-    """No clock decides, so that every run makes the same trees."""
-
-    def observe(
-        self, tokens: int, context: int, batch: int, target: float, outside: float
-    ) -> None: ...
-
-
-class SteadyHost(FakeHost):
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
-        return Steady(super().costs(drafters).now)
-
-
 def test_auto_asks_a_model_only_if_it_is_given_one() -> None:
     target = MarkovTarget()
     for name, asks in (("auto", False), ("auto:draft=model", True)):
-        engine = Engine(target, method(name), host=SteadyHost(target.info))
+        engine = Engine(target, method(name), host=FakeHost(target.info))
         tally = engine.generate([Request(PROMPT, 60)])[0].tally
         assert (tally.draft_calls > 0) == asks
         assert (tally.drafted_by_source["draft"] > 0) == asks
@@ -279,7 +263,7 @@ def test_auto_asks_a_model_only_if_it_is_given_one() -> None:
 def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float) -> None:
     """Requests teach one another: after some of them, of a text that no calibration has seen."""
     target = MarkovTarget(sharpness=2.0)
-    engine = Engine(target, method("auto"), host=SteadyHost(target.info))
+    engine = Engine(target, method("auto"), host=FakeHost(target.info))
     foretold, committed, count = 0.0, 0.0, 0
     for i in range(30):
         request = Request(PROMPT[: 3 + i % 5], 60, SamplingParams(temperature, seed=i))

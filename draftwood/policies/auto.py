@@ -26,6 +26,9 @@ from draftwood.pool import Pool, Voice
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
+_POOL = 4
+"""Candidates that are kept, over the most that are drafted."""
+
 
 @dataclass(frozen=True)
 class Auto:
@@ -75,14 +78,14 @@ class Auto:
         if budget < 1 or deepest < 1:
             return TreeBuilder(growth.anchor).build("plain")
         outlook = growth.outlook or _UNTOLD
-        pool = Pool(growth.anchor, outlook, outlook.floor, most=2 * budget)
+        pool = Pool(growth.anchor, outlook, outlook.floor, most=_POOL * budget)
         offers: tuple[Continuation, ...] = yield Continue(self.chain)
         for place, offer in enumerate(offers):
             pool.copy(offer.tokens[:deepest], offer.match_length, self.chain, place == 0)
         yield from self._rank(pool, range(len(pool)), deepest)
         levels: list[int] = []
         asked: set[int] = set()
-        while self.neural:
+        while self.neural and not pool.full:
             nodes = self._promising(pool, asked, deepest)
             gain = sum(pool.path[node] * (1.0 - pool.covered(node)) for node in nodes)
             if gain * outlook.coverage <= outlook.level(len(nodes)):

@@ -36,7 +36,7 @@ from draftwood.protocols import Outcome
 _SHIPPED = Path(str(files("draftwood"))) / "assets" / "calibration.json"
 
 _HALF_LIFE = 24.0
-"""Steps after which the rate has forgotten half of what it was made of."""
+"""Observations after which a rate has forgotten half of what it was made of."""
 
 _LOWEST, _HIGHEST = 0.004, 0.1
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
@@ -99,7 +99,7 @@ class Tuner:
         self._steps = 0
 
     def begin(self, contexts: Sequence[int]) -> None:
-        """See :class:`draftwood.protocols.Tuner`."""
+        """See :class:`draftwood.tuning.Tuner`."""
         self.batch, self._context = len(contexts), sum(contexts)
         self._plain = float(self._seconds(_NO_NODES, _NO_NODES)[0])
         self._counts = []
@@ -121,7 +121,7 @@ class Tuner:
         return min(_HIGHEST, max(_LOWEST, 0.7 * self._usual_price))
 
     def outlook(self, temperature: float) -> "Expectations":
-        """See :class:`draftwood.protocols.Tuner`."""
+        """See :class:`draftwood.tuning.Tuner`."""
         self._counts.append(self.calibration.at(temperature))
         return Expectations(self, self._counts[-1])
 
@@ -134,7 +134,7 @@ class Tuner:
         )
 
     def price(self, bids: Sequence[Bid]) -> float:
-        """See :class:`draftwood.protocols.Tuner`."""
+        """See :class:`draftwood.tuning.Tuner`."""
         likeliest = [np.sort(bid.pool.path[1:])[::-1][: bid.limit] for bid in bids]
         chances = np.concatenate(likeliest)
         order = np.argsort(-chances, kind="stable")
@@ -163,7 +163,7 @@ class Tuner:
         seconds: float,
         target_seconds: float,
     ) -> list[float]:
-        """See :class:`draftwood.protocols.Tuner`."""
+        """See :class:`draftwood.tuning.Tuner`."""
         expected: list[float] = []
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
@@ -203,19 +203,19 @@ class Tuner:
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """A :class:`draftwood.protocols.Outlook` for one request: its temperature's counts."""
+    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts."""
 
     tuner: Tuner
     counts: Counts
 
     @property
     def floor(self) -> float:
-        """See :class:`draftwood.protocols.Outlook`."""
+        """See :class:`draftwood.bids.Outlook`."""
         return self.tuner.floor
 
     @property
     def coverage(self) -> float:
-        """See :class:`draftwood.protocols.Outlook`."""
+        """See :class:`draftwood.bids.Outlook`."""
         return self.tuner.coverage.value
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -223,7 +223,7 @@ class Expectations:
         return self.counts.chances(codes)
 
     def level(self, width: int) -> float:
-        """See :class:`draftwood.protocols.Outlook`: a request's share of the batch's forward."""
+        """See :class:`draftwood.bids.Outlook`: a request's share of the batch's forward."""
         seconds = self.tuner.level_seconds(width) / self.tuner.batch
         return self.tuner.rate * seconds
 

@@ -5,9 +5,10 @@
 #
 #   runs/train_embedded.sh DATA OUT [TARGET_TOKENS] [DRAFT_TOKENS] [HEAD_TOKENS]
 #
-# DATA holds code, prose, wiki, math and chat as *.txt.gz. Environment: PYTHON, THREADS, ASSETS;
-# PRECISION, float32 or bfloat16 (faster on CPUs that have instructions for it); if not set,
-# bfloat16 on a GPU and float32 on a CPU.
+# DATA holds code, prose, wiki, math and chat as *.txt.gz. Environment: PYTHON, THREADS; ASSETS,
+# where the models go in the end; MODELS, those to train (target draft eagle3); PRECISION, float32
+# or bfloat16 (faster on CPUs that have instructions for it), if not set bfloat16 on a GPU and
+# float32 on a CPU; MICRO_TOKENS, how many run through a model at once.
 set -euo pipefail
 
 usage="usage: runs/train_embedded.sh DATA OUT [TARGET_TOKENS] [DRAFT_TOKENS] [HEAD_TOKENS]"
@@ -20,6 +21,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
 threads=${THREADS:-$(nproc)}
 assets=${ASSETS:-$here/../draftwood/assets}
+models=${MODELS:-target draft eagle3}
+micro_tokens=${MICRO_TOKENS:-}
 mixture=code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18
 
 shared=(--data "$data" --out "$out" --threads "$threads" --sources "$here/train_sources.json"
@@ -28,13 +31,25 @@ if [[ -n ${PRECISION:-} ]]; then
     shared+=(--precision "$PRECISION")
 fi
 if [[ ${PRECISION:-} == bfloat16 ]]; then
-    shared+=(--micro-tokens 3072)
+    micro_tokens=${micro_tokens:-3072}
 fi
+if [[ -n $micro_tokens ]]; then
+    shared+=(--micro-tokens "$micro_tokens")
+fi
+# Whoever stops this script stops the training too, which still writes its checkpoint; then it is
+# not the next model's turn.
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-"$python" -m draftwood.train target "${shared[@]}" \
-    --tokens "$target_tokens" --short-share 0.8 --export "$assets/target"
-"$python" -m draftwood.train draft "${shared[@]}" \
-    --tokens "$draft_tokens" --rows 4 --short-share 0.8 \
-    --teacher-share 0.9 --teacher-from 0.8 --export "$assets/draft"
-"$python" -m draftwood.train eagle3 "${shared[@]}" \
-    --tokens "$head_tokens" --export "$assets/eagle3"
+for model in $models; do
+    case $model in
+        target) "$python" -m draftwood.train target "${shared[@]}" \
+            --tokens "$target_tokens" --short-share 0.8 --export "$assets/target" ;;
+        draft) "$python" -m draftwood.train draft "${shared[@]}" \
+            --tokens "$draft_tokens" --rows 4 --short-share 0.8 \
+            --teacher-share 0.9 --teacher-from 0.8 --export "$assets/draft" ;;
+        eagle3) "$python" -m draftwood.train eagle3 "${shared[@]}" \
+            --tokens "$head_tokens" --export "$assets/eagle3" ;;
+        *) echo "$0: no model $model: target draft eagle3" >&2; exit 2 ;;
+    esac
+done

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The embedded target in the shapes of large models, and its draft model in those of their drafts,
+# as OUT/models/SIZE and OUT/models/draft-SIZE; records as OUT/gpu_inflate_*.json. An EAGLE-3 head
+# cannot be inflated: it reads states of the width that it was trained on.
+#   targets drafts
+# Usage: [OUT=runs/out] [MINUTES=8] runs/gpu_inflate.sh [PART]...
+#   SIZES, DRAFT_SIZES   "1b 3b 8b" and "0.25b 0.5b 1b"
+#   MODEL, DRAFT         what is inflated: embedded and embedded-draft, or directories
+# Exit code 124: call it again to go on.
+set -euo pipefail
+MINUTES=${MINUTES:-8}
+# shellcheck source=runs/parts.sh
+source "$(dirname "$0")/parts.sh"
+if [[ -n ${TINY:-} ]]; then SIZES=${SIZES:-0.25b} DRAFT_SIZES=${DRAFT_SIZES:-0.25b}; fi
+
+inflated() { # MODEL SIZE NAME
+    local place=$OUT/models/$3
+    mkdir -p "$OUT/models"
+    if [[ ! -e $place/provenance.json ]]; then
+        rm -rf "${place:?}"
+        limited "${draftwood[@]}" inflate --model "$1" --size "$2" "$place"
+    fi
+    cp "$place/provenance.json" "$OUT/gpu_inflate_$3.json"
+}
+targets() {
+    local size
+    for size in ${SIZES:-1b 3b 8b}; do inflated "${MODEL:-embedded}" "$size" "$size"; done
+}
+drafts() {
+    local size
+    for size in ${DRAFT_SIZES:-0.25b 0.5b 1b}; do inflated "${DRAFT:-embedded-draft}" "$size" "draft-$size"; done
+}
+run "targets drafts" "$@"

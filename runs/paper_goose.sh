@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# GOOSE: is it lossless, what does it accept, what does it gain?
+#   lossless   token equality with plain decoding and with transformers' generate, float32
+#   tau        mean acceptance length beside its baselines, greedy and sampled (the paper's Table 1)
+#   ablations  its Table 2
+#   sweeps     of B, D, r and rho (its Figures 4 and 5)
+#   speed      tokens per second, batch 1 and 8; on a quiet machine
+# Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=n] runs/paper_goose.sh [PART]...
+# LIMIT is 64 for lossless, 16 for tau, ablations and sweeps, 8 for speed.
+set -euo pipefail
+# shellcheck source=runs/parts.sh
+source "$(dirname "$0")/parts.sh"
+six=$(sets humaneval mbpp classeval gsm8k_test mt_bench wikitext2_test)
+baselines=ar,pld,tr:budget=59,tr,iso3,iso5,goose
+
+lossless() {
+    local equal=(--prompts "$six" --dtype float32) own=ar,pld,tr,iso3,iso5,goose
+    bench lossless_greedy "${equal[@]}" --limit "${LIMIT:-64}" --methods "$own,hf" --budget 59
+    bench lossless_greedy_512 "${equal[@]}" --methods "$own,hf" --budget 16 --max-new-tokens 512
+    bench lossless_sampled "${equal[@]}" --limit "${LIMIT:-64}" --methods "$own" --budget 59 --temperature 0.8 --seeds 1
+}
+tau() {
+    bench tau_greedy --prompts "$six" --limit "${LIMIT:-16}" --methods "$baselines"
+    bench tau_sampled --prompts "$six" --limit "${LIMIT:-16}" --methods "$baselines" --temperature 0.8 --seeds 1
+}
+ablations() {
+    local each methods=ar,goose
+    for each in spine_branches=off adjacency.bigram=off bypass=off spine=off spine=control bypass=paper; do
+        methods+=,goose:$each
+    done
+    bench tau_ablations --prompts "$six" --limit "${LIMIT:-16}" --methods "$methods"
+}
+sweeps() {
+    local each methods=ar,goose
+    for each in 9 19 29 39 79 99; do methods+=,goose:budget=$each; done
+    for each in 1 2 4 8 10; do methods+=,goose:max_depth=$each; done
+    for each in 0.15 0.3 0.5 0.7; do methods+=,goose:ratio=$each; done
+    for each in 0.1 0.3 0.7 0.9; do methods+=,goose:rho=$each; done
+    bench tau_sweeps --prompts "$six" --limit "${LIMIT:-16}" --methods "$methods"
+}
+speed() {
+    local each methods=ar,hf,hf-lookup,hf-assistant,pld:budget=10,tr:budget=16,iso3:budget=16
+    for each in 8 12 16 24 59; do methods+=,goose:budget=$each; done
+    bench speed_greedy --prompts "$six" --methods "$methods" --repeats 3
+    bench speed_sampled --prompts "$six" --methods "$methods" --repeats 3 --temperature 0.8 --seeds 1
+    bench speed_batch8 --prompts "$six" --methods ar,hf,goose:budget=8 --batch 8 --repeats 2
+}
+run "lossless tau ablations sweeps speed" "$@"

@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# What the scripts beside this one share; to be sourced by them. Environment:
+#   PROMPTS   directory of the prompt files
+#   OUT       where results go (runs/out)
+#   LIMIT     most prompts of each set, and
+#   TOKENS    new tokens of each, both except where a part says otherwise
+#   MINUTES   a call stops after so many, with exit code 124; call it again to go on
+#   TINY      if not empty: one prompt of a set, 8 tokens, to see whether everything runs
+#   PYTHON    the interpreter that has Draftwood (the one of the draftwood command)
+# Runs are resumed, and a result that is complete is kept: delete it to measure it anew.
+
+OUT=${OUT:-runs/out}
+python=${PYTHON:-python}
+draftwood=("$python" -m draftwood)
+if [[ -z ${PYTHON:-} ]] && command -v draftwood > /dev/null; then draftwood=(draftwood); fi
+# Behind all others, so that these flags win.
+tiny=()
+if [[ -n ${TINY:-} ]]; then tiny=(--limit 1 --max-new-tokens 8 --truncate 64 --repeats 1); fi
+
+# What runs in the foreground is told to stop as well; it is waited for.
+trap 'exit 143' TERM
+
+# sets NAME...: prompt files as `draftwood bench --prompts` wants them.
+sets() {
+    printf -v found "%s.jsonl," "${@/#/${PROMPTS:?directory with the prompt files}/}"
+    echo "${found%,}"
+}
+
+# limited COMMAND...: runs it for what is left of MINUTES. SIGTERM, because a shell makes what it
+# starts in the background deaf to SIGINT.
+limited() {
+    if [[ -z ${MINUTES:-} ]]; then "$@"; return; fi
+    local end=$((60 * MINUTES)) code=124
+    if ((SECONDS < end)); then
+        # Time to write down what has ended, pages and figures too.
+        timeout -k 50 -s TERM $((end - SECONDS)) "$@" && return
+        code=$?
+    fi
+    if ((SECONDS >= end)); then
+        echo "$0: $MINUTES minutes are over: call again to go on" >&2
+        code=124
+    fi
+    exit "$code"
+}
+
+# bench NAME FLAG...: `draftwood bench` into OUT/NAME.json, unless that is complete.
+bench() {
+    local json=$OUT/$1.json; shift
+    if grep -qs '^ "complete": true' "$json"; then echo "$json is complete" >&2; return; fi
+    mkdir -p "$OUT"
+    limited "${draftwood[@]}" bench --truncate 1024 --max-new-tokens "${TOKENS:-128}" --limit "${LIMIT:-8}" "$@" "${tiny[@]}" --json "$json" --resume
+}
+
+# save NAME COMMAND...: what the command prints becomes OUT/NAME.json, unless there is one.
+save() {
+    local json=$OUT/$1.json; shift
+    if [[ -e $json ]]; then echo "$json is complete" >&2; return; fi
+    mkdir -p "$OUT"
+    limited "$@" > "$json.part"
+    mv "$json.part" "$json"
+}
+
+# contenders RULE [DRAFTER...]: every method whose accept rule is RULE (all: any), and where it has a
+# draft model, with each DRAFTER (model, eagle3) in this one's place; what may copy a path, also so.
+contenders() {
+    "$python" - "$@" << 'END'
+import sys
+
+from draftwood.methods import recipes
+
+rule, *drafters = sys.argv[1:]
+found = []
+for recipe in recipes().values():
+    if rule not in ("all", recipe.verifier):
+        continue
+    sources = {s: d for s, d in recipe.drafters.items() if d in ("model", "eagle3")}
+    asked = {s: d for s, d in sources.items() if s not in recipe.optional}
+    usable = not asked or not set(drafters).isdisjoint(asked.values())
+    if usable:
+        found.append(recipe.name)
+    for source in sources:
+        named = [d for d in drafters if d != asked.get(source)]
+        found += [f"{recipe.name}:{source}={drafter}" for drafter in named]
+    chain = recipe.settings().get("chain")
+    if usable and asked and chain is not None and chain.default == "":
+        found.append(f"{recipe.name}:chain=context")
+print(",".join(found))
+END
+}
+
+# run "PART..." [CHOSEN]...: the chosen parts of a script, or all of them.
+run() {
+    local all=$1 part; shift
+    if ! (($#)); then read -ra all_of_them <<< "$all"; set -- "${all_of_them[@]}"; fi
+    for part in "$@"; do
+        if [[ " $all " != *" $part "* ]]; then echo "$0: no part $part: $all" >&2; exit 2; fi
+    done
+    for part in "$@"; do "$part"; done
+}

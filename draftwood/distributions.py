@@ -30,7 +30,7 @@ class TreeDistributions:
             this object is asked.
     """
 
-    __slots__ = ("_argmax", "_history", "_length", "_logits", "_sampler", "_tree")
+    __slots__ = ("_argmax", "_history", "_ids", "_length", "_logits", "_sampler", "_tree")
 
     def __init__(self, rows: Rows, tree: TokenTree, sampler: Sampler, history: History) -> None:
         self._logits = rows.logits
@@ -40,6 +40,7 @@ class TreeDistributions:
         self._sampler = sampler
         self._history = history
         self._length = len(history)
+        self._ids = history.view()  # for processors that do not read it
 
     def draw(self, node: int, noise: Noise) -> int:
         """A token drawn from p, at temperature 0 the argmax; never one of probability zero.
@@ -81,13 +82,17 @@ class TreeDistributions:
     def _scores(self, nodes: Sequence[int]) -> torch.Tensor:
         if len(self._history) != self._length:
             raise DraftwoodError("the history grew; ask a tree's distributions before committing")
-        if not self._sampler.reads_history:
-            return self._sampler.scores(self._history.view(), self._logits[list(nodes)])
-        return torch.cat([self._path_scores(node) for node in nodes])
+        if self._sampler.reads_history:
+            return torch.cat([self._path_scores(node) for node in nodes])
+        rows = self._row(nodes[0]) if len(nodes) == 1 else self._logits[list(nodes)]
+        return self._sampler.scores(self._ids, rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
         input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
-        return self._sampler.scores(input_ids, self._logits[node : node + 1])
+        return self._sampler.scores(input_ids, self._row(node))
+
+    def _row(self, node: int) -> torch.Tensor:
+        return self._logits[node : node + 1]
 
 
 class TreeProposals:
@@ -110,6 +115,10 @@ class TreeProposals:
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """q as float32 ``[n, V]`` on the target's device, earlier siblings still in."""
+        if len(nodes) == 1:
+            [node] = nodes
+            handle = int(self._tree.q_rows[node])
+            return self._drafters[self._tree.sources[node]].proposals(self._slot, [handle])
         sources = [self._tree.sources[node] for node in nodes]
         handles = self._tree.q_rows[list(nodes)]
         parts, order = [], []

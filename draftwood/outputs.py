@@ -54,9 +54,11 @@ class Outputs:
         self._from: slice | torch.Tensor
         self._to: slice | torch.Tensor
         order = np.arange(len(outputs))
+        self._equal = False
         if np.array_equal(outputs, order) and np.array_equal(tokens, order):
             # Equal ids, apart from the ends: a copy instead of a scatter.
             self._from = self._to = slice(len(outputs))
+            self._equal = len(outputs) == len(to_target) == target.vocab_size
         else:
             self._from = torch.from_numpy(outputs).to(target.device)
             self._to = torch.from_numpy(tokens).to(target.device)
@@ -69,9 +71,15 @@ class Outputs:
     def over_target(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
         """Rows ``[Vd]`` over outputs as ``[n, V]`` over tokens, 0 elsewhere.
 
-        The numbers are the same, not rounded anew; they lie on the target's device.
+        The numbers are the same, not rounded anew; they lie on the target's device, and may be the
+        very ones that were given.
         """
+        if not rows:
+            return torch.zeros((0, self._shape), device=self._device)
+        given = rows[0][None] if len(rows) == 1 else torch.stack(tuple(rows))
+        given = given.to(self._device)
+        if self._equal:
+            return given
         found = torch.zeros((len(rows), self._shape), device=self._device)
-        for place, row in zip(found, rows, strict=True):
-            place[self._to] = row.to(self._device)[self._from]
+        found[:, self._to] = given[:, self._from]
         return found

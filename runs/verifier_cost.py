@@ -21,7 +21,8 @@ from draftwood.bench.provenance import provenance
 from draftwood.distributions import TreeDistributions
 from draftwood.history import History
 from draftwood.noise import RequestNoise
-from draftwood.protocols import Case, Needs, Rows, Verifier
+from draftwood.outputs import Outputs
+from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier
 from draftwood.racing import race
 from draftwood.registry import load as part
 from draftwood.sampling import Sampler, SamplingParams
@@ -36,26 +37,27 @@ class Rowwise:
     """The distributions that a tree's children were drawn from, one row a parent."""
 
     def __init__(self, q: torch.Tensor, tree: TokenTree) -> None:
+        target = TargetInfo(q.shape[1], 1, 1, 1, q.device, q.dtype)
+        self._outputs = Outputs(np.arange(q.shape[1]), target)
         self._q = q
         self._tree = tree
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """q as float32 ``[n, V]``."""
-        return self._q[self._tree.q_rows[list(nodes)]]
+        rows = self._tree.q_rows.tolist()
+        return self._outputs.over_target([self._q[rows[node]] for node in nodes])
 
 
 def drawn_tree(q: torch.Tensor, depth: int, rng: np.random.Generator) -> TokenTree:
     """A binary tree, each node's children drawn without replacement from the row of its number."""
     builder = TreeBuilder(0)
-    rows = q.numpy()
     level = [0]
     for _ in range(depth):
         below = []
         for node in level:
-            tokens = race(rows[node : node + 1], 2, Draw.WITHOUT_REPLACEMENT, [rng])[0]
-            for token in tokens.tolist():
-                logq = float(np.log(rows[node, token]))
-                how = Draw.WITHOUT_REPLACEMENT
+            how = Draw.WITHOUT_REPLACEMENT
+            (tokens,), (shares,) = race(q[node : node + 1], 2, how, [rng])
+            for token, logq in zip(tokens.tolist(), np.log(shares).tolist(), strict=True):
                 below.append(builder.add(node, token, "draft", logq=logq, draw=how, q_row=node))
         level = below
     return builder.build()

@@ -1,8 +1,10 @@
 """Sampled answers: the law of what is drawn, by chi-square, and the q it is said to come from."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
-from itertools import product
+from functools import partial
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,15 @@ from draftwood.errors import DraftwoodError
 from draftwood.noise import RequestNoise
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, TargetInfo
-from draftwood.racing import Draws, race
+from draftwood.racing import Draws, Race, race, race_blocks, race_whole
+from draftwood.racing.races import WHOLE
 from draftwood.tree import Draw, TreeBuilder
 
 LOGITS = [1.0, 0.2, -0.7, 1.4, 0.0]
 SAMPLED = (Draw.WITHOUT_REPLACEMENT, Draw.IID)
 DRAWS = 12_000
+RACES: dict[str, Race] = {"whole": race_whole, "blocks": partial(race_blocks, width=2)}
+each_race = pytest.mark.parametrize("way", RACES.values(), ids=RACES.keys())
 
 
 def outputs(to_target: Sequence[int] = range(5), vocab: int = 5) -> Outputs:
@@ -68,13 +73,14 @@ def pairs(found: Candidates) -> NDArray[np.int64]:
     return found.tokens
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_pairs_are_drawn_in_order_as_q_says(draw: Draw) -> None:
+def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: Race) -> None:
     # Nodes of one step, and one node at many positions.
-    found = [Draws(outputs()).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
+    found = [Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
     for position in range(1500):
         asked = query(draw, 1, 2, noise=RequestNoise(7, position))
-        found.append(Draws(outputs()).draw(asked, rows(LOGITS, 1)).tokens)
+        found.append(Draws(outputs(), way).draw(asked, rows(LOGITS, 1)).tokens)
     q = softmax(LOGITS)
     for part in (found[0], np.concatenate(found[1:])):
         assert p_value(part, ordered(q, draw)) > 1e-3
@@ -86,11 +92,12 @@ def test_pairs_are_drawn_in_order_as_q_says(draw: Draw) -> None:
         assert p_value(found[0][:, ::-1], ordered(q, draw)) < 1e-6
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float) -> None:
+def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float, way: Race) -> None:
     asked = query(draw, DRAWS, 2, temperature=temperature, exclude=[frozenset({3, 1})] * DRAWS)
-    draws = Draws(outputs())
+    draws = Draws(outputs(), way)
     found = draws.draw(asked, rows(LOGITS, DRAWS))
     q = softmax(LOGITS, temperature)
     q[[3, 1]] = 0
@@ -98,7 +105,7 @@ def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float) -> No
     assert p_value(pairs(found), ordered(q, draw)) > 1e-3
     assert found.q_rows is not None
     assert draws.proposals(found.q_rows[:1].tolist())[0].tolist() == pytest.approx(q, abs=1e-6)
-    assert np.exp(found.logq) == pytest.approx(q[found.tokens], rel=1e-5)
+    np.testing.assert_allclose(np.exp(found.logq), q[found.tokens], rtol=1e-5)
 
 
 def test_nodes_exclude_tokens_of_their_own() -> None:
@@ -111,11 +118,12 @@ def test_nodes_exclude_tokens_of_their_own() -> None:
     assert q.sum(1).tolist() == pytest.approx([1, 1, 1])
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw) -> None:
+def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw, way: Race) -> None:
     # Outputs 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
     ids = [6, -1, 1, 2, -1]
-    draws = Draws(outputs(ids, 8))
+    draws = Draws(outputs(ids, 8), way)
     exclude = [frozenset({5, 7})] * DRAWS  # not drafted anyway
     found = draws.draw(query(draw, DRAWS, 2, exclude=exclude), rows(LOGITS, DRAWS))
     weights = np.exp(LOGITS)
@@ -130,9 +138,10 @@ def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw)
     assert kept[0].tolist() == pytest.approx(q, abs=1e-6)
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_nodes_draw_independently(draw: Draw) -> None:
-    drawn = Draws(outputs()).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
+def test_nodes_draw_independently(draw: Draw, way: Race) -> None:
+    drawn = Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
     q = softmax(LOGITS)
     for place, other in product((0, 1), repeat=2):
         neighbours = np.stack([drawn[::2, place], drawn[1::2, other]], axis=1)
@@ -145,7 +154,7 @@ def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
     rng = np.random.default_rng(1)
     q = rng.dirichlet(np.full(40, 0.3), size=30).astype(np.float32)
     noise = RequestNoise(3, 11)
-    found = race(q, 4, draw, [noise.draft(node) for node in range(30)])
+    found, chances = race(torch.from_numpy(q), 4, draw, [noise.draft(node) for node in range(30)])
     for node in range(30):
         generator = noise.draft(node)
         times: list[NDArray[np.float64]] = []
@@ -156,11 +165,103 @@ def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
         if draw is Draw.WITHOUT_REPLACEMENT:
             ringing = np.argsort(times[0])[:4].tolist()
         assert found[node].tolist() == ringing
+        assert chances[node].tolist() == q[node, ringing].tolist()
 
 
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def all_clocks(
+    q: NDArray[np.float32], width: int, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """When every token rings, block by block in the order in which these ring."""
+    blocks = np.pad(q, (0, -len(q) % width)).reshape(-1, width).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        starts = generator.standard_exponential(len(blocks)) / blocks.sum(axis=1)
+        times = np.full(blocks.shape, np.inf)
+        for block in starts.argsort():
+            if starts[block] < np.inf:
+                rings = generator.standard_exponential(width) / blocks[block]
+                times[block] = rings - rings.min() + starts[block]
+    return times.ravel()[: len(q)]
+
+
+def test_blocks_that_are_not_opened_hold_no_winner() -> None:
+    rng = np.random.default_rng(2)
+    q = rng.dirichlet(np.full(40, 0.3), size=50).astype(np.float32)
+    q[0, 3:9] = 0
+    noise = RequestNoise(3, 11)
+    for k in (1, 3, 8, 20):
+        generators = [noise.draft(node) for node in range(50)]
+        found, chances = race_blocks(torch.from_numpy(q), k, SAMPLED[0], generators, 3)
+        for node in range(50):
+            expected = all_clocks(q[node], 3, noise.draft(node)).argsort()[:k].tolist()
+            assert found[node].tolist() == expected
+            assert chances[node].tolist() == q[node, expected].tolist()
+
+
+def test_the_law_of_all_clocks_is_that_of_independent_ones() -> None:
+    q = np.array([0.5, 0.1, 0.02, 0.3, 0.05, 0.03], dtype=np.float32)
+    noise = RequestNoise(4)
+    times = np.stack([all_clocks(q, 3, noise.draft(i)) for i in range(DRAWS)]) * q
+    for token in range(len(q)):
+        assert stats.kstest(times[:, token], "expon").pvalue > 1e-3
+    for one, other in combinations(range(len(q)), 2):
+        both = [np.digitize(times[:, token], [0.2, 0.7, 1.5]) for token in (one, other)]
+        table = stats.contingency.crosstab(*both).count
+        assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_the_order_of_three_is_drawn_as_q_says(width: int) -> None:
+    q = np.array([0.4, 0.05, 0.0, 0.3, 0.05, 0.2])
+    noise = RequestNoise(5)
+    rows = torch.tensor(q, dtype=torch.float32).expand(DRAWS, -1)
+    generators = [noise.draft(i) for i in range(len(rows))]
+    found, _ = race_blocks(rows, 3, Draw.WITHOUT_REPLACEMENT, generators, width)
+    possible = list(permutations([0, 1, 3, 4, 5], 3))
+    law = [q[a] * q[b] / (1 - q[a]) * q[c] / (1 - q[a] - q[b]) * len(rows) for a, b, c in possible]
+    counts = Counter(map(tuple, found.tolist()))
+    assert set(counts) <= set(possible)
+    assert stats.chisquare([counts[order] for order in possible], law).pvalue > 1e-3
+    # Whichever comes first, the others are in the wrong places for another order.
+    turned = [counts[b, a, c] for a, b, c in possible]
+    assert stats.chisquare(turned, law).pvalue < 1e-6
+
+
+def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
+    rng = np.random.default_rng(6)
+    noise = RequestNoise(6)
+    for vocab, way in (
+        (WHOLE, race_whole),
+        (WHOLE + 1, race_blocks),
+        (2 * WHOLE + 70, race_blocks),
+    ):
+        q = rng.dirichlet(np.full(vocab, 0.01)).astype(np.float32)
+        rows = torch.from_numpy(q).expand(3000, -1)
+        for draw in SAMPLED:
+            once, again = (
+                run(rows[:3], 2, draw, [noise.draft(i) for i in range(3)])[0] for run in (race, way)
+            )
+            assert once.tolist() == again.tolist()
+        found, _ = race(rows, 2, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(3000)])
+        share = q.astype(np.float64) / q.sum(dtype=np.float64)
+        odds = share / (1 - share)
+        # Tokens in twenty groups; the second draw's law is summed over the first.
+        group = rng.integers(20, size=vocab)
+        for place, law in enumerate((share, share * (odds.sum() - odds))):
+            counts = np.bincount(group[found[:, place]], minlength=20)
+            wanted = np.bincount(group, weights=law, minlength=20) * len(found)
+            assert stats.chisquare(counts, wanted * counts.sum() / wanted.sum()).pvalue > 1e-3
+
+
+# --- what a node draws ----------------------------------------------------------------------------
+
+
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw) -> None:
-    draws = Draws(outputs())
+def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, way: Race) -> None:
+    draws = Draws(outputs(), way)
     first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
     again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
     assert again.tokens[:, :2].tolist() == first.tokens[[4, 0, 5]].tolist()
@@ -172,15 +273,25 @@ def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw) -> None:
     )
 
 
-def test_without_replacement_more_can_be_drawn_by_excluding_what_was() -> None:
-    first = Draws(outputs()).draw(query(Draw.WITHOUT_REPLACEMENT, 50, 3), rows(LOGITS, 50)).tokens
-    rest = query(Draw.WITHOUT_REPLACEMENT, 50, 2, exclude=[frozenset({t}) for t in first[:, 0]])
-    assert Draws(outputs()).draw(rest, rows(LOGITS, 50)).tokens.tolist() == first[:, 1:].tolist()
-
-
-def test_what_has_probability_zero_is_never_drawn() -> None:
-    logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
+def test_a_node_is_not_drawn_from_again_with_other_tokens_excluded() -> None:
     draws = Draws(outputs())
+    asked = query(Draw.WITHOUT_REPLACEMENT, 1, 2)
+    first = draws.draw(asked, rows(LOGITS, 1)).tokens
+    other = dataclasses.replace(asked, exclude=[frozenset(first[0, :1].tolist())])
+    with pytest.raises(DraftwoodError, match="children of node 0 were drawn before with other"):
+        draws.draw(other, rows(LOGITS, 1))
+    assert draws.draw(asked, rows(LOGITS, 1)).tokens.tolist() == first.tolist()
+    draws.draw(dataclasses.replace(other, nodes=[3]), rows(LOGITS, 1))
+    # Another tree, another step.
+    draws.draw(dataclasses.replace(other, tree=TreeBuilder(0)), rows(LOGITS, 1))
+    draws.clear()
+    draws.draw(other, rows(LOGITS, 1))
+
+
+@each_race
+def test_what_has_probability_zero_is_never_drawn(way: Race) -> None:
+    logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
+    draws = Draws(outputs(), way)
     found = draws.draw(query(Draw.WITHOUT_REPLACEMENT, 200, 4), rows(logits, 200))
     assert {tuple(row) for row in found.tokens.tolist()} == {(1, 3, -1, -1), (3, 1, -1, -1)}
     assert np.exp(found.logq).tolist() == [[0.5, 0.5, 0, 0]] * 200
@@ -189,10 +300,11 @@ def test_what_has_probability_zero_is_never_drawn() -> None:
     assert any(len(set(row)) < 4 for row in found.tokens.tolist())
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_where_nothing_is_left_nothing_is_drawn(draw: Draw) -> None:
+def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: Race) -> None:
     excludes = [frozenset[int](), frozenset(range(5)), frozenset({0})]
-    draws = Draws(outputs())
+    draws = Draws(outputs(), way)
     found = draws.draw(query(draw, 3, 2, exclude=excludes), rows(LOGITS, 3))
     assert found.tokens[1].tolist() == [-1, -1]
     assert found.logq[1].tolist() == [-np.inf, -np.inf]
@@ -203,12 +315,13 @@ def test_where_nothing_is_left_nothing_is_drawn(draw: Draw) -> None:
     assert found.tokens.shape == (3, 0)
 
 
-def test_tokens_of_tiny_probability_are_drawn_in_proportion() -> None:
+@each_race
+def test_tokens_of_tiny_probability_are_drawn_in_proportion(way: Race) -> None:
     # As at a low temperature: without the likeliest, three to one, at the end of float32's range.
     least = np.finfo(np.float32).smallest_subnormal
-    q = np.tile(np.array([1, 3 * least, least, 0], dtype=np.float32), (4000, 1))
+    q = torch.from_numpy(np.array([1, 3 * least, least, 0], dtype=np.float32)).repeat(4000, 1)
     noise = RequestNoise(2)
-    found = race(q, 4, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(4000)])
+    found, _ = way(q, 4, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(4000)])
     assert set(found[:, 0]) == {0}
     assert set(found[:, 3]) == {-1}
     second = np.bincount(found[:, 1], minlength=3)[1:]
@@ -224,10 +337,11 @@ class _Stopped(np.random.Generator):
         return out
 
 
+@each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw) -> None:
-    q = np.array([[0, 0.2, 0.8, 0]], dtype=np.float32)
-    found = race(q, 3, draw, [_Stopped(np.random.Philox(1))])
+def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, way: Race) -> None:
+    q = torch.tensor([[0, 0.2, 0.8, 0]])
+    found, _ = way(q, 3, draw, [_Stopped(np.random.Philox(1))])
     assert found.tolist() == [[2, 1, -1] if draw is Draw.WITHOUT_REPLACEMENT else [2, 2, 2]]
 
 
@@ -243,8 +357,7 @@ def test_proposals_are_what_was_drawn_from_until_the_step_ends() -> None:
     # Bit by bit: the log of the very number.
     assert found.logq.tolist() == np.log(np.take_along_axis(q.numpy(), found.tokens, 1)).tolist()
     assert draws.proposals([]).shape == (0, 5)
-    q.zero_()  # the caller's own
-    assert float(draws.proposals(handles).sum()) == pytest.approx(4)
+    assert torch.equal(torch.cat([draws.proposals([handle]) for handle in handles]), q)
     for unknown in (-1, 4):
         with pytest.raises(DraftwoodError, match=f"handle {unknown}"):
             draws.proposals([0, unknown])
@@ -270,7 +383,9 @@ def test_outputs_that_cannot_be_drawn_from_are_refused(ids: list[int], wrong: st
         outputs(ids, 5)
 
 
-@pytest.mark.parametrize("ids", [[0, 1, 2], [0, 1, 2, -1], [0, -1, 2, 1], [4, 3, -1]])
+@pytest.mark.parametrize(
+    "ids", [[0, 1, 2], [0, 1, 2, -1], [0, -1, 2, 1], [4, 3, -1], [*range(5)], [0, 1, 2, 3, 4, -1]]
+)
 def test_rows_over_outputs_become_rows_over_tokens(ids: list[int]) -> None:
     row = torch.arange(1.0, len(ids) + 1)
     expected = [0.0] * 5
@@ -279,5 +394,6 @@ def test_rows_over_outputs_become_rows_over_tokens(ids: list[int]) -> None:
             expected[token] = float(row[output])
     known = outputs(ids, 5)
     assert known.over_target([row, 2 * row]).tolist() == [expected, [2 * x for x in expected]]
+    assert known.over_target([row]).tolist() == [expected]
     assert known.of([0, 1, 2, 3, 4]).tolist() == [ids.index(t) for t in range(5) if t in ids]
     assert known.over_target([]).shape == (0, 5)

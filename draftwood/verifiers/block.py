@@ -17,11 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Tried, bonus, judge, rows_of
+from draftwood.residuals import Spot, Tried, Way, bonus, judge, kept, try_children
 from draftwood.tree import ROOT, Draw
 
 
@@ -31,6 +29,7 @@ class Block:
 
     accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
     branching: ClassVar = False
+    way: ClassVar[Way | None] = None  #: in which a child is tried, if it is to be forced
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:
         """Keep the longest prefix of each chain that its own random number lets through.
@@ -38,7 +37,16 @@ class Block:
         Raises:
             DraftwoodError: a tree with sampled nodes branches.
         """
-        return judge(cases, _verdicts)
+        return judge(cases, self._verdicts)
+
+    def _verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
+        chains = [_Chain(case) for case in cases]
+        while going := [chain for chain in chains if chain.goes_on()]:
+            for chain, tried in zip(
+                going, try_children([chain.spot() for chain in going], self.way), strict=True
+            ):
+                chain.step(tried)
+        return [chain.verdict() for chain in chains]
 
 
 class _Chain:
@@ -60,7 +68,18 @@ class _Chain:
         """Whether the last known node can be reached and has a child."""
         return self.reach[-1] > 0 and len(self.reach) < len(self.case.tree)
 
+    def spot(self) -> Spot:
+        """That node."""
+        node = len(self.tried)
+        return Spot(self.case, node, (node + 1,), self.reach[node])
+
+    def step(self, tried: Tried) -> None:
+        """One node further down."""
+        self.tried.append(tried)
+        self.reach.append(next(iter(tried.chances)))
+
     def verdict(self) -> Verdict:
+        """What is kept, from the end up."""
         case = self.case
         node = len(self.reach) - 1
         while node != ROOT and not case.noise.accepts(node, self._chance(node)):
@@ -71,33 +90,7 @@ class _Chain:
     def _chance(self, node: int) -> float:
         """h of a node."""
         reach = self.reach[node]
-        return self.tried[node].kept(reach) if node < len(self.tried) else reach
-
-
-def _verdicts(cases: Sequence[Case]) -> list[Verdict]:
-    chains = [_Chain(case) for case in cases]
-    while going := [chain for chain in chains if chain.goes_on()]:
-        _advance(going)
-    return [chain.verdict() for chain in chains]
-
-
-def _advance(chains: Sequence[_Chain]) -> None:
-    """One node further down every chain; all of them are at the same depth."""
-    node = len(chains[0].tried)
-    p = rows_of([(chain.case.p, node) for chain in chains])
-    token = torch.tensor([[chain.case.tree.tokens[node + 1]] for chain in chains]).to(p.device)
-    q = torch.zeros_like(p).scatter_(1, token, 1)
-    drawn = [i for i, chain in enumerate(chains) if chain.case.tree.draws[node + 1] != Draw.ONE_HOT]
-    if drawn:
-        q[drawn] = rows_of([(chains[i].case.q, node + 1) for i in drawn]).to(p.dtype)
-    wanted = p * p.new_tensor([[chain.reach[-1]] for chain in chains])
-    offered = q.gather(1, token)
-    ratio = wanted.gather(1, token).div_(offered).clamp_max_(1).where(offered > 0, 0)
-    residual = wanted.sub_(q).clamp_min_(0)
-    numbers = torch.cat([ratio, residual.sum(1, keepdim=True)], 1).tolist()
-    for chain, row, (reach, mass) in zip(chains, residual, numbers, strict=True):
-        chain.reach.append(reach)
-        chain.tried.append(Tried([reach], mass, row))
+        return kept(self.tried[node], reach) if node < len(self.tried) else reach
 
 
 PART = Block

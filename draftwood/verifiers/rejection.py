@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Spot, Tried, bonus, children_of, judge, try_children
+from draftwood.residuals import Spot, Tried, Way, bonus, children_of, judge, try_children
 from draftwood.tree import ROOT, Draw
 
 
@@ -25,10 +25,19 @@ class Rejection:
 
     accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
     branching: ClassVar = True
+    way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:
         """Walk all trees down together, one level at a time."""
-        return judge(cases, _verdicts)
+        return judge(cases, self._verdicts)
+
+    def _verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
+        descents = [_Descent(case) for case in cases]
+        while going := [descent for descent in descents if descent.goes_on()]:
+            found = try_children([descent.spot() for descent in going], self.way)
+            for descent, tried in zip(going, found, strict=True):
+                descent.step(tried)
+        return [descent.verdict() for descent in descents]
 
 
 class _Descent:
@@ -58,14 +67,6 @@ class _Descent:
     def verdict(self) -> Verdict:
         path = self.case.tree.path(self.node)
         return Verdict(path, bonus(self.case, self.node, self._left))
-
-
-def _verdicts(cases: Sequence[Case]) -> list[Verdict]:
-    descents = [_Descent(case) for case in cases]
-    while going := [descent for descent in descents if descent.goes_on()]:
-        for descent, tried in zip(going, try_children([d.spot() for d in going]), strict=True):
-            descent.step(tried)
-    return [descent.verdict() for descent in descents]
 
 
 PART = Rejection

@@ -5,22 +5,24 @@ Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Dev
 * Each child carries the distribution it was drawn from given its earlier siblings, so that one rule
   covers children drawn without replacement (the paper's), with replacement and not at all.
 * The paper changes P and p of a node whenever it drops a child. Those changes do not depend on the
-  random decisions, so they are made level by level from the root down (:mod:`draftwood.residuals`)
-  for all trees of the batch. What is left is one decision a node, in post-order: a node v whose
-  children have all been dropped is accepted with probability h(v) = sum R / W, a leaf with P(v),
-  the root surely, and the first one accepted is the answer.
+  random decisions (:mod:`draftwood.residuals`). What is left is one decision a node, in post-order:
+  a node v whose children have all been dropped is accepted with probability h(v) = sum R / W, a
+  leaf with P(v), the root surely, and the first one accepted is the answer.
+* The changes are made as the decisions ask for them or, where that would mean a hand-over for each,
+  level by level from the root down, for all trees of the batch at once.
 * Trees without sampled nodes go to the target walk, which accepts as much for less.
 
-A level's numbers go to the host once: only nodes with P > 0 are asked about, because p after a path
-that p excludes may not exist (a logits processor can leave no token there).
+Only nodes with P > 0 are asked about, because p after a path that p excludes may not exist (a
+logits processor can leave no token there).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import ClassVar
 
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Spot, Tried, bonus, children_of, judge, try_children
+from draftwood.residuals import Spot, Tried, Way, bonus, children_of, judge, kept, try_children
 from draftwood.tree import ROOT, Draw
 
 
@@ -34,35 +36,43 @@ class Traversal:
 
     accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
     branching: ClassVar = True
+    way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:
         """Accept the first node, in post-order, that its own random number lets through."""
-        return judge(cases, lambda sampled: [tree.verdict() for tree in judged(sampled)])
+        return judge(cases, lambda sampled: [t.verdict() for t in judged(sampled, self.way)])
 
 
 class Judged:
-    """What is known of one tree: P of its nodes, and R of those that have children."""
+    """One tree, and what came of the children that have been tried."""
 
-    __slots__ = ("case", "children", "reach", "tried")
+    __slots__ = ("_way", "case", "children", "tried")
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, way: Way | None) -> None:
         self.case = case
         self.children = children_of(case.tree)
-        self.reach = {ROOT: 1.0}
         self.tried: dict[int, Tried] = {}
+        self._way = way
 
-    def goes_on(self, node: int) -> bool:
-        """Whether a node can be reached and has children."""
-        return self.reach[node] > 0 and bool(self.children[node])
+    def spot(self, node: int, reach: float) -> Spot:
+        """A node that has children and is reached."""
+        return Spot(self.case, node, self.children[node], reach)
 
     def chances(self) -> Iterator[tuple[int, float]]:
         """Nodes in post-order, each with the probability h to be accepted once it is reached there.
 
-        The root comes last, and surely.
+        The root comes last, and surely. To be gone through once.
         """
-        for node in _post_order(self.children):
-            reach, tried = self.reach.get(node, 0.0), self.tried.get(node)
-            chance = tried.kept(reach) if tried else reach
+        path = [(ROOT, 1.0, self._below(ROOT, 1.0))]
+        while path:
+            node, reach, below = path[-1]
+            child = next(below, None)
+            if child is not None:
+                path.append((*child, self._below(*child)))
+                continue
+            path.pop()
+            tried = self.tried.get(node)
+            chance = kept(tried, reach) if tried else reach
             yield node, 1.0 if node == ROOT else chance
 
     def verdict(self) -> Verdict:
@@ -71,31 +81,34 @@ class Judged:
         node = next(v for v, h in self.chances() if v == ROOT or accepts(v, h))
         return Verdict(self.case.tree.path(node), bonus(self.case, node, self.tried.get(node)))
 
+    def _below(self, node: int, reach: float) -> Iterator[tuple[int, float]]:
+        """The children of a node, and P of each once it is come to."""
+        children = self.children[node]
+        if not children or reach == 0:
+            return zip(children, repeat(0.0), strict=False)
+        if node not in self.tried:
+            [self.tried[node]] = try_children([self.spot(node, reach)], self._way)
+        return zip(children, self.tried[node].chances, strict=True)
 
-def judged(cases: Sequence[Case]) -> list[Judged]:
-    """What the rule says of each tree, before any random decision."""
-    trees = [Judged(case) for case in cases]
-    level = [(tree, ROOT) for tree in trees]
+
+def judged(cases: Sequence[Case], way: Way | None = None) -> list[Judged]:
+    """The trees, before any random decision, with all that may be known of them by then.
+
+    What is known of a level's children leads to the next level; if nothing is, the rest is left to
+    the decisions.
+    """
+    trees = [Judged(case, way) for case in cases]
+    level = [(tree, ROOT, 1.0) for tree in trees]
     while level:
-        spots = [Spot(t.case, node, t.children[node], t.reach[node]) for t, node in level]
-        below: list[tuple[Judged, int]] = []
-        for (tree, node), spot, tried in zip(level, spots, try_children(spots), strict=True):
+        below: list[tuple[Judged, int, float]] = []
+        found = try_children([tree.spot(node, reach) for tree, node, reach in level], way)
+        for (tree, node, _), tried in zip(level, found, strict=True):
             tree.tried[node] = tried
-            tree.reach.update(zip(spot.children, tried.chances, strict=True))
-            below += [(tree, child) for child in spot.children if tree.goes_on(child)]
+            if tried.known:
+                own = zip(tree.children[node], tried.chances, strict=True)
+                below += [(tree, c, chance) for c, chance in own if chance > 0 and tree.children[c]]
         level = below
     return trees
-
-
-def _post_order(children: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Every node after its descendants, siblings in drawing order."""
-    order: list[int] = []
-    waiting = [ROOT]
-    while waiting:
-        node = waiting.pop()
-        order.append(node)
-        waiting += children[node]
-    return reversed(order)
 
 
 PART = Traversal

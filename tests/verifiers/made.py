@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.protocols import Case, Noise
+from draftwood.protocols import Case, Noise, Verifier
+from draftwood.residuals import Way
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 Row = NDArray[np.float64]
@@ -187,10 +188,14 @@ class CannedP:
 
 @dataclass(frozen=True, eq=False)
 class CannedQ:
+    """q of each sampled node, and a list of what was asked."""
+
     rows: Mapping[int, Row]
     dtype: torch.dtype = torch.float64
+    asked: list[int] = field(default_factory=list)
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        self.asked.extend(nodes)
         return torch.tensor(np.stack([self.rows[node] for node in nodes]), dtype=self.dtype)
 
 
@@ -201,6 +206,12 @@ def rows_along(tree: TokenTree, law: Law) -> list[Row]:
 def case_of(draft: Draft, law: Law, noise: Noise, dtype: torch.dtype = torch.float64) -> Case:
     p = CannedP(rows_along(draft.tree, law), draft.tree, dtype)
     return Case(draft.tree, p, CannedQ(draft.q, dtype), noise)
+
+
+def forced(kind: type[Verifier], way: Way) -> Verifier:
+    """A verifier that tries siblings in this way, wherever p is."""
+    found: Verifier = type(kind.__name__, (kind,), {"way": way})()
+    return found
 
 
 class Script:

@@ -7,22 +7,21 @@ import pytest
 import torch
 
 from draftwood.protocols import Verifier
+from draftwood.residuals import Way
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
 from tests.verifiers.courses import committed_law, distance, every_draft
 from tests.verifiers.drafts import CHAINS, TREES, WRONG, declared_known, shared_noise
-from tests.verifiers.made import Grow, always, law_of
+from tests.verifiers.made import Grow, always, forced, law_of
 
 LENGTH = 4
 ALL = [
-    pytest.param(verifier, grow, id=f"{type(verifier).__name__}-{name}")
-    for verifiers, drafts in (
-        ((Traversal(), Rejection(), Block()), CHAINS),
-        ((Traversal(), Rejection()), TREES),
-    )
-    for verifier in verifiers
+    pytest.param(forced(kind, way), grow, id=f"{kind.__name__}-{way.value}-{name}")
+    for kinds, drafts in (((Traversal, Rejection, Block), CHAINS), ((Traversal, Rejection), TREES))
+    for kind in kinds
+    for way in Way
     for name, grow in drafts.items()
 ]
 

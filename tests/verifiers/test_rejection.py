@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from draftwood.protocols import Verdict
+from draftwood.residuals import Way
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers.rejection import Rejection
 from tests.verifiers import literal
@@ -21,6 +22,7 @@ from tests.verifiers.made import (
     case_of,
     drawn,
     example,
+    forced,
     law_of,
     rows_along,
 )
@@ -80,13 +82,15 @@ def test_a_known_token_after_a_drawn_one() -> None:
     assert script.chances == pytest.approx({1: 0.3 / (2 / 3), 2: 9 / 11})
 
 
+@pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_its_definition(grow: Grow, vocab: int) -> None:
+def test_it_is_its_definition(grow: Grow, vocab: int, way: Way) -> None:
+    verifier = forced(Rejection, way)
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
         expected = literal.rejection(draft, rows_along(draft.tree, law)).law(draft)
         for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-            found = committed_law(Rejection(), [(1.0, draft)], law, dtype)
+            found = committed_law(verifier, [(1.0, draft)], law, dtype)
             assert difference(found, expected) < most

@@ -1,12 +1,14 @@
 """What every verifier of sampled trees keeps to: batches, rounding, and what it may ask."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.residuals import Spot, Way, trying
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
@@ -27,15 +29,18 @@ from tests.verifiers.made import (
     always,
     case_of,
     drawn,
+    example,
+    forced,
     law_of,
     rows_along,
 )
 
 VERIFIERS = [
-    pytest.param(verifier, id=type(verifier).__name__)
-    for verifier in (Traversal(), Rejection(), Block())
+    pytest.param(forced(kind, way), id=f"{kind.__name__}-{way.value}")
+    for kind in (Traversal, Rejection, Block)
+    for way in Way
 ]
-OF_TREES = VERIFIERS[:2]
+OF_TREES = VERIFIERS[:4]
 VOCAB = 20
 
 
@@ -99,8 +104,8 @@ def test_trees_without_sampled_nodes_are_walked(verifier: Verifier) -> None:
 @pytest.mark.parametrize("verifier", VERIFIERS)
 def test_after_a_node_without_children_the_bonus_is_p_s_own(verifier: Verifier) -> None:
     draft, law = drawn(chain(2), Given(1, 0), always(0.5, 0.5)), always(0.4, 0.6)
-    script = Script(2 if verifier != Rejection() else 1)
-    if verifier == Rejection():
+    script = Script(1 if isinstance(verifier, Rejection) else 2)
+    if isinstance(verifier, Rejection):
         draft = drawn(chain(1), Given(1), always(0.5, 0.5))
     (verdict,) = verifier.verify([case_of(draft, law, script)])
     assert len(verdict.path) == draft.tree.depth
@@ -119,24 +124,85 @@ class Forbidding(CannedP):
         return super().probabilities(nodes)
 
 
-@pytest.mark.parametrize("verifier", VERIFIERS)
-def test_only_nodes_that_can_be_reached_are_asked_about_once_a_level(verifier: Verifier) -> None:
-    target, excluded = law_of(3, zeros=1.0), 0
-    for seed in range(20):
-        for grow in (chain(4), *([binary(Draw.IID), ragged(4, 3)] if verifier.branching else [])):
-            draft = drawn(grow, Dice(seed), law_of(seed + 10, zeros=0.0))
-            rows = rows_along(draft.tree, target)
-            excluded += sum(
-                rows[parent][token] == 0
-                for parent, token in zip(draft.tree.parents[1:], draft.tree.tokens[1:], strict=True)
-            )
-            p = Forbidding(rows, draft.tree)
-            verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
-            assert len(p.asked) <= draft.tree.depth
-            asked = [node for nodes in p.asked for node in nodes]
-            assert len(asked) == len(set(asked))
-            assert set(asked) <= set(draft.tree.parents.tolist()), "a leaf needs no p"
+def trees_with_excluded_tokens(verifier: Verifier) -> Iterator[tuple[Draft, Forbidding]]:
+    target = law_of(3, zeros=1.0)
+    shapes = [chain(4), *([binary(Draw.IID), ragged(4, 3)] if verifier.branching else [])]
+    excluded = 0
+    for seed, grow in product(range(20), shapes):
+        draft = drawn(grow, Dice(seed), law_of(seed + 10, zeros=0.0))
+        p = Forbidding(rows_along(draft.tree, target), draft.tree)
+        edges = zip(draft.tree.parents[1:], draft.tree.tokens[1:], strict=True)
+        excluded += sum(p.rows[parent][token] == 0 for parent, token in edges)
+        yield draft, p
     assert excluded > 10
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_only_nodes_that_can_be_reached_are_asked_about_and_once(verifier: Verifier) -> None:
+    for draft, p in trees_with_excluded_tokens(verifier):
+        verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
+        asked = [node for nodes in p.asked for node in nodes]
+        assert len(asked) == len(set(asked))
+        assert set(asked) <= set(draft.tree.parents.tolist()), "a leaf needs no p"
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_together_a_tree_is_asked_once_a_level(kind: type[Verifier]) -> None:
+    verifier = forced(kind, Way.TOGETHER)
+    for draft, p in trees_with_excluded_tokens(verifier):
+        verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
+        assert len(p.asked) <= draft.tree.depth
+
+
+def test_in_turn_nothing_is_asked_about_that_is_not_come_to() -> None:
+    draft, law = example(), always(0.3, 0.4, 0.3)
+    for accepted, expected in ((3, [ROOT, 1]), (1, [ROOT, 1]), (5, [ROOT, 1, 2])):
+        p = CannedP(rows_along(draft.tree, law), draft.tree)
+        q = CannedQ(draft.q)
+        [verdict] = forced(Traversal, Way.IN_TURN).verify(
+            [Case(draft.tree, p, q, Script(accepted))]
+        )
+        assert verdict.path == draft.tree.path(accepted)
+        assert p.asked == [(node,) for node in expected]
+        assert [draft.tree.parents[node] for node in q.asked] == expected
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_both_ways_come_to_the_same(kind: type[Verifier]) -> None:
+    for dtype, most in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+        for draft, law in some_drafts(forced(kind, Way.TOGETHER)):
+            for accepted in (-1, 1, 2, 5):
+                found = {way: Script(accepted) for way in Way}
+                one, other = (
+                    forced(kind, way).verify([case_of(draft, law, found[way], dtype)])
+                    for way in Way
+                )
+                assert one == other
+                together, in_turn = found[Way.TOGETHER], found[Way.IN_TURN]
+                assert list(in_turn.chances) == list(together.chances)
+                assert in_turn.chances == pytest.approx(together.chances, rel=most, abs=most)
+                torch.testing.assert_close(
+                    in_turn.weights, together.weights, rtol=most, atol=most / 10
+                )
+
+
+def test_where_p_is_says_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Way] = []
+    ways = {Way.TOGETHER: "try_together", Way.IN_TURN: "try_in_turn"}
+    for way, name in ways.items():
+        monkeypatch.setattr(trying, name, lambda spots, p, way=way: taken.append(way))
+    draft = drawn(chain(1), Given(0), always(1.0))
+
+    class Elsewhere(CannedP):
+        def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+            return super().probabilities(nodes).to("meta")
+
+    for p in (CannedP, Elsewhere):
+        case = Case(draft.tree, p([always(1.0)(())] * 2, draft.tree), CannedQ(draft.q), Script())
+        for chosen in (None, *Way):
+            trying.try_children([Spot(case, ROOT, (1,), 1.0)], chosen)
+    forced_ones = list(Way)
+    assert taken == [Way.IN_TURN, *forced_ones, Way.TOGETHER, *forced_ones]
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from draftwood.protocols import Verdict
+from draftwood.residuals import Way
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
@@ -29,6 +30,7 @@ from tests.verifiers.made import (
     case_of,
     drawn,
     example,
+    forced,
     law_of,
     rows_along,
 )
@@ -93,14 +95,16 @@ def test_it_accepts_more_of_a_chain_than_token_level() -> None:
     assert ends == pytest.approx([2 / 3, 2 / 3, 1 / 2], abs=1e-15)
 
 
+@pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_the_literal_loop(grow: Grow, vocab: int) -> None:
+def test_it_is_the_literal_loop(grow: Grow, vocab: int, way: Way) -> None:
+    verifier = forced(Traversal, way)
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
         judged, script = literal.traversal(draft, rows_along(draft.tree, law)), Script()
-        Traversal().verify([case_of(draft, law, script)])
+        verifier.verify([case_of(draft, law, script)])
         assert [*script.chances, ROOT] == list(judged.chances), "the order of the visits"
         reached = 1.0
         for node, chance in script.chances.items():
@@ -109,8 +113,15 @@ def test_it_is_the_literal_loop(grow: Grow, vocab: int) -> None:
             assert chance == pytest.approx(judged.chances[node], abs=1e-12)
             reached *= 1 - chance
         for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-            found = committed_law(Traversal(), [(1.0, draft)], law, dtype)
+            found = committed_law(verifier, [(1.0, draft)], law, dtype)
             assert difference(found, judged.law(draft)) < most
+
+
+def test_a_chain_may_be_deep() -> None:
+    law = always(0.5, 0.5)
+    draft = drawn(chain(1200), Dice(0), law)
+    [verdict] = Traversal().verify([case_of(draft, law, Script(1200))])
+    assert len(verdict.path) == 1200
 
 
 def test_siblings_count_in_drawing_order() -> None:

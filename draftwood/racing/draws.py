@@ -1,11 +1,4 @@
-"""Answers a sampled query: tokens drawn from a draft model's distribution q after some nodes.
-
-A draw is a race: every token gets a clock E ~ Exp(1), which rings at E / q, so that the first to
-ring is a draw from q, and the first k, in the order in which they ring, are k draws without
-replacement. This is the Gumbel top-k trick (Kool, van Hoof and Welling, *Stochastic Beams and Where
-to Find Them*, 2019) with exp(-x) of all its keys. Independent draws are won in races of their own.
-As for the target's draws (:mod:`draftwood.noise`), a rounding error in q matters only where two
-clocks nearly tie.
+"""What a sequence drew in a step, and what from.
 
 Deviation from the usual form: tokens that may not be drawn lose their logits before the softmax and
 not their probabilities after it, which is the same q, rounded once.
@@ -17,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand
-from draftwood.tree import Draw
+from draftwood.racing.races import Race, race
+from draftwood.tree import Draw, TreeBuilder
 
 
 class Draws:
@@ -30,15 +23,20 @@ class Draws:
 
     Args:
         outputs: of the draft model.
+        race: how tokens are drawn from q, if it is to be forced.
     """
 
-    def __init__(self, outputs: Outputs) -> None:
+    def __init__(self, outputs: Outputs, race: Race = race) -> None:
         self._outputs = outputs
+        self._race = race
         self._kept: list[torch.Tensor] = []
+        self._tree: TreeBuilder | None = None
+        self._excluded: dict[tuple[int, Draw], frozenset[int]] = {}
 
     def clear(self) -> None:
         """A step ends: its distributions are forgotten."""
         self._kept.clear()
+        self._tree = None
 
     def draw(self, query: Expand, logits: torch.Tensor) -> Candidates:
         """``k`` tokens after each node, in drawing order, with the numbers that the node has.
@@ -52,20 +50,36 @@ class Draws:
         Returns:
             Of tokens that cannot be drawn there are none, so a row may hold fewer than ``k``, and
             if it holds any, a handle for :meth:`proposals`, else -1.
+
+        Raises:
+            DraftwoodError: a node was asked about before with other tokens excluded.
         """
         assert query.noise is not None
+        self._remember(query)
         q = _distribution(query, logits, self._outputs)
-        # HAND-OVER: the race is run on the host, where the numbers come from.
-        shares = q.cpu().numpy()
-        picks = race(shares, query.k, query.draw, [query.noise.draft(node) for node in query.nodes])
+        generators = [query.noise.draft(node) for node in query.nodes]
+        picks, shares = self._race(q, query.k, query.draw, generators)
         found = picks >= 0
         drawn = found.any(axis=1)
         handles = np.where(drawn, len(self._kept) + np.cumsum(drawn) - 1, -1)
         self._kept += [q[i] for i in np.flatnonzero(drawn).tolist()]
-        chances = np.take_along_axis(shares, np.maximum(picks, 0), axis=1)
-        logq = np.full(chances.shape, -np.inf, dtype=np.float32)
-        np.log(chances, out=logq, where=found)
+        logq = np.full(shares.shape, -np.inf, dtype=np.float32)
+        np.log(shares, out=logq, where=found)
         return Candidates(np.where(found, self._outputs.to_target[picks], -1), logq, handles)
+
+    def _remember(self, query: Expand) -> None:
+        """Make sure that no node's numbers serve for two different drawings."""
+        if query.tree is not self._tree:
+            self._tree = query.tree
+            self._excluded.clear()
+        excluded = query.exclude or [frozenset[int]()] * len(query.nodes)
+        for node, gone in zip(query.nodes, excluded, strict=True):
+            if self._excluded.setdefault((node, query.draw), gone) != gone:
+                raise DraftwoodError(
+                    f"children of node {node} were drawn before with other tokens excluded, and by "
+                    "the same numbers, so these would depend on those; to go on with a drawing, "
+                    "ask again as before with a larger k"
+                )
 
     def proposals(self, handles: Sequence[int]) -> torch.Tensor:
         """The q that tokens of this step were drawn from, bit by bit.
@@ -74,7 +88,7 @@ class Draws:
             handles: ``n``, as answers named them.
 
         Returns:
-            float32 ``[n, V]`` over the target's tokens, on its device.
+            float32 ``[n, V]`` over the target's tokens, on its device; read only.
 
         Raises:
             DraftwoodError: nothing was drawn in this step under such a handle.
@@ -99,35 +113,3 @@ def _distribution(query: Expand, logits: torch.Tensor, outputs: Outputs) -> torc
         for row, tokens in zip(scores, query.exclude, strict=True):
             row[outputs.of(tokens)] = -torch.inf
     return torch.softmax(scores, dim=-1)
-
-
-def race(
-    q: NDArray[np.float32], k: int, draw: Draw, generators: Sequence[np.random.Generator]
-) -> NDArray[np.int64]:
-    """The first ``k`` of a race in each row, or the winners of ``k`` races.
-
-    Args:
-        q: ``[m, V]``, in proportion to which tokens are drawn; a row of NaN draws nothing.
-        k: draws of each row.
-        draw: ``IID`` for the winners of ``k`` races, else the first ``k`` of one.
-        generators: of each row.
-
-    Returns:
-        int64 ``[m, k]``, -1 where no token of positive probability is left.
-    """
-    rows = np.arange(len(q))
-    winners = np.empty((len(q), k), dtype=np.int64)
-    # Float64 for two reasons. A float32 exponential comes in steps of about 1e-7, and is zero once
-    # in some 1e7: no clock for a token less likely than that. And where q is tiny, as at low
-    # temperatures, q / E would be zero, and the next best token would not be drawn as q says.
-    speeds = np.empty(q.shape, dtype=np.float64)
-    for place in range(k):
-        if place == 0 or draw is Draw.IID:
-            for row, generator in zip(speeds, generators, strict=True):
-                generator.standard_exponential(out=row)
-            np.maximum(speeds, np.finfo(np.float64).tiny, out=speeds)
-            np.divide(q, speeds, out=speeds)
-        best = speeds.argmax(axis=1)
-        winners[:, place] = np.where(speeds[rows, best] > 0, best, -1)
-        speeds[rows, best] = 0
-    return winners

@@ -40,7 +40,7 @@ class InTurn:
 
     @property
     def mass(self) -> float:
-        """Sum of the residual; children not yet tried are rejected."""
+        """Sum of R; children that were not asked about are rejected."""
         deque(self.chances, maxlen=0)
         return self._mass
 
@@ -54,26 +54,27 @@ class InTurn:
         tree, reach = spot.case.tree, spot.reach
         offers = _Offers(spot.case, p.dtype)
         most = float(torch.finfo(p.dtype).max)
-        R, left, weight = None, p.numpy(), 1.0
+        # R / P(v), which is p to begin with.
+        left, view, weight = p, p.numpy(), 1.0
         for child in spot.children:
-            token = int(tree.tokens[child])
-            row, wanted, offered = None, float(left[token]), weight
-            if R is None:
-                wanted *= reach
-            draw = int(tree.draws[child])
+            token, draw = int(tree.tokens[child]), int(tree.draws[child])
+            row, wanted, offered = None, reach * float(view[token]), weight
             if draw != Draw.ONE_HOT:
                 row = offers.take(child, token, draw)
                 # Where nothing is left the child is a zero-probability pick, which takes no part.
                 scale = weight / row.sum if weight < row.sum * most else 0.0
                 offered = float(row.view[token]) * scale
             yield min(wanted, offered) / offered if offered > 0 else 0.0
-            if R is None:
-                R = p * reach if reach < 1 else p.clone()
-                left = R.numpy()
-            if row is not None:
-                R.sub_(row.numbers, alpha=scale).relu_()
-            left[token] = max(wanted - offered, 0.0)
-            self._residual, self._mass = R, R.sum().item()
+            if row is None:
+                left = p.clone() if left is p else left
+            else:
+                # Bounded, as infinity times a zero of q is not a number; nothing is so unlikely.
+                into = None if left is p else left
+                share = min(scale / reach, most)
+                left = torch.sub(left, row.numbers, alpha=share, out=into).relu_()
+            view = left.numpy()
+            view[token] = max(wanted - offered, 0.0) / reach
+            self._residual, self._mass = left, reach * left.sum().item()
             weight = self._mass + (1 - reach)
 
 

@@ -54,12 +54,12 @@ class Tried(Protocol):
 
     @property
     def mass(self) -> float:
-        """Sum of the residual."""
+        """Sum of R."""
         ...
 
     @property
     def residual(self) -> torch.Tensor:
-        """``[V]``, R after the last child, not normalised."""
+        """``[V]``, in proportion to R after the last child."""
         ...
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from draftwood.bench.acceptance import RankCount
 from draftwood.bench.document import SCHEMA as WRITTEN
 from draftwood.bench.plots.reading import SCHEMA, read
-from draftwood.bench.plots.record import DepthRate, Estimate, RankCount, SourceRate
+from draftwood.bench.plots.record import DepthRate, Estimate, SourceRate
 from draftwood.errors import DraftwoodError
 from tests.bench.documents import TASKS, document, method, metrics
 

@@ -5,6 +5,7 @@ Knows nothing of how they are shown.
 
 from collections.abc import Mapping
 
+from draftwood.bench.acceptance import RankCount
 from draftwood.bench.plots.cursor import Cursor
 from draftwood.bench.plots.record import (
     DepthRate,
@@ -14,7 +15,6 @@ from draftwood.bench.plots.record import (
     Excerpt,
     Method,
     Metrics,
-    RankCount,
     Record,
     SourceRate,
     Step,

@@ -6,6 +6,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from draftwood.bench.acceptance import RankCount
+
 REFERENCE = "ar"
 """The method that speed-ups and equality are counted from."""
 PEER = "hf"
@@ -40,16 +42,6 @@ class SourceRate:
     drafted: int
     accepted: int
     rate: Estimate
-
-
-@dataclass(frozen=True)
-class RankCount:
-    """Nodes of a depth and a place among siblings whose parent was accepted, and those accepted."""
-
-    depth: int
-    rank: int
-    offered: int
-    accepted: int
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class Counts:
         self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
+        self._spoken: tuple[NDArray[np.float64], ...] | None = None
         # What is given teaches the sources' codes in full, up to a weight of its own; a single
         # cell soon listens to what happens now.
         self._weight = 1.0
@@ -71,23 +72,40 @@ class Counts:
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``."""
+        if self._spoken is None:
+            self._spoken = self._odds()
+        own = _OWN * self._weight
+        copied, table, neural = self._spoken
+        odds = copied[codes[:, 0]]
+        odds += table[codes[:, 1]]
+        odds += neural[codes[:, 2]]
+        np.negative(odds, out=odds)
+        guess = own / (1.0 + np.exp(odds, out=odds))
+        cell = cells(codes)
+        return np.asarray(
+            (self._cells[1].take(cell) + guess) / (self._cells[0].take(cell) + own),
+            dtype=np.float64,
+        )
+
+    def _odds(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """What each code of each source adds to the log odds; the first has those of all in it."""
         own = _OWN * self._weight
         common = float(np.clip(self._all[1] / self._all[0], *_SURE))
         base = math.log(common / (1.0 - common))
-        odds = np.full(len(codes), base)
-        for counts, code in zip(self._sources, codes.T, strict=True):
-            offered, taken = counts.take(code, axis=1)
+        found = []
+        for offered, taken in self._sources:
             rate = np.clip((taken + own * common) / (offered + own), *_SURE)
-            odds += np.where(code == SILENT, 0.0, np.log(rate / (1.0 - rate)) - base)
-        guess = 1.0 / (1.0 + np.exp(-odds))
-        offered, taken = self._cells.take(cells(codes), axis=1)
-        return np.asarray((taken + own * guess) / (offered + own), dtype=np.float64)
+            odds = np.log(rate / (1.0 - rate)) - base
+            odds[SILENT] = 0.0
+            found.append(odds)
+        return found[0] + base, found[1], found[2]
 
     def observe(self, codes: NDArray[np.int64], taken: NDArray[np.bool_]) -> None:
         """Candidates with these codes, ``[n, 3]``, were judged; which of them the target took."""
         offered = np.full(len(codes), self._weight)
         hits = np.where(taken, self._weight, 0.0)
         self._all += (offered.sum(), hits.sum())
+        self._spoken = None
         places = [*codes.T, cells(codes)]
         for counts, place in zip([*self._sources, self._cells], places, strict=True):
             np.add.at(counts[0], place, offered)

@@ -8,6 +8,8 @@ evidence too: a table that knows the place and does not list the token speaks ag
 knows nothing of trees.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,9 +60,14 @@ def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
     Returns:
         int64 ``[m, k]``; what stands where there is no token means nothing.
     """
-    ranks = np.minimum(np.arange(logq.shape[1]), _RANKS - 1)
-    bins = np.searchsorted(_LOG_SCORES, logq, side="right")
-    return np.asarray(2 + ranks * (len(_SCORES) + 1) + bins, dtype=np.int64)
+    bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
+    return bins + _first_codes(logq.shape[1])
+
+
+@cache
+def _first_codes(k: int) -> NDArray[np.int64]:
+    """Of the least score at each of ``k`` ranks."""
+    return np.array([2 + min(rank, _RANKS - 1) * (len(_SCORES) + 1) for rank in range(k)])
 
 
 def cells(codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,6 +26,10 @@ from draftwood.pool import Pool, Voice
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
+_REACH = 0.15
+"""Chance that one of some nodes is reached below which their successors are not looked up: that
+takes time as well."""
+
 _POOL = 4
 """Candidates that are kept, over the most that are drafted."""
 
@@ -102,7 +106,7 @@ class Auto:
         """Successors of the nodes, of these successors, and so on."""
         while True:
             nodes = [node for node in nodes if pool.builder.depths[node] < deepest]
-            if not nodes:
+            if sum(pool.path[node] for node in nodes) < _REACH:
                 return
             answer: Candidates = yield Expand(self.table, pool.builder, nodes, self.width)
             nodes = pool.offer(Voice.TABLE, self.table, nodes, answer.tokens, answer.logq)

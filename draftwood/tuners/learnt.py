@@ -48,8 +48,6 @@ _SMOOTHING = 0.2
 _GAIN, _COVERAGE = 1.3, 0.7
 """What is expected of the first step."""
 
-_NO_NODES = np.zeros(1, dtype=np.int64)
-
 NOTHING_PAYS = 2.0
 """A price that no candidate can pay."""
 
@@ -101,7 +99,7 @@ class Tuner:
     def begin(self, contexts: Sequence[int]) -> None:
         """See :class:`draftwood.tuning.Tuner`."""
         self.batch, self._context = len(contexts), sum(contexts)
-        self._plain = float(self._seconds(_NO_NODES, _NO_NODES)[0])
+        self._plain = self._seconds(0, 0)
         self._counts = []
         self._steps += 1
 
@@ -141,17 +139,22 @@ class Tuner:
         chances = chances[order]
         # Which of its own request's nodes each is: trees of a batch are padded to the largest.
         own = np.concatenate([np.arange(1, len(found) + 1) for found in likeliest])[order]
-        largest = np.maximum.accumulate(np.concatenate(([0], own)))
-        nodes = np.arange(len(own) + 1)
-        cost = self.rate * self._seconds(largest, nodes)
+        largest = np.concatenate(([0], np.maximum.accumulate(own)))
+        forward = self.costs.now.target.table(
+            self.batch * (2 + int(largest[-1])), self._context, self.batch
+        )
+        node = self.costs.now.node
+        seconds = forward[self.batch * (1 + largest)] + node * np.arange(len(own) + 1)
+        cost = self.rate * seconds
         worth = np.concatenate(([0.0], np.cumsum(chances))) - (cost - cost[0])
         # Of candidates that are equally likely a price admits all or none.
         worth[1:-1][chances[1:] == chances[:-1]] = -np.inf
         best = int(worth.argmax())
         pays = bool(worth[best] > _WORTH * self.batch)
         # What another node in every tree would have to be worth.
-        both = self._seconds(largest[best] + np.arange(2), nodes[best] + self.batch * np.arange(2))
-        marginal = self.rate * float(both[1] - both[0]) / self.batch if pays else _HIGHEST
+        size = self.batch * (1 + int(largest[best]))
+        more = float(forward[size + self.batch] - forward[size]) / self.batch + node
+        marginal = self.rate * more if pays else _HIGHEST
         self._usual_price += _SMOOTHING * (marginal - self._usual_price)
         self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
         return self._price
@@ -179,7 +182,7 @@ class Tuner:
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
         levels = self._draft_seconds(bids)
-        spent = float(self._seconds(np.array([max(sizes)]), np.array([sum(sizes)]))[0]) + levels
+        spent = self._seconds(max(sizes), sum(sizes)) + levels
         tokens = self.batch * (1 + max(sizes))
         outside = max(0.0, seconds - target_seconds - levels)
         self.costs.observe(tokens, self._context, self.batch, target_seconds, outside)
@@ -187,13 +190,12 @@ class Tuner:
         self._gain.add(committed, self.batch * spent / self._plain)
         return expected
 
-    def _seconds(self, largest: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of steps with so many drafted nodes in the largest tree and in all: drafting left out."""
+    def _seconds(self, largest: int, nodes: int) -> float:
+        """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
         now = self.costs.now
         tokens = self.batch * (1 + largest)
-        forward = now.target.table(int(tokens.max()), self._context, self.batch)[tokens]
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
-        return np.asarray(forward + host, dtype=np.float64)
+        return now.target.seconds(tokens, self._context, self.batch) + host
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
         levels = [bid.levels for bid in bids if bid is not None]

@@ -14,6 +14,9 @@ import click
 
 SCHEMA = 2
 SETS = ("humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test")
+FIGURES = Path(__file__).parent.parent / "docs" / "results"
+"""Figures and files of the headline runs, committed beside the page."""
+
 PAPER = {
     "spine over Iso(3)": "1.12-1.33 (Table 1)",
     "over the better single source": "1.16-1.45 (Section D.2)",
@@ -288,6 +291,26 @@ def sampled_trees(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         yield provenance(run) + "\n"
 
 
+def champions(run: dict[str, Any], peers: Sequence[str]) -> str:
+    """One row a set: the fastest of ours, the fastest peer, and who wins."""
+    sets = next(iter(run["methods"].values()))["by_set"]
+
+    def fastest(names: Sequence[str], each: str | None) -> tuple[float, str]:
+        return max(
+            (cut(run["methods"][m], each, loops=True)["tokens_per_second"]["median"] or 0.0, m)
+            for m in names
+        )
+
+    ours = [m for m in run["methods"] if m.split(":")[0] not in peers]
+    theirs = [m for m in run["methods"] if m.split(":")[0] in peers]
+    rows = []
+    for each in (*sets, None):
+        (own, best), (other, rival) = fastest(ours, each), fastest(theirs, each)
+        verdict = "ours" if own >= other else f"**{rival}**, {number(other / own)}x ours"
+        rows.append([each or "all", f"`{best}` {own:.0f}", f"`{rival}` {other:.0f}", verdict])
+    return table(["set", "our fastest, tok/s", "fastest peer, tok/s", "faster"], rows)
+
+
 def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
     """Tokens per second against plain decoding."""
     yield "## Speed\n"
@@ -301,6 +324,12 @@ def speed(runs: dict[str, dict[str, Any]]) -> Iterable[str]:
         if "hf" in run["methods"]:
             yield "Over transformers' own `generate`, paired alike, all outputs:\n"
             yield by_set(run, "speedup_vs_hf", "median") + "\n"
+        peers = [m for m in run["methods"] if m.startswith(("hf", "llamacpp"))]
+        if peers:
+            yield "Who is faster, medians over prompts, all outputs:\n"
+            yield champions(run, peers) + "\n"
+        if (FIGURES / name / "speedup.svg").exists():
+            yield f"![Speed-up by task](results/{name}/speedup.svg)\n"
         yield "Tokens per second:\n"
         yield by_set(run, "tokens_per_second", "median", 0) + "\n"
         yield provenance(run) + "\n"

@@ -32,7 +32,7 @@ class Outlook(Chances, Protocol):
 
     @property
     def floor(self) -> float:
-        """Path chance below which a candidate is not worth looking at."""
+        """Path chance below which a candidate is not worth looking at; above 1 none is."""
         ...
 
     @property

@@ -82,6 +82,8 @@ class Auto:
         if budget < 1 or deepest < 1:
             return TreeBuilder(growth.anchor).build("plain")
         outlook = growth.outlook or _UNTOLD
+        if outlook.floor > 1.0:
+            return TreeBuilder(growth.anchor).build("plain")
         pool = Pool(growth.anchor, outlook, outlook.floor, most=_POOL * budget)
         offers: tuple[Continuation, ...] = yield Continue(self.chain)
         for place, offer in enumerate(offers):

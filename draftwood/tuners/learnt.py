@@ -42,7 +42,10 @@ _LOWEST, _HIGHEST = 0.004, 0.1
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
 
 _LOOK, _LOWEST_SEEN = 4, 0.01
-"""While nothing pays, every so many steps candidates down to this path chance are looked at."""
+"""While nothing pays, every so many looks candidates down to this path chance are looked at."""
+
+_PATIENCE = 6
+"""Looks in a row that found nothing, after which only one step in ``_LOOK`` has a look."""
 
 _SMOOTHING = 0.2
 _GAIN, _COVERAGE = 1.3, 0.7
@@ -95,6 +98,7 @@ class Tuner:
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._price, self._usual_price = 0.0, 0.05
         self._steps = 0
+        self._idle = 0
 
     def begin(self, contexts: Sequence[int]) -> None:
         """See :class:`draftwood.tuning.Tuner`."""
@@ -112,10 +116,13 @@ class Tuner:
     def floor(self) -> float:
         """Path chance that may come to be worth its cost.
 
-        While nothing pays a quick look is enough, and a thorough one now and then.
+        While nothing pays a quick look is enough, and a thorough one now and then. Where nothing
+        has paid for some time most steps do without: above 1, nothing is worth looking at.
         """
-        if self._price >= NOTHING_PAYS:
-            return _LOWEST_SEEN if self._steps % _LOOK == 0 else _HIGHEST
+        if self._idle >= _PATIENCE and self._steps % _LOOK:
+            return NOTHING_PAYS
+        if self._idle:
+            return _LOWEST_SEEN if self._idle % _LOOK == 0 else _HIGHEST
         return min(_HIGHEST, max(_LOWEST, 0.7 * self._usual_price))
 
     def outlook(self, temperature: float) -> "Expectations":
@@ -157,6 +164,7 @@ class Tuner:
         marginal = self.rate * more if pays else _HIGHEST
         self._usual_price += _SMOOTHING * (marginal - self._usual_price)
         self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
+        self._idle = 0 if pays else self._idle + 1
         return self._price
 
     def observe(

@@ -242,6 +242,15 @@ def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
     assert all(len(nodes) <= 2 for nodes in stage.nodes("draft"))
 
 
+def test_where_nothing_is_worth_looking_at_nobody_is_asked() -> None:
+    growth = Growth(0, 10, 10, outlook=Outlook(floor=2.0))
+    growing = Auto().grow(growth, None)
+    with pytest.raises(StopIteration) as end:
+        next(growing)
+    assert end.value.value.route == "plain"
+    assert end.value.value.drafted == 0
+
+
 def test_a_model_that_offers_nothing_is_asked_once() -> None:
     """As where its context ends, or where a table stands in for it."""
     stage = Stage(offer(1), {0: [(3, 0.3)]})

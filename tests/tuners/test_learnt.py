@@ -124,8 +124,9 @@ def floors(curve: Curve, *chances: float) -> tuple[Tuner, list[float]]:
         begin(of, [10])
         assert of.floor == of.outlook(0.0).floor
         seen.append(of.floor)
-        of.price([bid(*chances)])
-    assert all(0.0 < floor < 0.5 for floor in seen)
+        if of.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
+            of.price([bid(*chances)])
+    assert all(0.0 < floor < 0.5 or floor > 1.0 for floor in seen)
     return of, seen[-16:]
 
 
@@ -143,16 +144,21 @@ def test_the_floor_follows_the_price_and_has_bounds() -> None:
 
 def test_while_nothing_pays_a_thorough_look_is_taken_now_and_then() -> None:
     _, seen = floors(STEEP, 0.3, 0.2)
-    quick, thorough = max(seen), min(seen)
-    assert set(seen) == {quick, thorough}
-    assert 0 < seen.count(thorough) < seen.count(quick)
+    looks = [floor for floor in seen if floor <= 1.0]
+    assert 0 < len(looks) < len(seen) / 2, "most steps have no look at all"
+    quick, thorough = max(looks), min(looks)
+    assert set(looks) == {quick, thorough}
+    assert 0 < looks.count(thorough) < looks.count(quick)
     # Once it pays, every step looks as far down as is worth it.
     of, _ = floors(STEEP, 0.3, 0.2)
+    of.costs.now = StepCosts(LINEAR)
+    later = []
     for _ in range(40):
         begin(of, [10])
-        of.costs.now = StepCosts(LINEAR)
-        of.price([bid(*(0.9**i for i in range(1, 80)))])
-    assert of.floor < quick
+        later.append(of.floor)
+        if of.floor <= 1.0:
+            of.price([bid(*(0.9**i for i in range(1, 80)))])
+    assert max(later[5:]) < quick
 
 
 def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:

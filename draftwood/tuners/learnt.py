@@ -44,7 +44,7 @@ _LOWEST, _HIGHEST = 0.004, 0.1
 _LOOK, _LOWEST_SEEN = 4, 0.01
 """While nothing pays, every so many looks candidates down to this path chance are looked at."""
 
-_PATIENCE = 6
+_PATIENCE = 12
 """Looks in a row that found nothing, after which only one step in ``_LOOK`` has a look."""
 
 _SMOOTHING = 0.2

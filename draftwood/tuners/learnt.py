@@ -44,8 +44,8 @@ _LOWEST, _HIGHEST = 0.004, 0.1
 _LOOK, _LOWEST_SEEN = 4, 0.01
 """While nothing pays, every so many looks candidates down to this path chance are looked at."""
 
-_PATIENCE = 12
-"""Looks in a row that found nothing, after which only one step in ``_LOOK`` has a look."""
+_PATIENCE, _SELDOM = 12, 2
+"""Looks in a row that found nothing, after which only one step in so many has a look."""
 
 _SMOOTHING = 0.2
 _GAIN, _COVERAGE = 1.3, 0.7
@@ -117,9 +117,9 @@ class Tuner:
         """Path chance that may come to be worth its cost.
 
         While nothing pays a quick look is enough, and a thorough one now and then. Where nothing
-        has paid for some time most steps do without: above 1, nothing is worth looking at.
+        has paid for some time every other step does without: above 1, nothing is worth looking at.
         """
-        if self._idle >= _PATIENCE and self._steps % _LOOK:
+        if self._idle >= _PATIENCE and self._steps % _SELDOM:
             return NOTHING_PAYS
         if self._idle:
             return _LOWEST_SEEN if self._idle % _LOOK == 0 else _HIGHEST

@@ -1,10 +1,14 @@
 """What a policy that sizes its tree by its worth says to the engine, and what it is told.
 
-Nothing here computes anything.
+Nothing here decides anything.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.pool import Chances, Pool
 
@@ -25,6 +29,11 @@ class Bid:
     pool: Pool
     limit: int
     levels: tuple[int, ...] = ()
+
+    @cached_property
+    def chances(self) -> NDArray[np.float64]:
+        """Path chances of the likeliest candidates, as many as would be taken, best first."""
+        return np.sort(self.pool.path[1:])[::-1][: self.limit]
 
 
 class Outlook(Chances, Protocol):

@@ -12,6 +12,7 @@ from draftwood.recipes import Method
 from draftwood.sampling import SamplingParams
 
 F = TypeVar("F", bound=Callable[..., Any])
+N = TypeVar("N", int, float)
 
 
 def _stack(decorators: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
@@ -109,16 +110,22 @@ def _bias(text: str) -> tuple[int, float]:
     raise DraftwoodError(f"--logit-bias {text!r}: write TOKEN_ID=BIAS, e.g. 42=-1.5")
 
 
-def numbers(text: str, option: str) -> tuple[float, ...]:
+def numbers(flag: str, text: str, kind: Callable[[str], N], advice: str) -> tuple[N, ...]:
     """The numbers of a comma-separated list.
 
+    Args:
+        flag: that was given.
+        text: its value.
+        kind: ``int`` or ``float``.
+        advice: what to write instead.
+
     Raises:
-        DraftwoodError: one of them is none.
+        DraftwoodError: one of them is none; the flag, its value and the advice.
     """
     try:
-        return tuple(float(word) for word in text.split(","))
+        return tuple(kind(word) for word in text.split(","))
     except ValueError:
-        raise DraftwoodError(f"{option} is {text!r}: give numbers, separated by commas") from None
+        raise DraftwoodError(f"{flag} {text!r}: {advice}") from None
 
 
 def method_of(name: str, budget: int | None, extra: Sequence[str]) -> Method:

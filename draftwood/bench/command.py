@@ -22,11 +22,14 @@ from draftwood.bench.stopping import stoppable
 from draftwood.bench.table import table
 from draftwood.bench.trace import Trace
 from draftwood.errors import DraftwoodError
-from draftwood.options import model_options
+from draftwood.options import model_options, numbers
 from draftwood.sampling import SamplingParams
 
 _FILE_WIDTH = 120
 """Columns of the table where there is no terminal to ask."""
+
+
+_SEEDS = "write integers with commas between them, such as 0,1,2"
 
 
 @click.command()
@@ -124,7 +127,7 @@ def bench(
         threads=threads,
         max_new_tokens=max_new_tokens,
         sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
-        seeds=_seeds(seeds),
+        seeds=numbers("--seeds", seeds, int, _SEEDS),
         budget=budget,
         draft=draft,
         head=head,
@@ -160,15 +163,6 @@ def bench(
         click.echo(json.dumps(summary(found, output)))
     if journal is not None:
         journal.remove()
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise DraftwoodError(
-            f"--seeds {text!r}: write integers with commas between them, such as 0,1,2"
-        ) from None
 
 
 def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:

@@ -12,6 +12,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.bench.prompts import Prompt
+from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.stats import StepStats
 from draftwood.tree import ROOT, TokenTree
 
@@ -46,27 +47,6 @@ class StepExcerpt:
     depth: int
     committed: tuple[Committed, ...]
     rejected: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TreeExcerpt:
-    """The whole tree of a step; node 0 is the root.
-
-    Attributes:
-        step: number of the step, from 0.
-        parents: of each node; -1 for the root.
-        texts: of each node's token.
-        sources: the drafter of each node; ``"root"`` for the root.
-        path: accepted nodes.
-        bonus: text of the bonus token; empty if the answer ended before it.
-    """
-
-    step: int
-    parents: tuple[int, ...]
-    texts: tuple[str, ...]
-    sources: tuple[str, ...]
-    path: tuple[int, ...]
-    bonus: str
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import torch
 
 import draftwood
 from draftwood.bench.prompts import Source, origin
+from draftwood.costs.machine import cpu_model
 
 _PEERS = ("llama-cpp-python", "gguf")
 
@@ -109,18 +110,6 @@ def _of_peers() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def cpu_model() -> str:
-    """The processor's name as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass  # only Linux has the file
-    return platform.processor() or platform.machine()
 
 
 def _git(directory: Path, *arguments: str) -> str | None:

@@ -13,7 +13,7 @@ from rich.progress import track
 from draftwood import models
 from draftwood.bench.contexts import Contexts
 from draftwood.bench.document import write
-from draftwood.bench.prompts import read
+from draftwood.bench.prompts import Source, read, sources
 from draftwood.bench.provenance import provenance
 from draftwood.bench.ranks import Ranks, count_ranks, target_seconds
 from draftwood.engine import Engine
@@ -75,7 +75,7 @@ def sequoia(
     one_level = method(
         f"fixed-tree:draft={drafter}:breadth={ranks}:depth=1:threshold=0:budget={ranks}", **named
     )
-    sets = tuple(Path(name) for name in prompts.split(",") if name)
+    sets = sources(prompts)
     members = read(sets, limit)
     if threads:
         torch.set_num_threads(threads)
@@ -115,6 +115,6 @@ def _content(found: Ranks, tree: RankTree, times: list[float]) -> dict[str, obje
     }
 
 
-def _origin(sets: tuple[Path, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
+def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
     facts = {"name": model, "dtype": str(dtype).removeprefix("torch.")}
     return {"provenance": provenance(model=facts, settings={}, sets=sets)}

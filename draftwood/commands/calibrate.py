@@ -74,7 +74,8 @@ def calibrate(
     """
     check_writable(output)
     chosen = [method(name) for name in methods.split(",")]
-    sampled = [SamplingParams(temperature=t) for t in numbers(temperatures, "--temperatures")]
+    heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
+    sampled = [SamplingParams(temperature=t) for t in heats]
     members = read(sources(prompts), limit)
     if threads:
         torch.set_num_threads(threads)

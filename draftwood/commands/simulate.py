@@ -11,6 +11,7 @@ from rich.progress import track
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.methods import method
+from draftwood.options import numbers
 from draftwood.replay.figures import figures
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.replay.simulated.language import Language
@@ -155,7 +156,4 @@ def _by_source(given: Sequence[str], usual: str, made: Callable[[str], _T]) -> d
 
 
 def _floats(flag: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise DraftwoodError(f"{flag} {text!r}: write numbers, such as 0.6,0.2") from None
+    return numbers(flag, text, float, "write numbers, such as 0.6,0.2")

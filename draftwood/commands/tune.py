@@ -34,7 +34,7 @@ from draftwood.files import check_writable
 from draftwood.hosting import TargetHost
 from draftwood.hosts import DrafterSpec
 from draftwood.methods import method
-from draftwood.options import model_options
+from draftwood.options import model_options, numbers
 from draftwood.target.attach import attach
 
 _FILE_WIDTH = 120
@@ -225,10 +225,7 @@ def _sizes(largest: int) -> tuple[int, ...]:
 
 
 def _numbers(flag: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise DraftwoodError(f"{flag} {text!r}: write numbers, such as 1,4") from None
+    return tuple(sorted(set(numbers(flag, text, int, "write numbers, such as 1,4"))))
 
 
 def _prompt(tokenizer: PreTrainedTokenizerBase, tokens: int) -> list[int]:

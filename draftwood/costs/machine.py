@@ -44,8 +44,11 @@ def identity_at(where: str) -> str:
 
 def device_name(device: torch.device) -> str:
     """What the device is called: the GPU's name, or the processor's."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")

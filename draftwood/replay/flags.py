@@ -12,6 +12,7 @@ import click
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
+from draftwood.options import numbers
 from draftwood.replay.figures import Figures
 from draftwood.replay.pricing import check_priced, expected_costs, read_costs
 from draftwood.replay.speeds import Load
@@ -91,10 +92,8 @@ def write_figures(path: Path, found: Sequence[Figures], facts: dict[str, object]
 
 
 def _numbers(flag: str, text: str, least: int) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        found = [least - 1]
+    advice = f"write numbers of at least {least}, such as 4,16"
+    found = numbers(flag, text, int, advice)
     if min(found) < least:
-        raise DraftwoodError(f"{flag} {text!r}: write numbers of at least {least}, such as 4,16")
-    return found
+        raise DraftwoodError(f"{flag} {text!r}: {advice}")
+    return list(found)

@@ -19,6 +19,7 @@ decided level by level before that, by :meth:`Expectations.level`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
@@ -32,8 +33,6 @@ from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
 from draftwood.pool import Voice
 from draftwood.protocols import Outcome
-
-_SHIPPED = Path(str(files("draftwood"))) / "assets" / "calibration.json"
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -77,8 +76,14 @@ class Learnt:
         Raises:
             DraftwoodError: the calibration cannot be read.
         """
-        path = Path(self.calibration) if self.calibration else _SHIPPED
-        return Tuner(Calibration(load(path)), host.costs(drafters))
+        prior = load(Path(self.calibration)) if self.calibration else _shipped()
+        return Tuner(Calibration(prior), host.costs(drafters))
+
+
+@cache
+def _shipped() -> dict[str, NDArray[np.float64]]:
+    """The calibration that comes with the package, read once: every engine begins with it."""
+    return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
 
 
 class Tuner:
@@ -140,7 +145,7 @@ class Tuner:
 
     def price(self, bids: Sequence[Bid]) -> float:
         """See :class:`draftwood.tuning.Tuner`."""
-        likeliest = [np.sort(bid.pool.path[1:])[::-1][: bid.limit] for bid in bids]
+        likeliest = [bid.chances for bid in bids]
         chances = np.concatenate(likeliest)
         order = np.argsort(-chances, kind="stable")
         chances = chances[order]
@@ -184,8 +189,7 @@ class Tuner:
             counts.observe(judged.codes, judged.taken)
             for hit in bid.pool.found(Voice.NEURAL, outcome.committed):
                 self.coverage.add(hit, 1.0)
-            paths = np.sort(bid.pool.path[1:])[::-1][: bid.limit]
-            expected.append(1.0 + float(paths[paths >= self._price].sum()))
+            expected.append(1.0 + float(bid.chances[bid.chances >= self._price].sum()))
         for counts in set(self._counts):
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from draftwood.bench.excerpts import Committed, Excerpts, StepExcerpt, TreeExcerpt, excerpt
+from draftwood.bench.excerpts import Committed, Excerpts, StepExcerpt, excerpt
 from draftwood.bench.prompts import Prompt
+from draftwood.bench.tree_excerpt import TreeExcerpt
 from tests.bench.made import step, tree
 from tests.tiny import tiny_tokenizer
 

@@ -15,7 +15,7 @@ import pytest
 
 from draftwood.bench.plots import FIGURES
 from draftwood.bench.plots.reading import read
-from draftwood.bench.plots.record import DrawnTree, Record
+from draftwood.bench.plots.record import Record
 from draftwood.bench.report.comparison import tables
 from draftwood.bench.report.equality import equality, missing
 from draftwood.bench.report.figures import inline
@@ -24,6 +24,7 @@ from draftwood.bench.report.page import html
 from draftwood.bench.report.traces import excerpts, visible
 from draftwood.bench.report.trees import tree_of
 from draftwood.bench.report.words import plain_value, text
+from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
 from tests.bench.documents import document, excerpt, method, metrics, plain, ratio
 from tests.test_cli import run
@@ -372,13 +373,13 @@ def test_trees_are_drawn_with_the_path_and_without_what_is_not_known() -> None:
 )
 def test_what_is_no_tree_is_refused(changes: dict[str, Any], complaint: str) -> None:
     usual = {"parents": (-1, 0), "texts": ("a", "b"), "sources": ("root", "x")}
-    found = DrawnTree(step=3, path=(), bonus="", **{**usual, **changes})
+    found = TreeExcerpt(step=3, path=(), bonus="", **{**usual, **changes})
     with pytest.raises(DraftwoodError, match=complaint):
         tree_of(found, "")
 
 
 def test_siblings_of_one_text_stay_two() -> None:
-    found = DrawnTree(0, (-1, 0, 0), ("a", "b", "b"), ("root", "x", "x"), (), "")
+    found = TreeExcerpt(0, (-1, 0, 0), ("a", "b", "b"), ("root", "x", "x"), (), "")
     assert tree_of(found, "wide").drafted == 2
 
 

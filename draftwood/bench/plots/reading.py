@@ -10,7 +10,6 @@ from draftwood.bench.plots.cursor import Cursor
 from draftwood.bench.plots.record import (
     DepthRate,
     Divergence,
-    DrawnTree,
     Estimate,
     Excerpt,
     Method,
@@ -19,6 +18,7 @@ from draftwood.bench.plots.record import (
     SourceRate,
     Step,
 )
+from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
 
 SCHEMA = 2
@@ -134,7 +134,7 @@ def _excerpt(at: Cursor) -> Excerpt:
             for step in at["steps"]
         ),
         trees=tuple(
-            DrawnTree(
+            TreeExcerpt(
                 step=tree["step"].count(),
                 parents=tuple(node.whole() for node in tree["parents"]),
                 texts=tuple(text.text() for text in tree["texts"]),

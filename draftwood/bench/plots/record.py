@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.bench.acceptance import RankCount
+from draftwood.bench.tree_excerpt import TreeExcerpt
 
 REFERENCE = "ar"
 """The method that speed-ups and equality are counted from."""
@@ -106,18 +107,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class DrawnTree:
-    """A step's tree in words; node 0 is the root. ``bonus`` is empty if there was none."""
-
-    step: int
-    parents: tuple[int, ...]
-    texts: tuple[str, ...]
-    sources: tuple[str, ...]
-    path: tuple[int, ...]
-    bonus: str
-
-
-@dataclass(frozen=True)
 class Excerpt:
     """The beginning of a method's answer to a prompt."""
 
@@ -126,7 +115,7 @@ class Excerpt:
     task: str
     prompt: str
     steps: tuple[Step, ...]
-    trees: tuple[DrawnTree, ...]
+    trees: tuple[TreeExcerpt, ...]
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from draftwood.bench.plots.record import DrawnTree, Step
+from draftwood.bench.plots.record import Step
 from draftwood.bench.report.words import text
+from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
 from draftwood.picture.layout import layout
 from draftwood.picture.vector import drawing
 from draftwood.tree import TokenTree, TreeBuilder
 
 
-def figure(found: DrawnTree, steps: Sequence[Step], names: Sequence[str], id: str) -> str:
+def figure(found: TreeExcerpt, steps: Sequence[Step], names: Sequence[str], id: str) -> str:
     """The tree with its caption.
 
     Args:
@@ -35,7 +36,7 @@ def figure(found: DrawnTree, steps: Sequence[Step], names: Sequence[str], id: st
     )
 
 
-def tree_of(found: DrawnTree, route: str) -> TokenTree:
+def tree_of(found: TreeExcerpt, route: str) -> TokenTree:
     """The tree, of which neither token ids nor how they were drawn are known: log q is NaN.
 
     Raises:

@@ -1,26 +1,20 @@
 """The page of results: made of documents of today's schema only."""
 
 import json
-import runpy
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from draftwood.bench.acceptance import acceptance_of
 from draftwood.bench.aggregate import Baselines
 from draftwood.bench.document import SCHEMA, document, method_entry, write
 from draftwood.stats import Tally
 from tests.bench.made import random_steps, row
+from tests.bench.paging import SCRIPT, needs_runs, page, save, text, timed
 
-SCRIPT = Path(__file__).parents[2] / "runs" / "results.py"
-pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="only a checkout has runs/")
-
-
-def page(directory: Path) -> Any:
-    main = runpy.run_path(str(SCRIPT))["main"]
-    return CliRunner().invoke(main, ["--out", str(directory)])
+pytestmark = needs_runs
 
 
 def made(*names: str) -> dict[str, object]:
@@ -66,3 +60,33 @@ def test_documents_of_another_schema_are_refused_by_name(tmp_path: Path, schema:
     assert done.exit_code == 1
     assert "speed_greedy.json has schema" in done.output
     assert str(SCHEMA) in done.output
+
+
+def test_it_is_called_from_anywhere(tmp_path: Path) -> None:
+    save(tmp_path / "speed_greedy.json", {"ar": timed(10, 20)})
+    command = [sys.executable, str(SCRIPT), "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == text(tmp_path)
+    assert "| `ar` | 15 | 15 |" in done.stdout
+
+
+def test_members_of_later_versions_are_ignored(tmp_path: Path) -> None:
+    methods = {"ar": timed(10, 10), "auto": timed(20, 30), "goose": timed(15, 15)}
+    for name, extra in (("old", None), ("new", {"reliability": {"auto": [0.5]}})):
+        (tmp_path / name).mkdir()
+        save(tmp_path / name / "every_speed_greedy_1.json", methods, extra=extra)
+    assert text(tmp_path / "old") == text(tmp_path / "new")
+
+
+def test_modules_are_small() -> None:
+    for path in (SCRIPT, *(SCRIPT.parent / "results_page").glob("*.py")):
+        assert len(path.read_text().splitlines()) < 200, path
+
+
+def test_samples_tell_prompts_loops_and_tokens(tmp_path: Path) -> None:
+    methods = {"ar": timed(10, 10, 10, looping=1), "goose": timed(10, 10, looping=2)}
+    save(tmp_path / "speed_greedy.json", methods)
+    assert (
+        "Prompts: 2 to 3, with a looping output: 1 to 2. "
+        "Tokens: 20 to 30, without looping outputs: 0 to 20.\n"
+    ) in text(tmp_path)

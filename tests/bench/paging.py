@@ -1,0 +1,73 @@
+"""Runs written to a directory, and the page of results made of them."""
+
+import runpy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from draftwood.bench.aggregate import Baselines
+from draftwood.bench.divergence import Divergence
+from draftwood.bench.document import document, method_entry, write
+from draftwood.bench.rows import Row
+from tests.bench.made import row
+
+RUNS = Path(__file__).parents[2] / "runs"
+SCRIPT = RUNS / "results.py"
+needs_runs = pytest.mark.skipif(not SCRIPT.exists(), reason="only a checkout has runs/")
+
+
+def page(directory: Path) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        # Where Python itself looks first for the modules of a script.
+        patch.syspath_prepend(RUNS)
+        main = runpy.run_path(str(SCRIPT))["main"]
+    return CliRunner().invoke(main, ["--out", str(directory)])
+
+
+def text(directory: Path) -> str:
+    done = page(directory)
+    assert done.exit_code == 0, done.output
+    return str(done.output)
+
+
+def module(name: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(RUNS)
+        return import_module(f"results_page.{name}")
+
+
+def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int = 0) -> list[Row]:
+    """A prompt of ten tokens for each speed, in tokens a second; the last ones loop."""
+    rows = [
+        row(f"{set}/{i}", group=first + i, set=set, seconds=10 / speed)
+        for i, speed in enumerate(speeds)
+    ]
+    kept = len(rows) - looping
+    return [*rows[:kept], *(replace(each, looping=True) for each in rows[kept:])]
+
+
+def save(
+    path: Path,
+    methods: Mapping[str, Sequence[Row]],
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+    divergences: Mapping[str, Sequence[Divergence]] | None = None,
+    extra: Mapping[str, object] | None = None,
+) -> None:
+    """What ``draftwood bench`` would have written of these rows, and members it does not know."""
+    baselines = Baselines(methods["ar"], methods.get("hf", ()))
+    entries = {
+        name: {
+            **method_entry(
+                rows, baselines, (divergences or {}).get(name, ()), (settings or {}).get(name, {})
+            ),
+            **(extra or {}),
+        }
+        for name, rows in methods.items()
+    }
+    made = document({"command": f"draftwood {path.stem}"}, entries, {}, [], complete=True)
+    write(path, {**made, **(extra or {})})

@@ -75,8 +75,7 @@ class Level:
 
     def best_first(self, n: int) -> "Level":
         """The ``n`` of the largest path probability, largest first, ties as offered."""
-        chosen = likeliest(self.path, n)
-        return self.take(chosen[np.argsort(-self.path[chosen], kind="stable")])
+        return self.take(np.argsort(-self.path, kind="stable")[: max(n, 0)])
 
 
 def no_children() -> Level:

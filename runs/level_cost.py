@@ -1,16 +1,25 @@
-"""Cost of one level of a draft-model tree outside the model's forward, by policy.
+"""Cost of one level of a draft-model tree outside the model's forward, by policy and threads.
 
-Rows of q are Zipf-like over a large vocabulary, shuffled. Measured are the hand-over (the top-k of
-every row of the frontier with its probabilities) and the policy's own work. Prints one JSON object.
+Rows of q are Zipf-like over a large vocabulary, shuffled. Whole trees are grown: every query of a
+policy is answered by the hand-over of as many rows as it names nodes, which nothing has read since
+seven other levels, and by ranking them. Policies take turns. Prints one JSON object, in which, by
+number of threads and exponent, each method has
 
-    python runs/level_cost.py --vocabulary 150000 --threads 2
+* ``full_level``: the median level of as many nodes as ``--rows`` says, in milliseconds: the
+  hand-over, the ranking, the policy, and all three;
+* ``tree``: the median tree, with what is done at its end, the ``nodes`` in it, and its ``levels``,
+  which have fewer nodes where a policy narrows;
+* ``level``: ``tree`` over ``levels``.
+
+    python runs/level_cost.py --vocabulary 150000
 """
 
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 
 import click
 import numpy as np
@@ -18,10 +27,13 @@ import torch
 
 from draftwood.bench.provenance import provenance
 from draftwood.methods import method
-from draftwood.protocols import Candidates, Expand, Growth
+from draftwood.outputs import Outputs
+from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo
+from draftwood.ranking import rank
 from draftwood.target.harvest import hand_over
 
 METHODS = ("eagle3", "talon", "dynatree", "opt-tree", "fixed-tree")
+PARTS = ("hand_over", "ranking", "policy")
 
 
 def zipf_logits(rows: int, vocabulary: int, exponent: float, seed: int) -> torch.Tensor:
@@ -33,68 +45,110 @@ def zipf_logits(rows: int, vocabulary: int, exponent: float, seed: int) -> torch
     )
 
 
-def milliseconds(work: Callable[[], object], repeats: int = 50) -> float:
-    """Median wall-clock of ``work``."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+@dataclass
+class Costs:
+    """Of each tree of a policy: its nodes, and of each level's the nodes and seconds by part."""
+
+    nodes: list[int] = field(default_factory=list)
+    levels: list[list[tuple[int, tuple[float, ...]]]] = field(default_factory=list)
+
+    def facts(self, rows: int) -> dict[str, object]:
+        """As the module says."""
+        found = [seconds for tree in self.levels for m, seconds in tree if m == rows]
+        parts = dict(zip(PARTS, zip(*found, strict=True), strict=False))
+        if found:
+            parts["all"] = tuple(map(sum, found))
+        tree = statistics.median(sum(sum(s) for _, s in tree) for tree in self.levels) * 1e3
+        levels = statistics.mean(map(len, self.levels))
+        return {
+            "full_level": {part: statistics.median(times) * 1e3 for part, times in parts.items()},
+            "level": tree / levels,
+            "tree": tree,
+            "nodes": statistics.mean(self.nodes),
+            "levels": levels,
+        }
 
 
-class Canned:
-    """Answers a policy's queries from drawn rows and takes the time of the policy's own work."""
+class Model:
+    """Stands for a draft model: its logits are there, whatever is asked about."""
 
-    def __init__(self, logits: Sequence[torch.Tensor], k: int) -> None:
-        found = [hand_over(rows[None], k) for rows in logits]
-        self._answers = [(tokens[0], np.log(probs[0])) for _, tokens, probs in found]
-        self.levels: list[float] = []
+    def __init__(self, logits: Sequence[torch.Tensor]) -> None:
+        vocabulary = logits[0].shape[1]
+        cpu = torch.device("cpu")
+        info = TargetInfo(vocabulary, 4096, 1, 1, cpu, torch.float32)
+        self._outputs = Outputs(np.arange(vocabulary), info)
+        self._logits = cycle(logits)
 
-    def grow(self, name: str) -> None:
+    def grow(self, name: str, costs: Costs) -> None:
         """One tree."""
         policy = method(name).policy
         growing = policy.grow(Growth(0, 64, policy.budget), policy.start())
-        answer: Candidates | None = None
-        for level in count():
-            start = time.perf_counter()
-            try:
-                query = growing.send(answer)
-            except StopIteration:
-                self.levels.append(time.perf_counter() - start)
-                return
-            if level:
-                self.levels.append(time.perf_counter() - start)
+        query = next(growing)
+        costs.levels.append([])
+        while True:
             assert isinstance(query, Expand)
-            tokens, logq = self._answers[level % len(self._answers)]
-            rows = np.arange(len(query.nodes)) % len(tokens)
-            answer = Candidates(tokens[rows, : query.k], logq[rows, : query.k])
+            m = len(query.nodes)
+            logits = next(self._logits)[:m]
+            start = time.perf_counter()
+            argmax, tokens, probs = hand_over(logits[None], query.k)
+            handed = time.perf_counter()
+            rows = Rows(logits, argmax[0], tokens[0], probs[0])
+            answer: Candidates = rank(query, [(rows, i) for i in range(m)], self._outputs)
+            ranked = time.perf_counter()
+            try:
+                query, tree = growing.send(answer), None
+            except StopIteration as finished:
+                tree = finished.value
+            end = time.perf_counter()
+            costs.levels[-1].append((m, (handed - start, ranked - handed, end - ranked)))
+            if tree is not None:
+                costs.nodes.append(tree.drafted)
+                return
 
 
 @click.command()
 @click.option("--vocabulary", default=150_000, show_default=True)
-@click.option("--rows", default=10, show_default=True, help="Nodes of the frontier.")
-@click.option("--exponent", default=1.2, show_default=True)
-@click.option("--threads", default=2, show_default=True)
-def main(vocabulary: int, rows: int, exponent: float, threads: int) -> None:
+@click.option("--rows", default=10, show_default=True, help="Nodes of a full level.")
+@click.option("--widest", default=60, show_default=True, help="Most nodes of any level.")
+@click.option("--exponents", default=(0.7, 1.2, 1.35, 5.0), show_default=True, multiple=True)
+@click.option("--threads", default=(1, 2), show_default=True, multiple=True)
+@click.option("--trees", default=30, show_default=True, help="Trees of each method.")
+@click.option("--dtype", default="float32", show_default=True)
+def main(
+    vocabulary: int,
+    rows: int,
+    widest: int,
+    exponents: Sequence[float],
+    threads: Sequence[int],
+    trees: int,
+    dtype: str,
+) -> None:
     """Measure and print."""
-    torch.set_num_threads(threads)
-    logits = [zipf_logits(rows, vocabulary, exponent, seed) for seed in range(8)]
-    turn = count()
-    hand = {
-        k: milliseconds(lambda k=k: hand_over(logits[next(turn) % 8][None], k))  # type: ignore[misc]
-        for k in (10, 59)
+    facts: dict[str, dict[str, object]] = {str(count): {} for count in threads}
+    for exponent in exponents:
+        logits = [
+            zipf_logits(widest, vocabulary, exponent, seed).to(getattr(torch, dtype))
+            for seed in range(8)
+        ]
+        for count in threads:
+            torch.set_num_threads(count)
+            model, costs = Model(logits), {name: Costs() for name in METHODS}
+            for name in METHODS:  # not counted
+                model.grow(name, Costs())
+            for _ in range(trees):
+                for name in METHODS:
+                    model.grow(name, costs[name])
+            facts[str(count)][str(exponent)] = {n: c.facts(rows) for n, c in costs.items()}
+    settings = {
+        "vocabulary": vocabulary,
+        "rows": rows,
+        "exponents": list(exponents),
+        "threads": list(threads),
+        "trees": trees,
+        "dtype": dtype,
     }
-    policies = {}
-    for name in METHODS:
-        canned = Canned(logits, 59)
-        for _ in range(40):
-            canned.grow(name)
-        policies[name] = statistics.median(canned.levels) * 1e3
-    settings = {"vocabulary": vocabulary, "rows": rows, "exponent": exponent, "threads": threads}
-    facts = {"hand_over_ms_by_k": hand, "policy_ms_per_level": policies}
     origin = provenance(model={}, settings=settings, sets=[])
-    click.echo(json.dumps({"provenance": origin, **facts}, indent=1))
+    click.echo(json.dumps({"provenance": origin, "milliseconds_by_threads": facts}, indent=1))
 
 
 if __name__ == "__main__":

@@ -103,13 +103,13 @@ class Talon:
             left = budget - tree.drafted + shared
             k = min(self.top_k, left) if d < self.robust else left
             answer: Candidates = yield Expand(self.source, tree, parents.nodes, k)
-            pool = children(parents, answer)  # lines 7 to 11, Eq. 3
-            if d < self.robust:
-                pool = pool.likeliest(self.top_k)  # line 15, Eq. 5
-            elif len(pool):
-                anchor = pool.path.max()  # line 18
+            # Lines 7 to 11 (Eq. 3), 15 (Eq. 5), 22 and 23. The best that fit are taken before the
+            # gate and not after it: what passes it comes first either way.
+            pool = children(parents, answer).best_first(k)
+            if d >= self.robust and len(pool):
+                anchor = pool.path[0]  # line 18
                 pool = pool.take(pool.path >= anchor + math.log(self.mu))  # line 19, Eq. 4
-            parents = promote(tree, pool.best_first(left), self.source, budget)  # lines 22 to 25
+            parents = promote(tree, pool, self.source, budget)  # lines 24 and 25
             d += 1
         return tree.build("talon" if tree.drafted else "plain")
 

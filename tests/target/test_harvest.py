@@ -8,12 +8,13 @@ from draftwood.target import harvest
 from draftwood.target.harvest import hand_over
 
 
-@pytest.fixture(params=["few", "many"], autouse=True)
+@pytest.fixture(params=["few", "many", "long"], autouse=True)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small inputs take either way."""
+    """Small inputs take every way."""
     if request.param == "many":
-        monkeypatch.setattr(harvest, "_FEW_ROWS", 0)
         monkeypatch.setattr(harvest, "_FEW_LOGITS", 0)
+    if request.param == "long":
+        monkeypatch.setattr(harvest, "_LONG", 0)
 
 
 def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
@@ -75,15 +76,17 @@ def test_nan_is_handed_over_as_torch_does() -> None:
     assert hand_over(logits, 4)[0].tolist() == logits.argmax(-1).tolist()
 
 
-def test_half_precision() -> None:
-    logits = rows(16, 4096).bfloat16()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("vocab", [4096, 4100])
+def test_other_dtypes(dtype: torch.dtype, vocab: int) -> None:
+    logits = rows(16, vocab).to(dtype)
     argmax, tokens, probs = hand_over(logits, 3)
     assert argmax.tolist() == logits.argmax(-1).tolist()
     expected = logits.float().softmax(-1).topk(3).values.numpy()
     np.testing.assert_allclose(probs, expected, rtol=2e-5)
     # Half precision has ties, among which the order is not defined.
-    first = np.take_along_axis(logits[0].float().numpy(), tokens[0, :, :1], axis=1)
-    assert first[:, 0].tolist() == logits[0].float().amax(-1).tolist()
+    values = np.take_along_axis(logits.float().numpy(), tokens, axis=2)
+    assert values.tolist() == logits.float().topk(3).values.tolist()
 
 
 def test_a_batch_keeps_its_shape() -> None:
@@ -93,3 +96,38 @@ def test_a_batch_keeps_its_shape() -> None:
     assert argmax.tolist() == logits.argmax(-1).tolist()
     nothing = hand_over(logits, 0)
     assert (nothing[1].shape, nothing[2].shape) == ((3, 4, 0), (3, 4, 0))
+
+
+@pytest.mark.parametrize("vocab", [300, 4100, 50_000])
+def test_a_row_does_not_depend_on_the_others(vocab: int) -> None:
+    logits = rows(9, vocab)
+    logits[0, 4] += 100.0  # exponentials of this one overflow unless it is shifted
+    together = hand_over(logits, 5)
+    for i in range(9):
+        alone = hand_over(logits[:, i : i + 1], 5)
+        assert [x[:, i : i + 1].tolist() for x in together] == [x.tolist() for x in alone]
+    expected = logits.double().softmax(-1).topk(5).values.numpy()
+    np.testing.assert_allclose(together[2], expected, rtol=2e-5)
+
+
+def test_rows_of_a_wider_tensor() -> None:
+    logits = rows(12, 4200)
+    cut = logits[:, :, 50:4150]
+    found, expected = hand_over(cut, 7), hand_over(cut.contiguous(), 7)
+    assert [x.tolist() for x in found] == [x.tolist() for x in expected]
+
+
+def test_the_two_stage_search_puts_the_lowest_of_equal_tokens_first() -> None:
+    logits = rows(6, 4100).mul(8).round()  # a handful of values, ties everywhere
+    found = harvest._two_stages(logits[0], harvest._chunks(logits[0]).amax(2), 6)
+    assert found is not None
+    order = np.argsort(-logits[0].numpy(), axis=1, kind="stable")
+    assert found[1].tolist() == order[:, :6].tolist()
+    assert found[0].tolist() == order[:, 0].tolist()
+
+
+def test_a_search_that_two_stages_cannot_do() -> None:
+    for logits in (torch.zeros(2, 4096), rows(2, 4096)[0].fill_diagonal_(torch.nan)):
+        assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 4) is None
+    logits = rows(2, 4096)[0]
+    assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 65) is None

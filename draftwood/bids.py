@@ -35,6 +35,10 @@ class Bid:
         """Path chances of the likeliest candidates, as many as would be taken, best first."""
         return np.sort(self.pool.path[1:])[::-1][: self.limit]
 
+    def expected(self, price: float) -> float:
+        """Tokens that the step is expected to commit if this is the answer."""
+        return 1.0 + sum(map(self.pool.path.__getitem__, self.pool.chosen(price, self.limit)))
+
 
 class Outlook(Chances, Protocol):
     """What the steps so far say of the next one."""
@@ -42,6 +46,11 @@ class Outlook(Chances, Protocol):
     @property
     def floor(self) -> float:
         """Path chance below which a candidate is not worth looking at; above 1 none is."""
+        ...
+
+    @property
+    def price(self) -> float:
+        """Path chance of late from which on a candidate was worth its cost."""
         ...
 
     @property

@@ -12,6 +12,7 @@ BUILT_IN = (
         "-",
         "auto",
         {"context": "context", "adjacency": "adjacency", "draft": "model"},
+        verifier="traversal",  # which walks through trees of which nothing was drawn
         tuner="learnt",
         optional={"draft": "neural"},
     ),

@@ -34,6 +34,9 @@ _OWN = 4.0
 _PRIOR = 10.0
 _LIMIT = 1e9
 
+_FIRST = np.cumsum((0, *CODES[:-1]))
+"""Where each source's codes begin, among those of all sources."""
+
 _SURE = (1e-4, 1.0 - 1e-4)
 """A source's word is never taken for more certain than this."""
 
@@ -58,13 +61,14 @@ class Counts:
         self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
-        self._spoken: tuple[NDArray[np.float64], ...] | None = None
+        self._spoken: NDArray[np.float64] | None = None
         # What is given teaches the sources' codes in full, up to a weight of its own; a single
         # cell soon listens to what happens now.
         self._weight = 1.0
-        self._sources = [
-            _capped(_summed(offered, i), _summed(taken, i), _PRIOR) for i in range(len(CODES))
-        ]
+        self._sources = np.concatenate(
+            [_capped(_summed(offered, i), _summed(taken, i), _PRIOR) for i in range(len(CODES))],
+            axis=1,
+        )
         total, hits = float(offered.sum()), float(taken.sum())
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._all = np.array([total * scale + 2.0, hits * scale + 0.5])
@@ -75,48 +79,44 @@ class Counts:
         if self._spoken is None:
             self._spoken = self._odds()
         own = _OWN * self._weight
-        copied, table, neural = self._spoken
-        odds = copied[codes[:, 0]]
-        odds += table[codes[:, 1]]
-        odds += neural[codes[:, 2]]
-        np.negative(odds, out=odds)
-        guess = own / (1.0 + np.exp(odds, out=odds))
+        said = self._spoken.take(codes + _FIRST)
+        odds = said[:, 0] + said[:, 1] + said[:, 2]
+        guess = own / (1.0 + np.exp(-odds))
         cell = cells(codes)
         return np.asarray(
             (self._cells[1].take(cell) + guess) / (self._cells[0].take(cell) + own),
             dtype=np.float64,
         )
 
-    def _odds(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def _odds(self) -> NDArray[np.float64]:
         """What each code of each source adds to the log odds; the first has those of all in it."""
         own = _OWN * self._weight
-        common = float(np.clip(self._all[1] / self._all[0], *_SURE))
+        common = min(max(float(self._all[1] / self._all[0]), _SURE[0]), _SURE[1])
         base = math.log(common / (1.0 - common))
-        found = []
-        for offered, taken in self._sources:
-            rate = np.clip((taken + own * common) / (offered + own), *_SURE)
-            odds = np.log(rate / (1.0 - rate)) - base
-            odds[SILENT] = 0.0
-            found.append(odds)
-        return found[0] + base, found[1], found[2]
+        offered, taken = self._sources
+        rate = (taken + own * common) / (offered + own)
+        rate = np.minimum(np.maximum(rate, _SURE[0]), _SURE[1])
+        odds = np.log(rate / (1.0 - rate))
+        odds -= base
+        odds[_FIRST + SILENT] = 0.0
+        odds[: CODES[0]] += base
+        return np.asarray(odds, dtype=np.float64)
 
     def observe(self, codes: NDArray[np.int64], taken: NDArray[np.bool_]) -> None:
         """Candidates with these codes, ``[n, 3]``, were judged; which of them the target took."""
-        offered = np.full(len(codes), self._weight)
-        hits = np.where(taken, self._weight, 0.0)
-        self._all += (offered.sum(), hits.sum())
+        weight, hits = self._weight, codes[taken]
+        self._all += (weight * len(codes), weight * len(hits))
         self._spoken = None
-        places = [*codes.T, cells(codes)]
-        for counts, place in zip([*self._sources, self._cells], places, strict=True):
-            np.add.at(counts[0], place, offered)
-            np.add.at(counts[1], place, hits)
+        for row, judged in enumerate((codes, hits)):
+            np.add.at(self._sources[row], (judged + _FIRST).ravel(), weight)
+            np.add.at(self._cells[row], cells(judged), weight)
 
     def fade(self) -> None:
         """A step has passed: everything counted so far loses a little of its weight."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
         if self._weight > _LIMIT:
-            for counts in (self._all, self._cells, *self._sources):
+            for counts in (self._all, self._cells, self._sources):
                 counts /= self._weight
             self._weight = 1.0
 

@@ -151,11 +151,11 @@ class Engine:
             self._learn(sequence, outcome)
         bids = [found.bid for found in drafted]
         whole = perf_counter() - clock[0]
-        expected = tuner.observe(bids, outcomes, whole, clock[2] - clock[1])
+        told = tuner.observe(bids, outcomes, whole, clock[2] - clock[1])
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards
-        for sequence, outcome, foretold in zip(live, outcomes, expected, strict=True):
+        for sequence, outcome, foretold in zip(live, outcomes, told, strict=True):
             delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
             committed = len(delta.tokens)
             tree, path = outcome.tree, outcome.path

@@ -1,13 +1,15 @@
 """What is known of a candidate token, as one small number: its cell.
 
 A candidate may be offered by any of three kinds of source: text that is copied (a match and how
-long it is), a table of successors, and a neural drafter (a rank and a score each). What each of
-them says of a candidate is one code, and the three codes together are its cell, in which
-:mod:`draftwood.calibration` counts how often such candidates are taken. Silence counts as
-evidence too: a table that knows the place and does not list the token speaks against it. Pure;
-knows nothing of trees.
+long it is), a table of successors, and a neural drafter (a rank and a score each, or that it was
+drawn). What each of them says of a candidate is one code, and the three codes together are its
+cell, in which :mod:`draftwood.calibration` counts how often such candidates are taken. Silence
+counts as evidence too: a table that knows the place and does not list the token speaks against it.
+Pure; knows nothing of trees.
 """
 
+import math
+from bisect import bisect
 from functools import cache
 
 import numpy as np
@@ -25,16 +27,18 @@ _LOG_SCORES = np.log(np.array(_SCORES))
 _RANKS = 3
 
 COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)
-RANKED_CODES = 2 + _RANKS * (len(_SCORES) + 1)
-CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES)
-"""How many codes each kind of source has: one that copies, a table, a neural drafter."""
+_PLACES = _RANKS * (len(_SCORES) + 1)
+RANKED_CODES = 2 + _PLACES
+CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES + _PLACES)
+"""How many codes each kind of source has: one that copies, a table, a neural drafter, whose tokens
+may be ranked or drawn."""
 
-CELLS = COPIED_CODES * RANKED_CODES * RANKED_CODES
+CELLS = math.prod(CODES)
 
-SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}"
+SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn"
 """What codes mean, for whoever keeps them."""
 
-_STRIDES = np.array([RANKED_CODES * RANKED_CODES, RANKED_CODES, 1])
+_STRIDES = np.array([CODES[1] * CODES[2], CODES[2], 1])
 _BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
 
 
@@ -62,6 +66,17 @@ def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
     """
     bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
     return bins + _first_codes(logq.shape[1])
+
+
+def drawn_code(place: int, left: float) -> int:
+    """Of a token that is drawn, known before it is: whether it will be taken depends little on
+    which token it is, and much on the probability that its siblings leave it.
+
+    Args:
+        place: among the siblings that are drawn, 0 for the first.
+        left: chance that none of the siblings that are not drawn is taken.
+    """
+    return RANKED_CODES + min(place, _RANKS - 1) * (len(_SCORES) + 1) + bisect(_SCORES, left)
 
 
 @cache

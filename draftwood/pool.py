@@ -6,9 +6,11 @@ takes it if it took its parent, and their product along the path. Candidates who
 likely than a floor are not kept, nor anything below them. Pure; chances come from whoever grows it.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from draftwood import evidence
 from draftwood.evidence import OTHER, SILENT
-from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 
 class Voice(IntEnum):
@@ -25,6 +27,13 @@ class Voice(IntEnum):
     COPIED = 0
     TABLE = 1
     NEURAL = 2
+
+
+HEARD = [
+    tuple(OTHER if spoken >> voice & 1 else SILENT for voice in Voice)
+    for spoken in range(1 << len(Voice))
+]
+"""Codes of a token that nobody names, by who has offered others: a bit for each voice."""
 
 
 class Chances(Protocol):
@@ -37,10 +46,18 @@ class Chances(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Candidates of which a step has shown whether they were right: int64 codes ``[n, 3]``, and
-    which were taken, bool ``[n]``."""
+    """Candidates of which a step has shown whether they were right.
+
+    Attributes:
+        codes: int64 ``[n, 3]``.
+        sources: of each, the first source that offered it.
+        chances: float64 ``[n]``, that the target takes it if it took its parent, as the pool said.
+        taken: bool ``[n]``.
+    """
 
     codes: NDArray[np.int64]
+    sources: tuple[str, ...]
+    chances: NDArray[np.float64]
     taken: NDArray[np.bool_]
 
 
@@ -64,9 +81,12 @@ class Pool:
         self._chances = chances
         self._floor = floor
         self._most = most
+        self._chance: list[float] = [1.0]
         self._codes: list[list[int]] = [[SILENT, SILENT, SILENT]]
-        self._spoken: list[list[bool]] = [[False, False, False]]
+        # Who has offered children of each node, a bit for each voice.
+        self._spoken: list[int] = [0]
         self._children: list[list[int]] = [[]]
+        self._fresh: dict[tuple[Voice, int], list[float]] = {}
 
     def __len__(self) -> int:
         return len(self.path)
@@ -81,20 +101,17 @@ class Pool:
         all that is offered."""
         if not tokens:
             return
-        codes = [
-            evidence.copied_code(match_length + i, preferred=preferred, first=i == 0)
-            for i in range(len(tokens))
-        ]
-        alone = self._chances.chances(np.array([[c, SILENT, SILENT] for c in codes])).tolist()
+        alone = self.told(Voice.COPIED, spoken=0)
         node = ROOT
-        for token, code, chance in zip(tokens, codes, alone, strict=True):
+        for i, token in enumerate(tokens):
             known = self.builder.child(node, token)
             if known is None:
-                path = self.path[node] * chance
+                code = evidence.copied_code(match_length + i, preferred=preferred, first=i == 0)
+                path = self.path[node] * alone[code]
                 if path < self._floor or self.full:
                     return
-                known = self._add(node, token, source, [code, SILENT, SILENT], chance, path)
-            self._spoken[node][Voice.COPIED] = True
+                known = self._add(node, token, source, [code, SILENT, SILENT], alone[code], path)
+            self._spoken[node] |= 1 << Voice.COPIED
             node = known
 
     def offer(
@@ -104,6 +121,7 @@ class Pool:
         nodes: Sequence[int],
         tokens: NDArray[np.int64],
         logq: NDArray[np.float32],
+        front: int | None = None,
     ) -> list[int]:
         """Ranked children of some nodes, likeliest first; the new ones among them that were kept.
 
@@ -113,51 +131,34 @@ class Pool:
             nodes: ``m`` nodes of the pool.
             tokens: int64 ``[m, k]``, -1 where there is none; a row without any says nothing.
             logq: float32 ``[m, k]``, natural logs of the scores.
+            front: only so many of each row may be new, if given.
         """
-        codes = evidence.ranked_codes(logq)
-        fresh = tokens >= 0
-        knows = fresh[:, 0].tolist()
-        heard = np.zeros((len(nodes), 3), dtype=np.int64)
-        reach = np.empty(len(nodes))
-        changed = False
-        for i, node in enumerate(nodes):
-            reach[i] = self.path[node]
-            if not knows[i]:
-                continue
-            spoken = self._spoken[node]
-            spoken[voice] = True
-            heard[i] = [OTHER if says else SILENT for says in spoken]
-            for child in self._children[node]:
-                same = np.flatnonzero(tokens[i] == self.builder.tokens[child])
-                self._codes[child][voice] = int(codes[i, same[0]]) if same.size else OTHER
-                fresh[i, same] = False
-                changed = True
-        if changed:
-            self._estimate()
-            reach = np.array([self.path[node] for node in nodes])
-        rows, columns = fresh.nonzero()
-        if not rows.size:
+        rows = list(zip(nodes, tokens.tolist(), evidence.ranked_codes(logq).tolist(), strict=True))
+        rows = [row for row in rows if row[1][0] >= 0]
+        if not rows:
             return []
-        said = heard[rows]
-        said[:, voice] = codes[rows, columns]
-        chances = self._chances.chances(said)
-        paths = reach[rows] * chances
-        kept = np.flatnonzero(paths >= self._floor)
+        self._hear(voice, rows)
+        child, floor = self.builder.child, self._floor
+        kept: list[tuple[int, int, int, float, float]] = []
+        for node, row, codes in rows:
+            reach, chances = self.path[node], self.told(voice, self._spoken[node])
+            for token, code in zip(row[:front], codes, strict=False):
+                if token < 0:
+                    break
+                chance = chances[code]
+                path = reach * chance
+                if path >= floor and child(node, token) is None:
+                    kept.append((node, token, code, chance, path))
         room = self._most - len(self) + 1
         if len(kept) > room:
-            kept = np.sort(kept[np.argsort(-paths[kept], kind="stable")[: max(0, room)]])
-        offered = tokens[rows[kept], columns[kept]].tolist()
-        return [
-            self._add(nodes[row], token, source, heard_here, chance, path)
-            for row, token, heard_here, chance, path in zip(
-                rows[kept].tolist(),
-                offered,
-                said[kept].tolist(),
-                chances[kept].tolist(),
-                paths[kept].tolist(),
-                strict=True,
-            )
-        ]
+            best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
+            kept = [kept[i] for i in sorted(best)]
+        found = []
+        for node, token, code, chance, path in kept:
+            said = list(HEARD[self._spoken[node]])
+            said[voice] = code
+            found.append(self._add(node, token, source, said, chance, path))
+        return found
 
     def covered(self, node: int) -> float:
         """Chance that one of the node's candidates is taken, given that the node is."""
@@ -167,30 +168,41 @@ class Pool:
 
     def spoken(self, voice: Voice, node: int) -> bool:
         """Whether such a source has offered children of the node."""
-        return self._spoken[node][voice]
+        return bool(self._spoken[node] >> voice & 1)
 
-    def admitted(self, price: float, most: int, route: str) -> TokenTree:
-        """The tree of the likeliest candidates, at most ``most``, none less likely than ``price``.
+    def chosen(self, price: float, most: int) -> list[int]:
+        """The likeliest candidates, none less likely than ``price``, at most ``most``, in the order
+        of a tree's nodes.
 
         A child is never likelier than its parent, so these are a tree.
         """
+        if price > 1.0:
+            return []
         path = np.array(self.path)
-        chosen = np.flatnonzero(path >= price)[1:] if price <= 1.0 else np.empty(0, dtype=np.int64)
-        if len(chosen) > most:
-            chosen = np.sort(chosen[np.argsort(-path[chosen], kind="stable")[:most]])
+        worth = np.flatnonzero(path >= price)[1:]
+        if len(worth) > most:
+            worth = np.sort(worth[np.argsort(-path[worth], kind="stable")[:most]])
+        found: list[int] = worth.tolist()
+        return found
+
+    def admitted(self, price: float, most: int, route: str) -> TokenTree:
+        """The tree of the :meth:`chosen` candidates."""
+        chosen = self.chosen(price, most)
         pool = self.builder
-        if len(chosen) == pool.drafted:
-            return pool.build(route if chosen.size else "plain")
+        if chosen == list(range(1, len(self))):
+            return pool.build(route if chosen else "plain")
         places = {ROOT: ROOT}
         built = TreeBuilder(pool.tokens[ROOT])
-        for node in chosen.tolist():
+        for node in chosen:
             places[node] = built.add(
                 places[pool.parents[node]],
                 pool.tokens[node],
                 pool.sources[node],
                 logq=pool.logq[node],
+                draw=Draw(pool.draws[node]),
+                q_row=pool.q_rows[node],
             )
-        return built.build(route if chosen.size else "plain")
+        return built.build(route if chosen else "plain")
 
     def judged(self, committed: Sequence[int]) -> Judged:
         """What the committed tokens show of the candidates, whether they were drafted or not."""
@@ -200,7 +212,9 @@ class Pool:
             below = self._children[node]
             nodes += below
             taken += [self.builder.tokens[child] == token for child in below]
-        return Judged(self._said(nodes), np.array(taken, dtype=np.bool_))
+        sources = tuple(map(self.builder.sources.__getitem__, nodes))
+        chances = np.fromiter(map(self._chance.__getitem__, nodes), np.float64)
+        return Judged(self._said(nodes), sources, chances, np.array(taken, dtype=np.bool_))
 
     def found(self, voice: Voice, committed: Sequence[int]) -> list[bool]:
         """For each committed token below a node for which such a source was asked: whether the
@@ -224,21 +238,54 @@ class Pool:
     def _add(
         self, parent: int, token: int, source: str, codes: list[int], chance: float, path: float
     ) -> int:
-        node = self.builder.add(parent, token, source, logq=float(np.log(chance)))
+        node = self.builder.add(parent, token, source, logq=math.log(chance))
         self.path.append(path)
+        self._chance.append(chance)
         self._codes.append(codes)
-        self._spoken.append([False, False, False])
+        self._spoken.append(0)
         self._children.append([])
         self._children[parent].append(node)
         return node
 
+    def _hear(self, voice: Voice, rows: Sequence[tuple[int, list[int], list[int]]]) -> None:
+        """What such rows of tokens and codes say of the nodes' children so far."""
+        touched: list[int] = []
+        for node, row, codes in rows:
+            self._spoken[node] |= 1 << voice
+            below = self._children[node]
+            if below:
+                said = dict(zip(row, codes, strict=True))
+                for child in below:
+                    self._codes[child][voice] = said.get(self.builder.tokens[child], OTHER)
+                touched += below
+        if touched:
+            self._estimate(touched)
+
+    def told(self, voice: Voice, spoken: int) -> list[float]:
+        """Chances of a voice's new tokens, by its code, below a node of which these have spoken."""
+        key = (voice, spoken)
+        if key not in self._fresh:
+            self._fresh[key] = self._chances.chances(_fresh_codes(voice, spoken)).tolist()
+        return self._fresh[key]
+
     def _said(self, nodes: Sequence[int]) -> NDArray[np.int64]:
         return np.array([self._codes[node] for node in nodes], dtype=np.int64).reshape(-1, 3)
 
-    def _estimate(self) -> None:
-        """All chances anew, after more has been said of some nodes."""
-        chances = self._chances.chances(self._said(range(1, len(self)))).tolist()
+    def _estimate(self, nodes: Sequence[int]) -> None:
+        """The chances of some nodes anew, after more has been said of them, and all paths."""
+        for node, chance in zip(
+            nodes, self._chances.chances(self._said(nodes)).tolist(), strict=True
+        ):
+            self._chance[node] = chance
+            self.builder.logq[node] = math.log(chance)
         parents, path = self.builder.parents, self.path
-        for node, chance in enumerate(chances, start=1):
-            path[node] = path[parents[node]] * chance
-            self.builder.logq[node] = float(np.log(chance))
+        for node in range(1, len(path)):
+            path[node] = path[parents[node]] * self._chance[node]
+
+
+@cache
+def _fresh_codes(voice: Voice, spoken: int) -> NDArray[np.int64]:
+    """Every code of a voice, below a node of which these have spoken: ``[codes, 3]``."""
+    codes = np.array([HEARD[spoken]] * evidence.CODES[voice])
+    codes[:, voice] = np.arange(len(codes))
+    return codes

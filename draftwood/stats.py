@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from draftwood.tree import TokenTree
+from draftwood.tuning import Foretold
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class StepStats:
         times: of the whole batch's step.
         batch: number of requests that shared the step.
         draft_calls: forward passes of draft models, shared by the batch as well.
-        expected: tokens that the step was expected to commit (NaN where nobody says).
+        foretold: what was foretold of it, and what came of that; None where nothing was.
     """
 
     tree: TokenTree
@@ -47,7 +48,12 @@ class StepStats:
     times: Times
     batch: int
     draft_calls: int = 0
-    expected: float = float("nan")
+    foretold: Foretold | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """Tokens that the step was expected to commit; None where nobody says."""
+        return None if self.foretold is None else self.foretold.tokens
 
     @property
     def kind(self) -> str:

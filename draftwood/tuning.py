@@ -4,11 +4,28 @@ Nothing here computes anything.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from draftwood.bids import Bid, Outlook
 from draftwood.hosts import Built, Host
+from draftwood.pool import Judged
 from draftwood.protocols import Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Foretold:
+    """What was foretold of a request's step, and what came of it.
+
+    Attributes:
+        step: number of the step among those of the tuner, from 1: how much it had seen.
+        tokens: that the step was expected to commit, before any cut.
+        judged: the candidates, drafted or not, that the committed tokens show to be right or wrong.
+    """
+
+    step: int
+    tokens: float
+    judged: Judged
 
 
 class Tuner(Protocol):
@@ -32,10 +49,10 @@ class Tuner(Protocol):
         outcomes: Sequence[Outcome],
         seconds: float,
         target_seconds: float,
-    ) -> list[float]:
+    ) -> list[Foretold | None]:
         """The step is over and took so long, the target's forward in it so much of that.
 
-        Returns what was expected to be committed, by request (NaN where nothing was foretold).
+        Returns what was foretold, by request; None where nothing was.
         """
         ...
 

@@ -1,6 +1,5 @@
 """The loop on a target without a model: exactness, endings, cancelling, batches."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -270,8 +269,8 @@ def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float
         steps = [e.stats for e in engine.stream([request]) if isinstance(e, Stepped)]
         if i >= 12:
             # The last step's tokens may be cut off, and a step with room for none is not bid for.
-            told = [step for step in steps[:-1] if not math.isnan(step.expected)]
-            foretold += sum(step.expected for step in told)
+            told = [step for step in steps[:-1] if step.foretold is not None]
+            foretold += sum(step.foretold.tokens for step in told if step.foretold is not None)
             committed += sum(step.committed for step in told)
             count += len(told)
     assert foretold == pytest.approx(committed, rel=error)
@@ -284,14 +283,22 @@ def test_what_a_step_was_expected_to_commit_is_said_by_who_learns_it(name: str) 
     events = engine_of(target, name).stream([Request(PROMPT, 40), Request(PROMPT[:5], 20)])
     steps = [e.stats for e in events if isinstance(e, Stepped)]
     if name == "auto":
-        told = [step.expected for step in steps if not math.isnan(step.expected)]
+        told = [step for step in steps if step.foretold is not None]
         assert len(told) >= len(steps) - 2, "all but a request's last token"
-        for step in steps:
-            if not math.isnan(step.expected):
-                assert 1.0 <= step.expected <= 1.0 + step.tree.drafted
-                assert (step.expected == 1.0) == (step.tree.drafted == 0)
+        for step in told:
+            assert step.foretold is not None
+            assert step.expected == step.foretold.tokens
+            assert 1.0 <= step.expected <= 1.0 + step.tree.drafted
+            assert (step.expected == 1.0) == (step.tree.drafted == 0)
+            judged = step.foretold.judged
+            # What was accepted was judged and taken; beside it only the bonus may be a candidate.
+            assert 0 <= judged.taken.sum() - len(step.path) <= 1
+            taken = [s for s, hit in zip(judged.sources, judged.taken, strict=True) if hit]
+            assert taken[: len(step.path)] == [step.tree.sources[node] for node in step.path]
+        numbers = [step.foretold.step for step in told if step.foretold is not None]
+        assert (numbers[0], len(set(numbers))) == (1, numbers[-1]), "one tuner counts for both"
     else:
-        assert all(math.isnan(step.expected) for step in steps)
+        assert [(step.foretold, step.expected) for step in steps] == [(None, None)] * len(steps)
 
 
 def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from draftwood.evidence import (
     SILENT,
     cells,
     copied_code,
+    drawn_code,
     ranked_codes,
 )
 
@@ -98,3 +99,11 @@ def test_every_three_codes_have_a_cell_of_their_own() -> None:
 def test_cells_are_laid_out_as_an_array_of_codes_is(codes: tuple[int, int, int]) -> None:
     # Counts by cell are summed over the other sources' codes by reshaping them to CODES.
     assert cells(np.array([codes]))[0] == np.ravel_multi_index(codes, CODES)
+
+
+def test_a_drawn_tokens_code_is_its_place_and_what_its_siblings_leave() -> None:
+    lefts = [0.0, 0.03, 0.07, 0.15, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0]
+    codes = [drawn_code(place, left) for place in range(3) for left in lefts]
+    assert codes == list(range(RANKED_CODES, CODES[2]))
+    assert drawn_code(7, 0.4) == drawn_code(2, 0.4)
+    assert drawn_code(0, 0.05) == drawn_code(0, 0.07)

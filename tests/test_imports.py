@@ -13,6 +13,7 @@ LAYERS = [
     {"errors"},
     {"evidence", "tree"},
     {"pool"},
+    {"drawn_pool"},
     {"bids"},
     {"loops", "protocols"},
     {"extras", "files"},

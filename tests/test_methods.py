@@ -134,6 +134,7 @@ def test_an_optional_source_needs_no_recipe_of_ours() -> None:
         "-",
         "auto",
         {"context": "context", "adjacency": "adjacency", "head": "eagle3"},
+        verifier="traversal",
         optional={"head": "neural"},
     )
     assert mine.build().policy.sources == ("context", "adjacency")

@@ -5,7 +5,6 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -102,6 +101,11 @@ def token(pool: Pool, node: int) -> int:
     return pool.builder.tokens[node]
 
 
+def said(pool: Pool, committed: Path) -> list[tuple[int, ...]]:
+    """Codes of all children of the nodes that these tokens pass."""
+    return [tuple(codes) for codes in pool.judged(committed).codes.tolist()]
+
+
 def known(pool: Pool) -> dict[Path, float]:
     """Path chances of all candidates."""
     return {path_of(pool, node): pool.path[node] for node in range(1, len(pool))}
@@ -160,21 +164,21 @@ def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
     pool.copy((1, 2), 4, "context", preferred=True)
     copied = copied_code(4, preferred=True, first=True)
     second = copied_code(5, preferred=True, first=False)
-    assert chances.codes == [(copied, SILENT, SILENT), (second, SILENT, SILENT)]
+    assert said(pool, (1, 2)) == [(copied, SILENT, SILENT), (second, SILENT, SILENT)]
     chances.codes.clear()
     row = [(3, 0.6), (1, 0.2)]
     assert pool.offer(Voice.TABLE, "adjacency", [ROOT], *ranked(row)) == [3]
     assert pool.builder.sources == ["root", "context", "context", "adjacency"]
     three = (OTHER, code(row, 3), SILENT)
     one = (copied, code(row, 1), SILENT)
-    assert set(chances.codes) == {one, (second, SILENT, SILENT), three}
+    assert said(pool, (1, 2)) == [one, three, (second, SILENT, SILENT)]
+    assert three in chances.codes
     chances.codes.clear()
     assert pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(3, 0.9)])) == []
-    assert chances.codes == [
-        (copied, code(row, 1), OTHER),
-        (second, SILENT, SILENT),
-        (OTHER, code(row, 3), code([(3, 0.9)], 3)),
-    ]
+    one = (copied, code(row, 1), OTHER)
+    three = (OTHER, code(row, 3), code([(3, 0.9)], 3))
+    assert said(pool, (1, 2)) == [one, three, (second, SILENT, SILENT)]
+    assert chances.codes[:2] == [one, three], "what was not spoken of is not estimated anew"
 
 
 def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
@@ -186,7 +190,9 @@ def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
     assert chances.codes == [], "nothing was said: nothing is estimated anew"
     assert not pool.spoken(Voice.TABLE, ROOT)
     pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
-    assert chances.codes[-1] == (OTHER, SILENT, code([(2, 0.5)], 2))
+    found = (OTHER, SILENT, code([(2, 0.5)], 2))
+    assert said(pool, (2,))[-1] == found
+    assert found in chances.codes
 
 
 def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> None:
@@ -196,8 +202,10 @@ def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> Non
     pool.copy((2, 5), 3, "context", preferred=False)
     pool.copy((), 3, "context", preferred=False)
     assert known(pool) == {(1,): 0.5, (1, 5): 0.25, (2,): 0.5, (2, 5): 0.25}
-    assert len(set(chances.codes)) == 4
-    assert chances.codes[2] == (copied_code(3, preferred=False, first=True), SILENT, SILENT)
+    first, other, below = said(pool, (2, 5))
+    assert first == (copied_code(9, preferred=True, first=True), SILENT, SILENT)
+    assert other == (copied_code(3, preferred=False, first=True), SILENT, SILENT)
+    assert below == (copied_code(4, preferred=False, first=False), SILENT, SILENT)
 
 
 def test_a_row_may_offer_what_is_there_and_what_is_new() -> None:
@@ -339,10 +347,8 @@ def check_part(pool: Pool, tree: TokenTree) -> list[float]:
 
 def test_a_certain_child_goes_with_its_parent() -> None:
     class Certain:
-        table: ClassVar = [0.5, 1.0, 1.0]
-
         def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.array(self.table[: len(codes)])
+            return np.where(codes[:, 0] == copied_code(3, preferred=True, first=True), 0.5, 1.0)
 
     pool = Pool(99, Certain(), floor=0.0, most=ALL)
     pool.copy((1, 2, 3), 3, "context", preferred=True)
@@ -388,6 +394,11 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
     assert judged.taken.dtype == np.bool_
     expected = sorted((account.codes(path), hit) for path, hit in shown)
     assert sorted(zip(judged.codes.tolist(), judged.taken.tolist(), strict=True)) == expected
+    # A chance is the candidate's own, not its path's.
+    own = [Hashed(seed).of(codes) for codes in judged.codes.tolist()]
+    assert judged.chances.tolist() == pytest.approx(own)
+    assert judged.chances.dtype == np.float64
+    assert len(judged.sources) == len(shown)
     assert judged.taken.sum() <= len(committed)
     for voice in Voice:
         asked = [
@@ -407,6 +418,8 @@ def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
     assert pool.judged((5,)).taken.tolist() == [False, True, False]
     assert pool.judged((1, 2, 9)).taken.tolist() == [True, False, False, True]
     assert pool.judged((9, 1)).taken.tolist() == [False, False, False]
+    assert pool.judged((5,)).sources == ("context", "draft", "draft")
+    assert pool.judged((1, 2)).sources == ("context", "draft", "draft", "context")
     assert pool.found(Voice.NEURAL, (5, 1)) == [True]
     assert pool.found(Voice.NEURAL, (9,)) == [False]
     assert pool.found(Voice.NEURAL, (1, 2)) == [True]

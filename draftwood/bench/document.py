@@ -12,6 +12,7 @@ from typing import cast
 
 from draftwood.bench.aggregate import Baselines, report
 from draftwood.bench.divergence import Divergence
+from draftwood.bench.reliability import reliability
 from draftwood.bench.rows import Row, Run
 from draftwood.files import write_text
 
@@ -25,9 +26,11 @@ def method_entry(
     divergences: Sequence[Divergence],
     settings: Mapping[str, object],
 ) -> dict[str, object]:
-    """What the file says of one method."""
+    """What the file says of one method; of its reliability only where something was foretold."""
+    found = reliability(rows)
     return {
         **report(rows, baselines),
+        **({} if found is None else {"reliability": asdict(found)}),
         "near_ties": sum(found.near_tie for found in divergences),
         "divergences": [vars(found) for found in divergences],
         "settings": dict(settings),

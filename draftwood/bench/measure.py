@@ -7,7 +7,7 @@ and answers are decoded outside it, and the garbage collector rests meanwhile.
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
@@ -16,6 +16,7 @@ import torch
 from draftwood.bench.acceptance import Acceptance, acceptance_of
 from draftwood.bench.contexts import Context, Contexts
 from draftwood.bench.excerpts import Excerpt, Quote
+from draftwood.bench.forecast import Forecasts, forecasts_of
 from draftwood.bench.prompts import Prompt
 from draftwood.requests import Completion, Request
 from draftwood.sampling import SamplingParams
@@ -69,6 +70,7 @@ class Turn:
         other: seconds of the group's decoding that no phase of a step covers, this turn's share.
         group_seconds: wall-clock seconds until the whole group had this turn answered.
         acceptance: what became of the drafted nodes.
+        forecasts: what was foretold of the steps, and what came of it.
         excerpt: the answer's first steps in words, of a few first turns only.
     """
 
@@ -78,6 +80,7 @@ class Turn:
     other: float
     group_seconds: float
     acceptance: Acceptance
+    forecasts: Forecasts = field(default_factory=Forecasts)
     excerpt: Excerpt | None = None
 
 
@@ -129,6 +132,7 @@ def play(
                     other=other,
                     group_seconds=seconds,
                     acceptance=acceptance_of(answer.steps),
+                    forecasts=forecasts_of(answer.steps),
                     excerpt=quoted,
                 )
             )

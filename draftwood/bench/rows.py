@@ -6,7 +6,9 @@ Pure: knows nothing of models and clocks.
 from dataclasses import dataclass
 from statistics import median
 
-from draftwood.bench.acceptance import Acceptance, merged
+from draftwood.bench import acceptance, forecast
+from draftwood.bench.acceptance import Acceptance
+from draftwood.bench.forecast import Forecasts
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.loops import looping
@@ -64,6 +66,7 @@ class Row:
         tpot: seconds per token after each turn's first (NaN if there are none).
         tally: sums over all steps.
         acceptance: what became of the drafted nodes.
+        forecasts: what was foretold of the steps, and what came of it.
         other: seconds of decoding that no phase covers.
         overhead: median seconds of a step outside the target's forward (NaN if unknown).
         looping: whether an answer ends in a block repeated over and over.
@@ -89,6 +92,7 @@ class Row:
     tpot: float
     tally: Tally
     acceptance: Acceptance
+    forecasts: Forecasts
     other: float
     overhead: float
     looping: bool
@@ -155,7 +159,8 @@ def row_of(run: Run, identical: bool | None) -> Row:
         ttft=completions[0].ttft,
         tpot=sum(c.seconds - c.ttft for c in completions) / later if later else float("nan"),
         tally=tally,
-        acceptance=merged(turn.acceptance for turn in run.turns),
+        acceptance=acceptance.merged(turn.acceptance for turn in run.turns),
+        forecasts=forecast.merged(turn.forecasts for turn in run.turns),
         other=sum(turn.other for turn in run.turns),
         overhead=median(steps) if steps else float("nan"),
         looping=any(looping(c.tokens) for c in completions),

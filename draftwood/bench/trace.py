@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from math import isnan
 from typing import TextIO
 
 from draftwood.bench.runs import Where
@@ -46,7 +45,7 @@ def fields(step: StepStats) -> dict[str, object]:
         "depth": tree.depth,
         "accepted": len(step.path),
         "committed": step.committed,
-        "expected": None if isnan(step.expected) else step.expected,
+        "expected": step.expected,
         "drafted_by_source": dict(Counter(tree.sources[1:])),
         "accepted_by_source": dict(Counter(tree.sources[i] for i in step.path)),
         "batch": step.batch,

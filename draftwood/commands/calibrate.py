@@ -130,5 +130,5 @@ class _Surveyor(Tuner):
         return 0.0
 
     def price(self, bids: Sequence[Bid]) -> float:  # noqa: ARG002
-        self._price = 0.0
+        self._price = self.usual_price = 0.0
         return 0.0

@@ -161,7 +161,7 @@ def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
             Counter(step.tree.sources[node] for node in step.path),
         )
         sources = ", ".join(f"{name} {taken[name]}/{count}" for name, count in drafted.items())
-        expected = "-" if math.isnan(step.expected) else f"{step.expected:.2f}"
+        expected = "-" if step.expected is None else f"{step.expected:.2f}"
         yield (
             f"{number:4}  {step.tree.drafted:5}  {step.tree.depth:5}  {expected:>8}  "
             f"{step.committed:9}  {step.times.total * 1e3:5.1f}  {sources or step.tree.route}"

@@ -120,11 +120,14 @@ class Curve:
 
     def table(self, limit: int, context: int = 0, batch: int = 1) -> NDArray[np.float64]:
         """:meth:`seconds` for 0 to ``limit`` tokens at once: float64 ``[limit + 1]``."""
-        tokens = np.arange(limit + 1)
         known, last = self._known, self.sizes[-1]
-        found = known[np.minimum(tokens, last)] + self.slope * np.maximum(tokens - last, 0)
-        found += context * (self.per_context + self.per_pair * tokens / batch)
-        found += self.per_sequence * (batch - 1)
+        found = known[: limit + 1]
+        if limit > last:
+            beyond = known[-1] + self.slope * np.arange(1, limit - last + 1)
+            found = np.concatenate((found, beyond))
+        fixed = context * self.per_context + self.per_sequence * (batch - 1)
+        found = found + np.arange(limit + 1) * (context * self.per_pair / batch)
+        found += fixed
         found[0] = 0.0
         return found
 

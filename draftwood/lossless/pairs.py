@@ -78,6 +78,9 @@ def registered_policies() -> dict[str, Policy]:
         policy = recipe.build().policy
         if policy not in found.values():
             found[f"{recipe.policy} of {name}"] = policy
+        for source in recipe.optional:
+            bound = recipe.rebound({source: recipe.drafters[source]}).build().policy
+            found[f"{recipe.policy} of {name} with {source}"] = bound
     return found
 
 

@@ -5,8 +5,9 @@ Every source's candidates go into one pool, a token offered twice below one pare
 a child is never likelier than its parent, so the best tree of n nodes is simply the n likeliest
 candidates. How many are worth their cost in this step the price says, which the policy bids for.
 A draft model is asked level by level, while the tokens that another level is expected to add are
-more than those that could be generated in the time it takes. No node and a chain are points of
-the same policy.
+more than those that could be generated in the time it takes. Above temperature 0 some of its tokens
+are drawn where that is expected to add more than its likeliest ones
+(:mod:`draftwood.drawn_pool`). No node and a chain are points of the same policy.
 
 GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT-Tree's stop are
 rules of thumb for what is computed here; the paper's methods stay as they are, beside this one.
@@ -14,17 +15,20 @@ rules of thumb for what is computed here; the paper's methods stay as they are, 
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.bids import Bid
+from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER
 from draftwood.pool import Pool, Voice
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TreeBuilder
+
+_LAYOUTS = ("either", "ranked", "drawn")
 
 _REACH = 0.15
 """Chance that one of some nodes is reached below which their successors are not looked up: that
@@ -50,12 +54,19 @@ class Auto:
     table: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
     neural: str = field(default="", metadata={"help": "name of a source with a model, if any"})
 
+    layout: Literal["either", "ranked", "drawn"] = field(
+        default="either",
+        metadata={"help": "a model's children above temperature 0: likeliest, drawn, or either"},
+    )
+
     branching: ClassVar = True
 
     def __post_init__(self) -> None:
         for name, least in (("budget", 0), ("max_depth", 1), ("width", 1), ("level", 1)):
             if getattr(self, name) < least:
                 raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
+        if self.layout not in _LAYOUTS:
+            raise DraftwoodError(f'layout is "{self.layout}"; give one of {", ".join(_LAYOUTS)}')
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
 
@@ -66,8 +77,9 @@ class Auto:
 
     @property
     def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
+        """Nodes are chosen deterministically, but for what may be drawn from a model."""
+        drawn = {Draw.WITHOUT_REPLACEMENT} if self.neural and self.layout != "ranked" else set()
+        return frozenset({Draw.ONE_HOT} | drawn)
 
     def start(self) -> None:
         """What is learnt belongs to the engine's tuner."""
@@ -84,7 +96,9 @@ class Auto:
         outlook = growth.outlook or _UNTOLD
         if outlook.floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        pool = Pool(growth.anchor, outlook, outlook.floor, most=_POOL * budget)
+        settled = (growth.anchor, outlook, outlook.floor, _POOL * budget)
+        drawn = DrawnPool(*settled) if self._draws_in(growth) else None
+        pool = Pool(*settled) if drawn is None else drawn
         offers: tuple[Continuation, ...] = yield Continue(self.chain)
         for place, offer in enumerate(offers):
             pool.copy(offer.tokens[:deepest], offer.match_length, self.chain, place == 0)
@@ -99,7 +113,10 @@ class Auto:
             levels.append(len(nodes))
             asked.update(nodes)
             answer: Candidates = yield Expand(self.neural, pool.builder, nodes, self.level)
-            fresh = pool.offer(Voice.NEURAL, self.neural, nodes, answer.tokens, answer.logq)
+            if drawn is None:
+                fresh = pool.offer(Voice.NEURAL, self.neural, nodes, answer.tokens, answer.logq)
+            else:
+                fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
             yield from self._rank(pool, fresh, deepest)
         price = yield Bid(pool, budget, tuple(levels))
         return pool.admitted(price, budget, "auto")
@@ -112,6 +129,52 @@ class Auto:
                 return
             answer: Candidates = yield Expand(self.table, pool.builder, nodes, self.width)
             nodes = pool.offer(Voice.TABLE, self.table, nodes, answer.tokens, answer.logq)
+
+    def _draws_in(self, growth: Growth) -> bool:
+        return bool(self.neural) and self.layout != "ranked" and growth.temperature > 0.0
+
+    def _draw(
+        self,
+        pool: DrawnPool,
+        nodes: Sequence[int],
+        answer: Candidates,
+        growth: Growth,
+        price: float,
+    ) -> Generator[Expand, Any, list[int]]:
+        """Children of nodes that the model was asked about: its likeliest tokens, or the likeliest
+        one and some that are drawn from what is left, where these are expected to add more."""
+        tokens, logq = answer.tokens, answer.logq
+        fresh = pool.offer(Voice.NEURAL, self.neural, nodes, tokens, logq, front=1)
+        budget = min(self.budget, growth.budget)
+        plans: list[Plan] = []
+        ranked: list[int] = []
+        for row, node in enumerate(nodes):
+            others: list[float] = []
+            if self.layout == "either":
+                others = pool.promised(Voice.NEURAL, node, tokens[row], logq[row])
+            plan = pool.plan(node, others, price, budget)
+            if plan is None:
+                ranked.append(row)
+            else:
+                plans.append(plan)
+        if ranked:
+            asked = [nodes[row] for row in ranked]
+            fresh += pool.offer(Voice.NEURAL, self.neural, asked, tokens[ranked], logq[ranked])
+        if plans:
+            drawn: Candidates = yield Expand(
+                self.neural,
+                pool.builder,
+                [plan.node for plan in plans],
+                max(len(plan.codes) for plan in plans),
+                draw=Draw.WITHOUT_REPLACEMENT,
+                exclude=[plan.exclude for plan in plans],
+                temperature=growth.temperature,
+                noise=growth.noise,
+            )
+            handles = [] if drawn.q_rows is None else drawn.q_rows.tolist()
+            for plan, found, handle in zip(plans, drawn.tokens.tolist(), handles, strict=True):
+                fresh += pool.draw(plan, self.neural, found, handle)
+        return fresh
 
     def _promising(self, pool: Pool, asked: set[int], deepest: int) -> list[int]:
         """The likeliest nodes that the model may be asked about next, parents asked before."""
@@ -131,6 +194,7 @@ class _Untold:
     """An outlook for whoever has learnt nothing: a copied token is likelier than not."""
 
     floor = 0.02
+    price = 0.1
     coverage = 0.7
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -138,8 +202,8 @@ class _Untold:
         return np.where(codes[:, 0] > OTHER, 0.6, 0.3)
 
     def level(self, width: int) -> float:
-        """A quarter of a token."""
-        return 0.25
+        """Nothing, as nobody knows."""
+        return 0.0
 
 
 _UNTOLD = _Untold()

@@ -33,6 +33,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
 from draftwood.pool import Voice
 from draftwood.protocols import Outcome
+from draftwood.tuning import Foretold
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -101,7 +102,7 @@ class Tuner:
         self._gain = _Ratio(_GAIN, weight=8.0)
         self._counts: list[Counts] = []
         self.batch, self._context, self._plain = 1, 0, 1.0
-        self._price, self._usual_price = 0.0, 0.05
+        self._price, self.usual_price = 0.0, 0.05
         self._steps = 0
         self._idle = 0
 
@@ -128,7 +129,7 @@ class Tuner:
             return NOTHING_PAYS
         if self._idle:
             return _LOWEST_SEEN if self._idle % _LOOK == 0 else _HIGHEST
-        return min(_HIGHEST, max(_LOWEST, 0.7 * self._usual_price))
+        return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price))
 
     def outlook(self, temperature: float) -> "Expectations":
         """See :class:`draftwood.tuning.Tuner`."""
@@ -145,20 +146,15 @@ class Tuner:
 
     def price(self, bids: Sequence[Bid]) -> float:
         """See :class:`draftwood.tuning.Tuner`."""
-        likeliest = [bid.chances for bid in bids]
-        chances = np.concatenate(likeliest)
-        order = np.argsort(-chances, kind="stable")
-        chances = chances[order]
-        # Which of its own request's nodes each is: trees of a batch are padded to the largest.
-        own = np.concatenate([np.arange(1, len(found) + 1) for found in likeliest])[order]
-        largest = np.concatenate(([0], np.maximum.accumulate(own)))
+        chances, largest = _merged([bid.chances for bid in bids])
         forward = self.costs.now.target.table(
             self.batch * (2 + int(largest[-1])), self._context, self.batch
         )
         node = self.costs.now.node
-        seconds = forward[self.batch * (1 + largest)] + node * np.arange(len(own) + 1)
-        cost = self.rate * seconds
-        worth = np.concatenate(([0.0], np.cumsum(chances))) - (cost - cost[0])
+        rate = self.rate
+        worth = -rate * (forward[self.batch * (1 + largest)] + node * np.arange(len(largest)))
+        worth -= worth[0]
+        worth[1:] += np.cumsum(chances)
         # Of candidates that are equally likely a price admits all or none.
         worth[1:-1][chances[1:] == chances[:-1]] = -np.inf
         best = int(worth.argmax())
@@ -166,8 +162,8 @@ class Tuner:
         # What another node in every tree would have to be worth.
         size = self.batch * (1 + int(largest[best]))
         more = float(forward[size + self.batch] - forward[size]) / self.batch + node
-        marginal = self.rate * more if pays else _HIGHEST
-        self._usual_price += _SMOOTHING * (marginal - self._usual_price)
+        marginal = rate * more if pays else _HIGHEST
+        self.usual_price += _SMOOTHING * (marginal - self.usual_price)
         self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
         self._idle = 0 if pays else self._idle + 1
         return self._price
@@ -178,18 +174,18 @@ class Tuner:
         outcomes: Sequence[Outcome],
         seconds: float,
         target_seconds: float,
-    ) -> list[float]:
+    ) -> list[Foretold | None]:
         """See :class:`draftwood.tuning.Tuner`."""
-        expected: list[float] = []
+        foretold: list[Foretold | None] = []
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
-                expected.append(float("nan"))
+                foretold.append(None)
                 continue
             judged = bid.pool.judged(outcome.committed)
             counts.observe(judged.codes, judged.taken)
             for hit in bid.pool.found(Voice.NEURAL, outcome.committed):
                 self.coverage.add(hit, 1.0)
-            expected.append(1.0 + float(bid.chances[bid.chances >= self._price].sum()))
+            foretold.append(Foretold(self._steps, bid.expected(self._price), judged))
         for counts in set(self._counts):
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
@@ -200,7 +196,7 @@ class Tuner:
         self.costs.observe(tokens, self._context, self.batch, target_seconds, outside)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         self._gain.add(committed, self.batch * spent / self._plain)
-        return expected
+        return foretold
 
     def _seconds(self, largest: int, nodes: int) -> float:
         """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
@@ -215,6 +211,20 @@ class Tuner:
         return sum(self.level_seconds(width) for width in widest)
 
 
+def _merged(
+    likeliest: Sequence[NDArray[np.float64]],
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The candidates of all bids, likeliest first, ``[n]``, and the nodes of the largest tree if
+    the first 0 to n of them are verified, ``[n + 1]``: trees of a batch are padded to the largest.
+    """
+    if len(likeliest) == 1:
+        return likeliest[0], np.arange(len(likeliest[0]) + 1)
+    chances = np.concatenate(likeliest)
+    order = np.argsort(-chances, kind="stable")
+    own = np.concatenate([np.arange(1, len(found) + 1) for found in likeliest])[order]
+    return chances[order], np.concatenate(([0], np.maximum.accumulate(own)))
+
+
 @dataclass(frozen=True, eq=False)
 class Expectations:
     """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts."""
@@ -226,6 +236,11 @@ class Expectations:
     def floor(self) -> float:
         """See :class:`draftwood.bids.Outlook`."""
         return self.tuner.floor
+
+    @property
+    def price(self) -> float:
+        """See :class:`draftwood.bids.Outlook`."""
+        return self.tuner.usual_price
 
     @property
     def coverage(self) -> float:

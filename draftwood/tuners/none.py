@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from draftwood.bids import Bid
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
+from draftwood.tuning import Foretold
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Untuned:
         outcomes: Sequence[Outcome],
         seconds: float,  # noqa: ARG002
         target_seconds: float,  # noqa: ARG002
-    ) -> list[float]:
+    ) -> list[Foretold | None]:
         """Nothing was foretold."""
-        return [float("nan")] * len(outcomes)
+        return [None] * len(outcomes)
 
 
 PART = Untuned

@@ -7,12 +7,15 @@ import numpy as np
 
 from draftwood.bench.acceptance import Acceptance
 from draftwood.bench.contexts import Context
+from draftwood.bench.forecast import Forecasts
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Row, Run
+from draftwood.pool import Judged
 from draftwood.requests import Completion
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TokenTree, TreeBuilder
+from draftwood.tuning import Foretold
 
 
 def row(
@@ -26,6 +29,7 @@ def row(
     ttft: float = 0.1,
     tally: Tally | None = None,
     acceptance: Acceptance | None = None,
+    forecasts: Forecasts | None = None,
     overhead: float = float("nan"),
     peak_memory_mb: float | None = None,
     identical: bool | None = None,
@@ -50,6 +54,7 @@ def row(
         tpot=(seconds - ttft) / (tokens - 1) if tokens > 1 else float("nan"),
         tally=tally or Tally(),
         acceptance=acceptance or Acceptance(),
+        forecasts=forecasts or Forecasts(),
         other=0.0,
         overhead=overhead,
         looping=looping,
@@ -65,6 +70,7 @@ def turn(
     context: tuple[int, ...] = (1, 2),
     tally: Tally | None = None,
     acceptance: Acceptance | None = None,
+    forecasts: Forecasts | None = None,
 ) -> Turn:
     completion = Completion(tokens, "", "length", tally or Tally(), len(context), 0.5, 2.5)
     return Turn(
@@ -74,6 +80,7 @@ def turn(
         other=0.1,
         group_seconds=3.0,
         acceptance=acceptance or Acceptance(),
+        forecasts=forecasts or Forecasts(),
     )
 
 
@@ -120,6 +127,21 @@ def step(tree: TokenTree, path: Sequence[int], committed: int | None = None) -> 
     return StepStats(
         tree, tuple(path), len(path) + 1 if committed is None else committed, Times(), 1
     )
+
+
+def told(
+    expected: float, accepted: int, *candidates: tuple[str, float, bool], number: int = 1
+) -> StepStats:
+    """A step that accepted so many nodes: source, chance and whether taken of what it judged."""
+    chain = tree([-1, *range(accepted)])
+    judged = Judged(
+        np.zeros((len(candidates), 3), dtype=np.int64),
+        tuple(source for source, _, _ in candidates),
+        np.array([chance for _, chance, _ in candidates], dtype=np.float64),
+        np.array([taken for _, _, taken in candidates], dtype=np.bool_),
+    )
+    foretold = Foretold(number, expected, judged)
+    return replace(step(chain, range(1, accepted + 1)), foretold=foretold)
 
 
 def random_steps(count: int, seed: int) -> list[StepStats]:

@@ -145,13 +145,26 @@ def test_sampled_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> No
 def test_a_page_and_figures_of_the_same_document(
     tmp_path: Path, checkpoint: str, prompts: str
 ) -> None:
-    page, plots = tmp_path / "out.html", tmp_path / "plots"
-    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "pld,hf"]
-    found = bench(tmp_path / "out.json", *argv, "--html", str(page), "--plots", str(plots))
+    page, plots, trace = tmp_path / "out.html", tmp_path / "plots", tmp_path / "trace.jsonl"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "pld,auto,hf"]
+    more = ["--html", str(page), "--plots", str(plots), "--trace", str(trace)]
+    found = bench(tmp_path / "out.json", *argv, *more)
     assert page.read_text().lower().startswith("<!doctype html>")
     assert found["provenance"]["date"][:10] in page.read_text()
     assert (plots / "speedup.png").read_bytes().startswith(b"\x89PNG")
     assert (plots / "speedup.svg").exists()
+    # What auto foretold is in the trace, in the document and on the page.
+    entries = found["methods"]
+    assert [name for name in entries if "reliability" in entries[name]] == ["auto"]
+    whole = entries["auto"]["reliability"]["all_steps"]
+    steps = [json.loads(line) for line in trace.read_text().splitlines()]
+    told = [step for step in steps if step["expected"] is not None]
+    assert {step["method"] for step in told} == {"auto"}
+    assert whole["steps"] == len(told) > 0
+    assert whole["expected"] == pytest.approx(sum(step["expected"] for step in told))
+    assert whole["committed"] == sum(step["accepted"] + 1 for step in told)
+    assert sum(each["candidates"] for each in whole["by_source"].values()) > 0
+    assert "Foretold and found" in page.read_text()
 
 
 def test_a_draft_model_for_whoever_has_none_of_its_own(

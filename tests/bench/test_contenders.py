@@ -132,6 +132,24 @@ def test_what_is_kept_begins_once_and_goes_on_learning() -> None:
     assert len(set(accepted("tr"))) == 1  # an engine that is kept has nothing to remember
 
 
+def test_what_is_kept_counts_the_steps_that_its_tuner_has_seen() -> None:
+    target = MarkovTarget()
+    contender = OwnContender(target, method("auto"), FakeHost(target.info))
+    request = Request([1, 2, 3], max_new_tokens=20)
+
+    def numbers(decode: Decode) -> list[int]:
+        (answer,) = decode([request])
+        found = [step.foretold.step for step in answer.steps if step.foretold is not None]
+        assert found == list(range(found[0], found[0] + len(found)))
+        return [found[0], len(answer.steps)]
+
+    assert [numbers(contender.begin(1))[0] for _ in range(2)] == [1, 1]
+    kept = Kept(contender, 1)
+    first, steps = numbers(kept.begin(1))
+    assert first == 1
+    assert numbers(kept.begin(1))[0] == 1 + steps
+
+
 def test_what_is_kept_is_got_ready_for_the_largest_group() -> None:
     sizes: list[int] = []
 

@@ -9,6 +9,7 @@ import pytest
 
 from draftwood.bench import journal
 from draftwood.bench.acceptance import acceptance_of
+from draftwood.bench.forecast import forecasts_of
 from draftwood.bench.journal import Journal
 from draftwood.bench.measure import Item
 from draftwood.bench.prompts import Prompt
@@ -17,7 +18,7 @@ from draftwood.bench.runs import Job
 from draftwood.errors import DraftwoodError
 from draftwood.sampling import SamplingParams
 from draftwood.stats import Tally
-from tests.bench.made import random_steps, run, turn
+from tests.bench.made import random_steps, run, told, turn
 
 FACTS = {"settings": {"limit": 3, "methods": ("ar",)}, "git": None}
 PART = {"date": "2026-01-01T00:00:00+00:00", "load_average": [0.5, 0.25, 0.0]}
@@ -29,7 +30,16 @@ def made(number: int, method: str = "ar") -> Run:
     tally = Tally()
     for step in steps:
         tally.add(step)
-    answers = [turn((number, 2, 3), tally=tally, acceptance=acceptance_of(steps)), turn((4,))]
+    foretold = [told(2.5, number, ("x", 0.3, True), ("y", 1.0, False), number=201)]
+    answers = [
+        turn(
+            (number, 2, 3),
+            tally=tally,
+            acceptance=acceptance_of(steps),
+            forecasts=forecasts_of(foretold),
+        ),
+        turn((4,)),
+    ]
     return run(*answers, id=f"a/{number}", method=method, run_seed=7, peak_memory_mb=0.5)
 
 

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -21,9 +21,20 @@ from draftwood.bench.plots import FIGURES, draw, save
 from draftwood.bench.plots.efficiency import spread
 from draftwood.bench.plots.palette import COLOURS, GREY, looks
 from draftwood.bench.plots.reading import read
+from draftwood.bench.plots.reliability import COLOURS as OF_SOURCES
+from draftwood.bench.plots.reliability import wilson
 from draftwood.bench.plots.style import WIDTH, drawing, label_room, rendered, shortened, width
 from draftwood.errors import DraftwoodError
-from tests.bench.documents import document, method, metrics, peer, plain, ratio
+from tests.bench.documents import (
+    document,
+    forecast,
+    method,
+    metrics,
+    peer,
+    plain,
+    ratio,
+    reliability,
+)
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +192,73 @@ def test_the_funnel_has_rank_down_and_depth_across_and_leaves_small_cells_out() 
         *(0.1, None),
     ]
     assert panel.yaxis_inverted()
+
+
+def points(figure: Figure, axes: int) -> dict[str, list[tuple[float, float]]]:
+    """Points of a panel by source, across and upwards."""
+    found = [c for c in figure.axes[axes].collections if isinstance(c, PathCollection)]
+    return {
+        str(one.get_label()): [(float(x), float(y)) for x, y in np.asarray(one.get_offsets())]
+        for one in found
+    }
+
+
+def test_reliability_puts_the_chance_across_and_the_share_upwards(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["reliability"]
+    panels = [k for k, axes in enumerate(found.axes) if axes.get_xlim()[1] == 1.04]
+    assert len(panels) == 2, "one for each method that foretells something"
+    adjacency, context = [(0.05, 0.04), (0.45, 0.5)], [(0.85, 0.85)]
+    for k in panels:
+        drawn = points(found, k)
+        assert list(drawn) == ["adjacency", "context"]
+        assert drawn["adjacency"] == [pytest.approx(point) for point in adjacency]
+        assert drawn["context"] == [pytest.approx(point) for point in context]
+    lines = found.axes[panels[0]].lines
+    (diagonal,) = (line for line in lines if line.get_linestyle() == "--")
+    assert across(diagonal) == upwards(diagonal) == [0, 1]
+    (interval,) = (line for line in lines if across(line) == pytest.approx([0.45, 0.45]))
+    assert upwards(interval) == pytest.approx(wilson(20, 40))
+    assert interval.get_color() == OF_SOURCES[0]
+    (first, _) = found.axes[panels[0]].collections
+    assert isinstance(first, PathCollection)
+    more, fewer = first.get_sizes()
+    assert more > fewer, "400 candidates and 40"
+    assert {"adjacency", "context", "chance foretold", "goose:budget=16"} <= set(words(found))
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    # By the closed form for no success, z²/(n + z²), and its mirror image.
+    square = 1.959963984540054**2
+    assert wilson(0, 10) == pytest.approx((0.0, square / (10 + square)))
+    assert wilson(10, 10) == pytest.approx((10 / (10 + square), 1.0))
+    # The ends are where the share lies 1.96 standard errors off: (p - share)² = z² p (1 - p) / n.
+    for end in wilson(3, 20):
+        assert (end - 0.15) ** 2 == pytest.approx(square * end * (1 - end) / 20)
+
+
+def test_tenths_of_few_candidates_are_not_drawn() -> None:
+    told = reliability()
+    told["all_steps"] = forecast({"a": {0: (4, 1), 5: (5, 1)}, "b": {9: (4, 4)}})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    drawn = points(figure, 0)
+    assert drawn["a"] == [pytest.approx((0.55, 0.2))]
+    assert drawn["b"] == []
+    told["all_steps"] = forecast({"b": {9: (4, 4)}})
+    assert one("reliability", methods={"x": method(metrics(), reliability=told)}) is None
+    whole = method(metrics())
+    del whole["reliability"]
+    assert one("reliability", methods={"x": whole}) is None
+
+
+def test_many_sources_have_a_legend_of_several_lines() -> None:
+    names = [f"a source of the number {k}" for k in range(7)]
+    told = reliability()
+    told["all_steps"] = forecast({name: {5: (9, 4)} for name in names})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    assert set(names) <= set(words(figure))
+    assert max(text.get_position()[0] for text in figure.texts) < 1
 
 
 def test_time_is_stacked_to_the_whole(figures: dict[str, Figure]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from draftwood.bench.acceptance import RankCount
 from draftwood.bench.document import SCHEMA as WRITTEN
+from draftwood.bench.forecast import Bin
 from draftwood.bench.plots.reading import SCHEMA, read
 from draftwood.bench.plots.record import DepthRate, Estimate, SourceRate
 from draftwood.errors import DraftwoodError
@@ -35,6 +36,15 @@ def test_figures_arrive_where_they_belong() -> None:
     assert source.rate.middle == 0.15
     assert goose.all.by_rank[4] == RankCount(2, 2, 20, 6)
     assert record.methods[3].all.time_share == {}
+    assert [m.reliability is None for m in record.methods] == [True, False, False, True]
+    assert goose.reliability is not None
+    whole, late = goose.reliability
+    assert (whole.steps, whole.expected, whole.committed) == (80, 210.0, 200)
+    assert (late.steps, late.expected, late.committed) == (20, 44.0, 40)
+    adjacency, context = whole.by_source
+    assert (adjacency.source, adjacency.candidates, adjacency.taken) == ("adjacency", 440, 36)
+    assert adjacency.bins[4] == Bin(40, 18.0, 20)
+    assert context.error.middle == pytest.approx(0.0)
     step = record.excerpts[0].steps[0]
     assert step.committed[2:] == ((" a", "adjacency"), (" +", ""))
     assert record.excerpts[0].trees[0].path == (1, 2, 3)
@@ -93,6 +103,13 @@ def _put(path: str, value: object) -> Callable[[Any], None]:
         (_put("methods/pld/peak_memory_mb", math.nan), "a finite number or null, and is nan"),
         (_put("methods/pld/acceptance_by_depth", {}), "should be a list, and is {}"),
         (_put("excerpts/0/steps/1/route", None), r"excerpts\[0\]\.steps\[1\]\.route should be"),
+        (
+            _put("methods/pld/reliability/all_steps/expected", None),
+            r"reliability\.all_steps\.expected should be a number from 0 up, and is None",
+        ),
+        (_put("methods/pld/reliability/late_steps/expected", -1.0), "from 0 up, and is -1.0"),
+        (_drop("methods/pld/reliability/late_steps"), r"has no methods\.pld\.reliability\.late"),
+        (_put("methods/pld/reliability", None), r"pld\.reliability should be an object"),
         (_put("excerpts/0/prompt", ["x" * 99]), r"is \['x{58}…"),
     ],
 )

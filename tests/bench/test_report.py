@@ -21,12 +21,13 @@ from draftwood.bench.report.equality import equality, missing
 from draftwood.bench.report.figures import inline
 from draftwood.bench.report.heading import facts, interrupted, summary
 from draftwood.bench.report.page import html
+from draftwood.bench.report.reliability import reliability
 from draftwood.bench.report.traces import excerpts, visible
 from draftwood.bench.report.trees import tree_of
 from draftwood.bench.report.words import plain_value, text
 from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
-from tests.bench.documents import document, excerpt, method, metrics, plain, ratio
+from tests.bench.documents import document, excerpt, forecast, method, metrics, plain, ratio
 from tests.test_cli import run
 
 VOID = {"meta", "br", "input", "wbr"}
@@ -130,9 +131,11 @@ def test_no_text_of_a_document_becomes_markup() -> None:
         "near_tie": False,
     }
     sources = {EVIL: {"drafted": 8, "accepted": 2, "rate": ratio(0.25)}}
+    foretold = forecast({EVIL: {3: (9, 2)}})
     evil = method(
         metrics(acceptance_by_source=sources, identical=3),
         settings={EVIL: EVIL},
+        reliability={"all_steps": foretold, "late_steps": foretold},
         divergences=[wrong],
     )
     evil["by_task"] = {EVIL: evil["by_task"]["code"], "b": evil["by_task"]["chat"]}
@@ -174,7 +177,8 @@ def test_ids_are_one_of_a_kind_and_links_lead_somewhere(usual: Page) -> None:
 
 
 def test_the_table_has_a_line_a_method_fastest_first_twice(usual: Page) -> None:
-    names = [data for tag, data in usual.texts if tag == "th"]
+    section = Page(tables(read(document())))
+    names = [data for tag, data in section.texts if tag == "th"]
     assert usual.words().count("Without looping outputs") == 1
     assert len(usual.all("table", **{"class": "sortable"})) == 2
     order = [name for name in names if name in ("goose:", "pld", "ar", "hf")]
@@ -258,6 +262,32 @@ def test_differences_are_told_from_near_ties() -> None:
     assert "1 outputs differ" in found
     assert "xmade/211756" + "0.25" in found
     assert "Every compared output had plain decoding's tokens." in said(equality)
+
+
+def test_what_was_foretold_stands_beside_what_came() -> None:
+    methods = {"ar": method(plain()), "auto:budget=9": method(metrics())}
+    page = reliability(read(document(methods=methods)))
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("<tr>")[2:]]
+    name = "auto:<wbr>budget=9"
+    some = "+5.0%<small>+0.0% to +10.0%</small>"
+    # 400 with a chance of 0.05 and 40 with 0.45 are 38, and 36 were taken; 17 of 20 and 8 of 10.
+    assert rows == [
+        [name, "steps, tokens", "80", "210.0", "200", some, "20", some],
+        [
+            *(name, "candidates of adjacency", "440", "38.0", "36"),
+            *("+5.6%<small>+0.6% to +10.6%</small>", "0", "–"),
+        ],
+        [
+            *(name, "candidates of context", "20", "17.0", "17"),
+            *("+0.0%<small>-5.0% to +5.0%</small>", "10"),
+            "+18.8%<small>+13.8% to +23.8%</small>",
+        ],
+    ]
+
+
+def test_methods_that_foretell_nothing_have_no_such_table() -> None:
+    assert reliability(read(document(methods={"ar": method(plain())}))) == ""
+    assert "Foretold and found" in html(document())
 
 
 def test_missing_peers_are_named_with_the_reason() -> None:

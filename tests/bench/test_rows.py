@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from draftwood.bench.acceptance import acceptance_of
+from draftwood.bench.forecast import forecasts_of
 from draftwood.bench.rows import phases, row_of
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import tree_of
-from tests.bench.made import cut, random_steps, row, run, turn
+from tests.bench.made import cut, random_steps, row, run, told, turn
 
 
 def tally() -> Tally:
@@ -43,6 +44,14 @@ def test_what_was_accepted_is_added_up_over_turns() -> None:
     steps = random_steps(20, seed=0)
     parts = [turn((1,), acceptance=acceptance_of(part)) for part in (steps[:5], steps[5:])]
     assert row_of(run(*parts), None).acceptance == acceptance_of(steps)
+
+
+def test_what_was_foretold_is_added_up_over_turns() -> None:
+    steps = [told(1.5, k, ("x", 0.5, True), number=199 + k) for k in range(4)]
+    parts = [turn((1,), forecasts=forecasts_of(part)) for part in (steps[:3], steps[3:])]
+    found = row_of(run(*parts), None).forecasts
+    assert found == forecasts_of(steps)
+    assert (found.whole.steps, found.late.steps) == (4, 2)
 
 
 def test_a_row_knows_both_its_seeds_and_its_peak() -> None:

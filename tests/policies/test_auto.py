@@ -32,6 +32,7 @@ class Outlook:
     modelled: float = 0.6
     cost: float = 0.1
     floor: float = 0.01
+    price: float = 0.1
     coverage: float = 0.9
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -127,22 +128,23 @@ def test_sources_are_merged_in_one_tree() -> None:
 
 
 def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
-    @dataclass(frozen=True)
     class Told(Outlook):
-        asked: list[int] = field(default_factory=list)
-
         def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-            self.asked.extend(codes[:, 0].tolist())
-            return super().chances(codes)
+            return np.asarray(0.5 + codes[:, 0] / 100, dtype=np.float64)
 
-    outlook = Told()
+    def told(match_length: int, *, preferred: bool, first: bool) -> float:
+        return 0.5 + copied_code(match_length, preferred=preferred, first=first) / 100
+
     stage = Stage((*offer(1, 2, match_length=4), *offer(3, match_length=7)))
-    assert set(paths(stage.grow(Auto(), outlook))) == {(1,), (1, 2), (3,)}
-    assert outlook.asked == [
-        copied_code(4, preferred=True, first=True),
-        copied_code(5, preferred=True, first=False),
-        copied_code(7, preferred=False, first=True),
-    ]
+    tree = stage.grow(Auto(), Told())
+    found = {path: math.exp(tree.logq[i]) for i, path in enumerate(paths(tree), start=1)}
+    assert found == pytest.approx(
+        {
+            (1,): told(4, preferred=True, first=True),
+            (1, 2): told(5, preferred=True, first=False),
+            (3,): told(7, preferred=False, first=True),
+        }
+    )
 
 
 def test_a_price_says_what_is_drafted() -> None:

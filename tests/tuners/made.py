@@ -1,7 +1,6 @@
 """A tuner whose costs are true, and candidates with given chances."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from draftwood.pool import Pool, Voice
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Tuner
+from draftwood.tuning import Foretold
 from tests.policies.canned import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
@@ -33,23 +33,20 @@ class TrueCosts(LiveCosts):
     ) -> None: ...
 
 
-@dataclass
-class Given:
-    """Chances that are handed out in the order in which they are asked for."""
-
-    values: list[float]
+class Sure:
+    """Every candidate is certain."""
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        found, self.values = self.values[: len(codes)], self.values[len(codes) :]
-        return np.array(found)
+        return np.ones(len(codes))
 
 
 def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = ()) -> Bid:
     """Candidates below the root, tokens 0, 1, ..., with these chances."""
-    pool = Pool(99, Given(list(chances)), floor=0.0, most=1000)
+    pool = Pool(99, Sure(), floor=0.0, most=1000)
     if chances:
         tokens = np.arange(len(chances))[None]
         pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
+    pool.path[1:] = chances
     return Bid(pool, limit, levels)
 
 
@@ -87,7 +84,9 @@ def begin(of: Tuner, contexts: Sequence[int]) -> None:
         of.outlook(0.0)
 
 
-def observe(of: Tuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]) -> list[float]:
+def observe(
+    of: Tuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]
+) -> list[Foretold | None]:
     """The step's seconds mean nothing where the costs are known."""
     return of.observe(bids, outcomes, 0.2, 0.1)
 

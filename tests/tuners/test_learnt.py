@@ -1,7 +1,6 @@
 """What steps teach, and what is expected of the next one."""
 
 import itertools
-import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.tuners.made import (
     FLAT,
     LINEAR,
     STEEP,
-    Given,
+    Sure,
     TrueCosts,
     begin,
     bid,
@@ -168,13 +167,38 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
     assert 0.001 < price <= 0.3
     trees = [b.pool.admitted(price, b.limit, "auto") if b else plain() for b in bids]
     found = observe(of, bids, [outcome(tree, (50,)) for tree in trees])
-    assert found[:2] == pytest.approx([1.8, 2.7])
-    assert math.isnan(found[2])
+    assert [told and told.tokens for told in found] == [
+        pytest.approx(1.8),
+        pytest.approx(2.7),
+        None,
+    ]
     # Nothing pays: one token, of which nobody has doubts.
     of = tuner(STEEP)
     nothing = [bid(0.1)]
     of.price(nothing)
-    assert observe(of, nothing, [outcome(plain(), (5,))]) == [1.0]
+    (told,) = observe(of, nothing, [outcome(plain(), (5,))])
+    assert told is not None
+    assert told.tokens == 1.0
+
+
+def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
+    of = tuner(STEEP)
+    for number in (1, 2, 3):
+        pool = Pool(99, of.outlook(0.0), floor=0.0, most=9)
+        pool.copy((3,), 4, "context", preferred=True)
+        pool.offer(Voice.TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
+        before = [pool.path[1], pool.path[2]]
+        begin(of, [10])
+        of.price([Bid(pool, 9)])
+        (told,) = observe(of, [Bid(pool, 9)], [outcome(plain(), (5,))])
+        assert told is not None
+        assert told.step == 1 + number, "the tuner was at its first when it was made"
+        assert told.judged.sources == ("context", "table")
+        assert told.judged.taken.tolist() == [False, True]
+        assert told.judged.chances.tolist() == before
+        after = of.outlook(0.0).chances(told.judged.codes)
+        assert after[0] < before[0], "what was not taken is less likely now"
+        assert after[1] > before[1]
 
 
 def test_a_step_teaches_what_steps_cost() -> None:
@@ -241,7 +265,7 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
 
 def test_coverage_is_how_often_a_model_has_what_is_right() -> None:
     def asked(hit: bool) -> tuple[Bid, Outcome]:
-        pool = Pool(99, Given([0.5] * 9), floor=0.0, most=9)
+        pool = Pool(99, Sure(), floor=0.0, most=9)
         tokens = np.array([[3]])
         pool.offer(Voice.NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
         pool.path[1] = 0.5
@@ -289,5 +313,4 @@ def test_without_a_tuner_every_candidate_is_free_and_nothing_is_foretold() -> No
     assert none.outlook(0.0) is None
     assert none.price([bid(0.5)]) == 0.0
     found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, 0.2, 0.1)
-    assert len(found) == 2
-    assert all(map(math.isnan, found))
+    assert found == [None, None]

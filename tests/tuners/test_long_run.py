@@ -4,6 +4,8 @@ import itertools
 import operator
 import random
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 
 import pytest
 
@@ -16,7 +18,7 @@ from draftwood.tuners.learnt import Tuner
 from tests.tuners.made import (
     LINEAR,
     STEPPED,
-    Given,
+    Sure,
     TrueCosts,
     begin,
     bid,
@@ -33,9 +35,10 @@ class Candidate:
     deep: bool
 
     def bid(self) -> Bid:
-        pool = Pool(99, Given(list(self.chances)), floor=0.0, most=1000)
         if self.deep:
+            pool = Pool(99, Sure(), floor=0.0, most=1000)
             pool.copy(range(len(self.chances)), 3, "context", preferred=True)
+            pool.path[1:] = accumulate(self.chances, mul)
             return Bid(pool, 1000)
         return bid(*self.chances)
 
@@ -88,7 +91,7 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
         committed = [c.committed(t, rng) for c, t in zip(step, trees, strict=True)]
         foretold = observe(of, bids, list(map(outcome, trees, committed)))
         if number >= 50:  # the rate has settled
-            expected += sum(foretold)
+            expected += sum(told.tokens for told in foretold if told is not None)
             spent += curve.seconds(batch * (1 + max(tree.drafted for tree in trees)))
     adaptive = expected / spent
     fixed = []

@@ -15,7 +15,7 @@ from draftwood.files import write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "phases")
+FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", "phases")
 """Modules here, in the order in which figures are shown. Each has a ``TITLE``, a ``CAPTION`` and
 ``draw(record) -> Figure | None``, None if the document has nothing to show in it."""
 

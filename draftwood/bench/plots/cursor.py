@@ -25,6 +25,10 @@ class Cursor:
             raise DraftwoodError(f"the document has no {self._below(key)}")
         return Cursor(found[key], self._below(key))
 
+    def maybe(self, key: str) -> "Cursor | None":
+        """None if there is no such member: documents of earlier versions may lack it."""
+        return self[key] if key in self.mapping() else None
+
     def __iter__(self) -> Iterator["Cursor"]:
         if not isinstance(self._value, list):
             raise self._wrong("a list")
@@ -72,6 +76,12 @@ class Cursor:
         if not math.isfinite(self._value):
             raise self._wrong("a finite number or null")
         return float(self._value)
+
+    def amount(self) -> float:
+        found = self.number()
+        if found is None or found < 0:
+            raise self._wrong("a number from 0 up")
+        return found
 
     def _below(self, key: str) -> str:
         return f"{self._place}.{key}" if self._place else key

@@ -6,6 +6,7 @@ Knows nothing of how they are shown.
 from collections.abc import Mapping
 
 from draftwood.bench.acceptance import RankCount
+from draftwood.bench.forecast import Bin
 from draftwood.bench.plots.cursor import Cursor
 from draftwood.bench.plots.record import (
     DepthRate,
@@ -15,7 +16,9 @@ from draftwood.bench.plots.record import (
     Method,
     Metrics,
     Record,
+    Reliability,
     SourceRate,
+    SourceReliability,
     Step,
 )
 from draftwood.bench.tree_excerpt import TreeExcerpt
@@ -52,6 +55,7 @@ def read(document: object) -> Record:
 
 
 def _method(name: str, at: Cursor) -> Method:
+    told = at.maybe("reliability")
     return Method(
         name=name,
         settings=at["settings"].mapping(),
@@ -59,6 +63,9 @@ def _method(name: str, at: Cursor) -> Method:
         without_looping=_metrics(at["without_looping"]),
         by_task={task: _metrics(found) for task, found in at["by_task"].items()},
         divergences=tuple(_divergence(found) for found in at["divergences"]),
+        reliability=None
+        if told is None
+        else (_reliability(told["all_steps"]), _reliability(told["late_steps"])),
     )
 
 
@@ -104,6 +111,31 @@ def _median(at: Cursor) -> Estimate:
 
 def _ratio(at: Cursor) -> Estimate:
     return Estimate(at["value"].number(), at["low"].number(), at["high"].number())
+
+
+def _reliability(at: Cursor) -> Reliability:
+    return Reliability(
+        steps=at["steps"].count(),
+        expected=at["expected"].amount(),
+        committed=at["committed"].count(),
+        error=_ratio(at["error"]),
+        by_source=tuple(
+            SourceReliability(
+                source=source,
+                candidates=found["candidates"].count(),
+                expected=found["expected"].amount(),
+                taken=found["taken"].count(),
+                error=_ratio(found["error"]),
+                bins=tuple(
+                    Bin(
+                        each["candidates"].count(), each["expected"].amount(), each["taken"].count()
+                    )
+                    for each in found["bins"]
+                ),
+            )
+            for source, found in at["by_source"].items()
+        ),
+    )
 
 
 def _divergence(at: Cursor) -> Divergence:

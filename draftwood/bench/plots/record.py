@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.bench.acceptance import RankCount
+from draftwood.bench.forecast import Bin
 from draftwood.bench.tree_excerpt import TreeExcerpt
 
 REFERENCE = "ar"
@@ -72,6 +73,32 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class SourceReliability:
+    """Judged candidates of a source, how many of them were expected to be taken and were.
+
+    ``error`` is what was expected over what came, less one; ``bins`` are by tenths of the chance.
+    """
+
+    source: str
+    candidates: int
+    expected: float
+    taken: int
+    error: Estimate
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Steps of which something was foretold: tokens expected and committed, and the candidates."""
+
+    steps: int
+    expected: float
+    committed: int
+    error: Estimate
+    by_source: tuple[SourceReliability, ...]
+
+
+@dataclass(frozen=True)
 class Divergence:
     """The first difference of an answer from the reference's."""
 
@@ -86,7 +113,10 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Method:
-    """A contender: over all rows, without looping outputs, and by task."""
+    """A contender: over all rows, without looping outputs, and by task.
+
+    ``reliability`` is of all steps, and of the late ones alone; None where nothing was foretold.
+    """
 
     name: str
     settings: Mapping[str, object]
@@ -94,6 +124,7 @@ class Method:
     without_looping: Metrics
     by_task: Mapping[str, Metrics]
     divergences: tuple[Divergence, ...]
+    reliability: tuple[Reliability, Reliability] | None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from draftwood.bench.report.comparison import tables
 from draftwood.bench.report.equality import equality, missing
 from draftwood.bench.report.figures import figures
 from draftwood.bench.report.heading import facts, interrupted, summary
+from draftwood.bench.report.reliability import reliability
 from draftwood.bench.report.traces import excerpts, legend, sources
 from draftwood.bench.report.words import text
 from draftwood.picture.layout import hue
@@ -42,6 +43,7 @@ def html(document: Mapping[str, object]) -> str:
         summary=summary(record),
         tables=tables(record),
         figures=figures(document),
+        reliability=reliability(record),
         traces=_traces(record, names),
         equality=equality(record),
         missing=missing(record),

@@ -1,0 +1,337 @@
+"""Trees of `auto` above temperature 0, where some of a model's tokens are drawn."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from draftwood.bids import Bid
+from draftwood.drawn_pool import DrawnPool
+from draftwood.errors import DraftwoodError
+from draftwood.evidence import OTHER, RANKED_CODES, drawn_code
+from draftwood.lossless.exact import EXACT, check_exact
+from draftwood.methods import method, recipes
+from draftwood.policies import auto
+from draftwood.policies.auto import Auto
+from draftwood.protocols import Continuation, Expand, Grower, Growth, Query, Verifier
+from draftwood.tree import ROOT, Draw, TokenTree
+from draftwood.verifiers.rejection import Rejection
+from draftwood.verifiers.traversal import Traversal
+from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
+from tests.policies.drawing import Dice
+
+WITHOUT = Draw.WITHOUT_REPLACEMENT
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A chance for each kind of candidate, whatever is said of it."""
+
+    copied: float = 0.6
+    ranked: float = 0.3
+    top: float = 0.3
+    drawn: tuple[float, float, float] = (0.5, 0.2, 0.05)
+    price: float = 0.1
+    cost: float = 0.0
+    floor: float = 0.001
+    coverage: float = 1.0
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        copied, table, neural = codes.T
+        place = np.clip((neural - RANKED_CODES) // 10, 0, 2)
+        found = np.where(table > OTHER, self.ranked, self.top)
+        found = np.where(copied > OTHER, self.copied, found)
+        return np.where(neural >= RANKED_CODES, np.array(self.drawn)[place], found)
+
+    def level(self, width: int) -> float:
+        return self.cost
+
+
+@dataclass
+class Stage:
+    """Three sources, of which the model draws what ``drawn`` says, and a price."""
+
+    offers: tuple[Continuation, ...] = ()
+    table: Mapping[int, Row] | Callable[[int], Row] = field(default_factory=dict)
+    model: Sources = field(default_factory=lambda: Sources(ranking="draft"))
+    price: float = 0.0
+    bid: Bid | None = None
+    asked: list[Expand] = field(default_factory=list)
+
+    def grow(
+        self,
+        policy: Auto,
+        outlook: Any = None,
+        *,
+        temperature: float = 1.0,
+        room: int = 10**6,
+        budget: int = 10**6,
+    ) -> TokenTree:
+        sources: dict[str, Sources] = {
+            "adjacency": Sources((), self.table),
+            "context": Sources(self.offers),
+            "draft": self.model,
+        }
+        noise: Any = object()
+        growth = Growth(0, room, budget, temperature, noise, outlook or Outlook())
+        growing = policy.grow(growth, None)
+        answer: Any = None
+        while True:
+            try:
+                query: Query = growing.send(answer)
+            except StopIteration as end:
+                tree: TokenTree = end.value
+                return tree
+            if isinstance(query, Bid):
+                self.bid, answer = query, self.price
+                continue
+            if isinstance(query, Expand) and query.draw is WITHOUT:
+                assert query.noise is noise
+                assert query.temperature == temperature
+                self.asked.append(query)
+            answer = sources[query.source].answer(query)
+
+
+def model(rows: Mapping[int, Row], drawn: Mapping[tuple[int, ...], list[int]]) -> Sources:
+    return Sources(table=rows, ranking="draft", drawn=drawn)
+
+
+ROWS: dict[int, Row] = {0: [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.1)]}
+NEURAL = Auto(neural="draft", max_depth=1)
+DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
+
+
+# --- what is drawn, and what is not ---------------------------------------------------------------
+
+
+def test_the_likeliest_comes_last_and_is_kept_out_of_the_drawing() -> None:
+    stage = Stage(model=model(ROWS, {(): [4, 3]}))
+    tree = stage.grow(DRAWN, Outlook(top=0.3))
+    assert [(list(q.nodes), q.k, list(q.exclude)) for q in stage.asked] == [
+        ([ROOT], 2, [frozenset({1})])
+    ]
+    assert paths(tree) == [(4,), (3,), (1,)]
+    assert tree.draws.tolist() == [Draw.ONE_HOT, WITHOUT, WITHOUT, Draw.ONE_HOT]
+    assert tree.q_rows.tolist() == [-1, 0, 0, -1]
+    assert tree.sources == ("root", "draft", "draft", "draft")
+    assert np.exp(tree.logq[1:]) == pytest.approx([0.5, 0.2, 0.3])
+    assert tree.route == "auto"
+
+
+def test_a_greedy_request_draws_nothing() -> None:
+    stage = Stage(model=model(ROWS, {(): [4, 3]}))
+    tree = stage.grow(NEURAL, temperature=0.0)
+    assert not stage.asked
+    assert paths(tree) == [(1,), (2,), (3,), (4,)]
+    assert set(tree.draws.tolist()) == {Draw.ONE_HOT}
+
+
+@pytest.mark.parametrize(
+    ("top", "layout", "expected"),
+    [
+        # Ranked 2, 3 and 4 are worth 3 * (0.3 - 0.1), drawn ones 0.4 + 0.1.
+        (0.3, "either", [(1,), (2,), (3,), (4,)]),
+        (0.25, "either", [(4,), (3,), (1,)]),
+        (0.3, "drawn", [(4,), (3,), (1,)]),
+        (0.25, "ranked", [(1,), (2,), (3,), (4,)]),
+    ],
+)
+def test_the_layout_that_is_expected_to_add_more(
+    top: float, layout: Any, expected: list[tuple[int, ...]]
+) -> None:
+    policy = Auto(neural="draft", max_depth=1, layout=layout)
+    stage = Stage(model=model(ROWS, {(): [4, 3, 2]}))
+    assert paths(stage.grow(policy, Outlook(top=top))) == expected
+
+
+@pytest.mark.parametrize(("price", "draws"), [(0.6, 0), (0.4, 1), (0.1, 2), (0.04, 3), (0.001, 3)])
+def test_as_many_are_drawn_as_are_worth_the_price(price: float, draws: int) -> None:
+    stage = Stage(model=model(ROWS, {(): [2, 3, 4]}))
+    tree = stage.grow(DRAWN, Outlook(price=price))
+    assert tree.draws.tolist().count(WITHOUT) == draws
+
+
+def test_who_is_not_worth_the_price_is_not_kept_out_and_may_be_drawn() -> None:
+    # The copied token and the model's best are too unlikely; one of them is drawn.
+    stage = Stage(offer(7), model=model({0: [(1, 0.5), (7, 0.5)]}, {(): [7, 1]}))
+    outlook = Outlook(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
+    tree = stage.grow(Auto(neural="draft", max_depth=1), outlook)
+    assert [(q.k, q.exclude) for q in stage.asked] == [(1, [frozenset()])]
+    assert paths(tree) == [(7,), (1,)]
+    assert tree.draws.tolist() == [Draw.ONE_HOT, WITHOUT, Draw.ONE_HOT]
+    assert tree.sources == ("root", "draft", "draft")
+    # Those who are sure to be drafted are kept out.
+    stage = Stage(offer(7), model=model(ROWS, {(): [2]}))
+    stage.grow(DRAWN, Outlook(copied=0.5, top=0.2, drawn=(0.5, 0.01, 0.01)))
+    assert [list(q.exclude) for q in stage.asked] == [[frozenset({1, 7})]]
+
+
+def test_the_code_of_a_draw_says_what_its_siblings_leave() -> None:
+    stage = Stage(model=model(ROWS, {(): [4, 3]}))
+    stage.grow(DRAWN, Outlook(top=0.3))
+    assert stage.bid is not None
+    judged = stage.bid.pool.judged((3,))
+    # The model's likeliest, then the two that were drawn.
+    assert judged.codes[1:, 2].tolist() == [drawn_code(0, 0.7), drawn_code(1, 0.7)]
+    assert judged.taken.tolist() == [False, False, True]
+
+
+def test_what_was_drawn_stays_whatever_the_price() -> None:
+    rows = ROWS | {4: [(5, 0.9)], 5: [(6, 0.9)]}
+    policy = Auto(neural="draft", max_depth=3, layout="drawn")
+    outlook = Outlook(drawn=(0.5, 0.01, 0.01))
+    drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
+    for price in (0.0, 0.4, 0.9, 2.0):
+        stage = Stage(model=model(rows, drawn), price=price)
+        tree = stage.grow(policy, outlook)
+        assert {(4,)} <= set(paths(tree))
+        assert [tree.draws[i] for i, path in enumerate(paths(tree), 1) if path == (4,)] == [WITHOUT]
+        assert stage.bid is not None
+        assert stage.bid.expected(price) == pytest.approx(1 + reach(tree))
+    assert (1,) not in paths(tree), "what was not drawn must pay"
+
+
+def reach(tree: TokenTree) -> float:
+    """Sum of path chances."""
+    found = [0.0] * len(tree)
+    for node in range(1, len(tree)):
+        found[node] = found[tree.parents[node]] + float(tree.logq[node])
+    return float(np.exp(found[1:]).sum())
+
+
+@given(seed=st.integers(0, 10**6), price=st.sampled_from([0.0, 0.1, 0.4, 2.0]))
+def test_shapes(seed: int, price: float) -> None:
+    rng = np.random.default_rng(seed)
+    rows = distributions(seed, most=6)
+    stage = Stage(
+        offer(*rng.integers(0, 40, rng.integers(1, 5)).tolist()),
+        distributions(seed + 1, most=4),
+        Dice(table=rows, ranking="draft"),
+        price,
+    )
+    copied, ranked, top = rng.uniform(0.02, 0.9, 3).tolist()
+    first, second, third = sorted(rng.uniform(0, 0.9, 3).tolist(), reverse=True)
+    price_of_late = float(rng.uniform(0.02, 0.3))
+    outlook = Outlook(copied, ranked, top, (first, second, third), price_of_late)
+    budget, room = int(rng.integers(1, 20)), int(rng.integers(1, 6))
+    policy = Auto(neural="draft", layout=rng.choice(["either", "drawn"]))
+    tree = stage.grow(policy, outlook, budget=budget, room=room)
+    check_shape(tree, budget, room)
+    kinds, parents = tree.draws.tolist(), tree.parents.tolist()
+    for node in range(1, len(tree)):
+        before = [i for i in range(1, node) if parents[i] == parents[node]]
+        if kinds[node] == WITHOUT:
+            assert all(kinds[i] == WITHOUT for i in before), "those that were drawn come first"
+            assert len({tree.q_rows[i] for i in (*before, node)}) == 1
+        else:
+            assert tree.q_rows[node] == -1
+    planned = {path for q, path in asked_paths(stage)}
+    there = {paths(tree)[i - 1][:-1] for i in range(1, len(tree)) if kinds[i] == WITHOUT}
+    assert there <= planned
+    # Nothing that was drawn is missing, and it stands in the order of drawing.
+    for handle, (path, excluded) in enumerate(stage.model.handles):
+        found = [
+            int(tree.tokens[i])
+            for i in range(1, len(tree))
+            if kinds[i] == WITHOUT and tree.q_rows[i] == handle
+        ]
+        row = [(t, s) for t, s in stage.model.successors((0, *path)[-1]) if t not in excluded]
+        front = [token for token, _ in stage.model.draw(row, path)]
+        assert found == front[: len(found)]
+        assert found or not front
+
+
+def asked_paths(stage: Stage) -> Iterator[tuple[frozenset[int], tuple[int, ...]]]:
+    for path, excluded in stage.model.handles:
+        yield excluded, path
+
+
+# --- it is lossless -------------------------------------------------------------------------------
+
+
+class Priced(Auto):
+    """Told a price that depends on what was drawn, as those of a batch do."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        growing = super().grow(growth, state)
+        answer: Any = None
+        while True:
+            try:
+                query = growing.send(answer)
+            except StopIteration as end:
+                tree: TokenTree = end.value
+                return tree
+            answer = self.priced(query) if isinstance(query, Bid) else (yield query)
+
+    def priced(self, bid: Bid) -> float:
+        tokens = bid.pool.builder.tokens
+        return (0.0, 0.2, 2.0)[sum(tokens) % 3]
+
+
+class Careless(Priced):
+    """Drops what was drawn if it does not like it."""
+
+    def priced(self, bid: Bid) -> float:
+        pool = bid.pool
+        if not isinstance(pool, DrawnPool):
+            return 0.0
+        pool._fixed = {ROOT}
+        for node in range(1, len(pool)):
+            if pool.builder.draws[node] == WITHOUT:
+                pool.path[node] = 0.9 if pool.builder.tokens[node] == 0 else 0.0
+            pool.path[node] = min(pool.path[node], pool.path[pool.builder.parents[node]])
+        return 0.01
+
+
+OUTLOOKS = (
+    Outlook(0.6, 0.3, 0.3, (0.3, 0.3, 0.3)),
+    Outlook(0.05, 0.05, 0.5, (0.4, 0.4, 0.4)),
+    Outlook(0.05, 0.05, 0.05, (0.4, 0.1, 0.05)),
+    Outlook(0.05, 0.3, 0.05, (0.4, 0.4, 0.4), price=0.02),
+    Outlook(0.5, 0.05, 0.05, (0.5, 0.5, 0.5)),
+)
+
+
+@contextmanager
+def told(outlook: Outlook) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto, "_UNTOLD", outlook)
+        yield
+
+
+@pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
+@pytest.mark.parametrize("outlook", OUTLOOKS)
+def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifier) -> None:
+    with told(outlook):
+        check = check_exact("auto", Priced(neural="draft", width=1), verifier)
+    assert check.passed, str(check)
+    assert check.difference <= EXACT
+    assert check.outcomes > 100
+
+
+def test_dropping_what_was_drawn_is_not() -> None:
+    with told(OUTLOOKS[2]):
+        check = check_exact("careless", Careless(neural="draft", width=1), Traversal())
+    assert not check.passed
+    assert check.difference > 0.01
+
+
+# --- as a method ----------------------------------------------------------------------------------
+
+
+def test_what_may_be_drawn_decides_which_verifiers_are_lossless() -> None:
+    assert recipes()["auto"].verifier == "traversal"
+    assert method("auto").policy.draws == {Draw.ONE_HOT}
+    assert method("auto:verifier=walk").policy.draws == {Draw.ONE_HOT}
+    assert method("auto:draft=model").policy.draws == {Draw.ONE_HOT, WITHOUT}
+    with pytest.raises(DraftwoodError, match="draws WITHOUT_REPLACEMENT"):
+        method("auto:draft=model:verifier=walk")
+    assert method("auto:draft=model:verifier=walk:layout=ranked").policy.draws == {Draw.ONE_HOT}
+    with pytest.raises(DraftwoodError, match="either, ranked, drawn"):
+        method("auto:layout=both")

@@ -13,6 +13,7 @@ BUILT_IN = (
         "auto",
         {"context": "context", "adjacency": "adjacency", "draft": "model"},
         verifier="traversal",  # which walks through trees of which nothing was drawn
+        presets={"context.wrap": True, "context.max_tokens": 64},  # what is unlikely is not kept
         tuner="learnt",
         optional={"draft": "neural"},
     ),

@@ -60,6 +60,11 @@ class Context:
         default=64, metadata={"help": "longest match to measure, in tokens, before the root"}
     )
 
+    wrap: bool = field(
+        default=False,
+        metadata={"help": "go on past the end of the text, with what was copied so far"},
+    )
+
     model: ClassVar = None
     draws: ClassVar = frozenset({Draw.ONE_HOT})
 
@@ -94,7 +99,8 @@ class ContextIndex:
     occurrences disagree on the next token, each distinct one may open a further chain: those of
     longer suffixes first, then the more recent. The fields of an offered ``Continuation``:
 
-    * ``tokens``: up to ``max_tokens``, fewer where the text ends;
+    * ``tokens``: up to ``max_tokens``; fewer where the text ends, unless ``wrap`` says that a copy
+      that has come to the end of the text goes on with itself, as a text that repeats does;
     * ``match_length``: the common suffix of the text and of the text before the copied
       occurrence, measured up to ``max_match`` tokens;
     * ``count``: occurrences of the longest suffix offering this first token that were so continued
@@ -212,7 +218,7 @@ class _IndexedText:
                 offered.setdefault(text[pairs[i]], (pairs[i], pairs[i + 1], length))
         return tuple(
             Continuation(
-                tokens=tuple(text[position : position + settings.max_tokens]),
+                tokens=self._copied(position),
                 match_length=self._match_length(position, length),
                 count=count,
                 agreeing=choices.count(token),
@@ -221,6 +227,13 @@ class _IndexedText:
                 offered.items(), settings.max_continuations
             )
         )
+
+    def _copied(self, position: int) -> tuple[int, ...]:
+        most = self._settings.max_tokens
+        tokens = tuple(self._tokens[position : position + most])
+        if self._settings.wrap and len(tokens) < most:
+            return (tokens * (most // len(tokens) + 1))[:most]
+        return tokens
 
     def _match_length(self, position: int, known: int) -> int:
         # By bisection over slices: a loop over tokens costs five times as much on a long match.

@@ -47,7 +47,7 @@ class Auto:
     """
 
     budget: int = field(default=64, metadata={"help": "most nodes to draft, root excluded"})
-    max_depth: int = field(default=32, metadata={"help": "deepest node"})
+    max_depth: int = field(default=64, metadata={"help": "deepest node"})
     width: int = field(default=8, metadata={"help": "successors asked of the table for a node"})
     level: int = field(default=8, metadata={"help": "nodes of a draft level, and children of each"})
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})

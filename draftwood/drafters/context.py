@@ -3,6 +3,9 @@
 Source: GOOSE, Section 4.1 and Appendix B.2 (CONTEXTMATCH, the paper's PLD). It refuses to know the
 target's distributions, the shape of the tree and every other request. The index is incremental:
 a new token costs one dictionary update per query length, and the text is never scanned again.
+
+The paper's copy ends where the text ends. With ``wrap`` it goes on with what was copied itself, so
+that a text that repeats with a short period can be copied further than a period.
 """
 
 import sys
@@ -99,8 +102,7 @@ class ContextIndex:
     occurrences disagree on the next token, each distinct one may open a further chain: those of
     longer suffixes first, then the more recent. The fields of an offered ``Continuation``:
 
-    * ``tokens``: up to ``max_tokens``; fewer where the text ends, unless ``wrap`` says that a copy
-      that has come to the end of the text goes on with itself, as a text that repeats does;
+    * ``tokens``: up to ``max_tokens``; fewer where the text ends, unless they ``wrap``;
     * ``match_length``: the common suffix of the text and of the text before the copied
       occurrence, measured up to ``max_match`` tokens;
     * ``count``: occurrences of the longest suffix offering this first token that were so continued

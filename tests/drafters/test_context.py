@@ -122,6 +122,36 @@ def test_a_repeated_token_matches_itself() -> None:
     assert offers([6] * 5, Context())[0] == Continuation((6,), 4, 1, 2)
 
 
+@given(text=st.lists(st.integers(0, 2), min_size=1, max_size=14), most=st.integers(1, 20))
+def test_a_copy_that_wraps_goes_on_as_the_text_would_if_it_were_right(
+    text: list[int], most: int
+) -> None:
+    plain = offers(text, Context((2, 1), most))
+    wrapped = offers(text, Context((2, 1), most, wrap=True))
+    for before, after in zip(plain, wrapped, strict=True):
+        assert after.tokens[: len(before.tokens)] == before.tokens
+        assert after == Continuation(
+            after.tokens, before.match_length, before.count, before.agreeing
+        )
+        assert len(after.tokens) == most
+        # Appended token by token, each is the one that stands as far back as the first does.
+        place = len(text) - len(before.tokens) if len(before.tokens) < most else None
+        if place is not None:
+            grown = [*text]
+            for token in after.tokens:
+                assert token == grown[place]
+                grown.append(token)
+                place += 1
+
+
+def test_a_loop_is_copied_as_long_as_wanted() -> None:
+    text = [9, 1, 2, 3, 1, 2, 3]
+    (copied,) = offers(text, Context((3,), 8, wrap=True))
+    assert copied.tokens == (1, 2, 3, 1, 2, 3, 1, 2)
+    (ended,) = offers(text, Context((3,), 8))
+    assert ended.tokens == (1, 2, 3)
+
+
 def test_nothing_is_offered_without_a_match() -> None:
     assert offers(list(range(50)), Context()) == ()
     assert offers([3, 3], Context()) == ()

@@ -55,7 +55,8 @@ class Outlook(Chances, Protocol):
 
     @property
     def coverage(self) -> float:
-        """Chance that the pool holds the target's token once a neural drafter was asked there."""
+        """Chance that a neural drafter, asked below a node, adds a token that is accepted, given
+        that none of the others' is right."""
         ...
 
     def level(self, width: int) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,18 @@ class Judged:
     sources: tuple[str, ...]
     chances: NDArray[np.float64]
     taken: NDArray[np.bool_]
+
+
+class Added(NamedTuple):
+    """What a source was worth at a node.
+
+    Attributes:
+        accepted: whether a token that only this source had named was drafted, and right.
+        open: chance that none of the others' was right.
+    """
+
+    accepted: bool
+    open: float
 
 
 class Pool:
@@ -216,14 +228,22 @@ class Pool:
         chances = np.fromiter(map(self._chance.__getitem__, nodes), np.float64)
         return Judged(self._said(nodes), sources, chances, np.array(taken, dtype=np.bool_))
 
-    def found(self, voice: Voice, committed: Sequence[int]) -> list[bool]:
-        """For each committed token below a node for which such a source was asked: whether the
-        pool holds it there."""
-        return [
-            self.builder.child(node, token) is not None
-            for node, token in self._walked(committed)
-            if self.spoken(voice, node)
-        ]
+    def added(self, voice: Voice, committed: Sequence[int], accepted: int) -> list[Added]:
+        """What such a source added below each node that it was asked about, as far as the committed
+        tokens tell, of which so many were drafted."""
+        found: list[Added] = []
+        for place, (node, token) in enumerate(self._walked(committed)):
+            if not self.spoken(voice, node):
+                continue
+            own = [child for child in self._children[node] if self._alone(voice, child)]
+            others = sum(self._chance[child] for child in self._children[node] if child not in own)
+            taken = any(self.builder.tokens[child] == token for child in own)
+            found.append(Added(taken and place < accepted, max(0.0, 1.0 - others)))
+        return found
+
+    def _alone(self, voice: Voice, node: int) -> bool:
+        """Whether no other source has named the node."""
+        return all(self._codes[node][v] <= OTHER for v in Voice if v is not voice)
 
     def _walked(self, committed: Sequence[int]) -> Iterator[tuple[int, int]]:
         """The nodes that the committed tokens pass, from the root on, and the token after each."""

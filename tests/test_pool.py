@@ -400,14 +400,21 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
     assert judged.chances.dtype == np.float64
     assert len(judged.sources) == len(shown)
     assert judged.taken.sum() <= len(committed)
-    for voice in Voice:
-        asked = [
-            tuple(committed[: i + 1]) in candidates
-            for i in range(len(committed))
-            if (tuple(committed[:i]) in candidates or i == 0)
-            and (tuple(committed[:i]), voice) in account.spoken
-        ]
-        assert pool.found(voice, committed) == asked
+    for voice, accepted in itertools.product(Voice, range(len(committed))):
+        found = []
+        for i, token in enumerate(committed):
+            above = tuple(committed[:i])
+            if (i and above not in candidates) or (above, voice) not in account.spoken:
+                continue
+            below = [path for path in candidates if path[:-1] == above]
+            alone = {path for path in below if set(account.said[path]) == {voice}}
+            others = sum(
+                Hashed(seed).of(account.codes(path)) for path in below if path not in alone
+            )
+            found.append((i < accepted and (*above, token) in alone, max(0.0, 1.0 - others)))
+        added = pool.added(voice, committed, accepted)
+        assert [each.accepted for each in added] == [hit for hit, _ in found]
+        assert [each.open for each in added] == pytest.approx([left for _, left in found])
 
 
 def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
@@ -420,7 +427,9 @@ def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
     assert pool.judged((9, 1)).taken.tolist() == [False, False, False]
     assert pool.judged((5,)).sources == ("context", "draft", "draft")
     assert pool.judged((1, 2)).sources == ("context", "draft", "draft", "context")
-    assert pool.found(Voice.NEURAL, (5, 1)) == [True]
-    assert pool.found(Voice.NEURAL, (9,)) == [False]
-    assert pool.found(Voice.NEURAL, (1, 2)) == [True]
-    assert pool.found(Voice.TABLE, (5,)) == []
+    # Copied tokens leave half, as they stay at even chances.
+    assert pool.added(Voice.NEURAL, (5, 1), accepted=1) == [(True, 0.5)]
+    assert pool.added(Voice.NEURAL, (5, 1), accepted=0) == [(False, 0.5)]
+    assert pool.added(Voice.NEURAL, (9,), accepted=0) == [(False, 0.5)]
+    assert pool.added(Voice.NEURAL, (1, 2), accepted=2) == [(False, 0.5)]
+    assert pool.added(Voice.TABLE, (5,), accepted=0) == []

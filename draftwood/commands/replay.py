@@ -83,7 +83,7 @@ def replay(
     live = None
     if model is not None:
         check_writable(path)
-        live = _live(model, device, recording, trust_remote_code=trust_remote_code)
+        live = live_model(model, device, recording, trust_remote_code=trust_remote_code)
     replayer = Replayer(recording, live, costs)
     before = recording.size
     console = Console(stderr=True)
@@ -113,7 +113,14 @@ def _play(
     ]
 
 
-def _live(name: str, device: str, recording: Recording, *, trust_remote_code: bool) -> Live:
+def live_model(
+    name: str, device: str, recording: Recording, *, trust_remote_code: bool = False
+) -> Live:
+    """The recorded model, to be asked for what the recording lacks.
+
+    Raises:
+        DraftwoodError: it cannot be loaded, or has other weights.
+    """
     facts = recording.model
     loaded = models.load(
         name, dtype=facts.dtype, device=device, trust_remote_code=trust_remote_code

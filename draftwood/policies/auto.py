@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
+from draftwood.bids import Bid, Outlook
 from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER
@@ -106,9 +106,9 @@ class Auto:
         levels: list[int] = []
         asked: set[int] = set()
         while self.neural and not pool.full:
-            nodes = self._promising(pool, asked, deepest)
-            gain = sum(pool.path[node] * (1.0 - pool.covered(node)) for node in nodes)
-            if gain * outlook.coverage <= outlook.level(len(nodes)):
+            gains = self._promising(pool, asked, deepest, outlook)
+            nodes = sorted(gains)
+            if sum(gains.values()) <= outlook.level(len(nodes)):
                 break
             levels.append(len(nodes))
             asked.update(nodes)
@@ -176,8 +176,11 @@ class Auto:
                 fresh += pool.draw(plan, self.neural, found, handle)
         return fresh
 
-    def _promising(self, pool: Pool, asked: set[int], deepest: int) -> list[int]:
-        """The likeliest nodes that the model may be asked about next, parents asked before."""
+    def _promising(
+        self, pool: Pool, asked: set[int], deepest: int, outlook: Outlook
+    ) -> dict[int, float]:
+        """The likeliest nodes that the model may be asked about next, parents asked before, and
+        what is expected of each: more than the price of one child, or it is not asked."""
         parents, depths = pool.builder.parents, pool.builder.depths
         open_nodes = [
             node
@@ -187,7 +190,10 @@ class Auto:
             and (node == ROOT or parents[node] in asked)
         ]
         best = sorted(open_nodes, key=lambda node: -pool.path[node])[: self.level]
-        return sorted(best)
+        gains = {
+            node: outlook.coverage * pool.path[node] * (1.0 - pool.covered(node)) for node in best
+        }
+        return {node: gain for node, gain in gains.items() if gain > outlook.price}
 
 
 class _Untold:

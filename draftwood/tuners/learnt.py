@@ -183,8 +183,9 @@ class Tuner:
                 continue
             judged = bid.pool.judged(outcome.committed)
             counts.observe(judged.codes, judged.taken)
-            for hit in bid.pool.found(Voice.NEURAL, outcome.committed):
-                self.coverage.add(hit, 1.0)
+            accepted = len(outcome.path)
+            for added in bid.pool.added(Voice.NEURAL, outcome.committed, accepted):
+                self.coverage.add(added.accepted, added.open)
             foretold.append(Foretold(self._steps, bid.expected(self._price), judged))
         for counts in set(self._counts):
             counts.fade()

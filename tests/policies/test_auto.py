@@ -232,7 +232,7 @@ def test_a_level_costs_what_its_width_does() -> None:
 
 def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
     stage = Stage(offer(1, 2, 3), {0: [(4, 0.1)]}, lambda token: [(token + 10, 0.5)])
-    stage.grow(Auto(neural="draft", level=2), FREE, room=3)
+    stage.grow(Auto(neural="draft", level=2), Outlook(cost=0.0, price=0.0), room=3)
     first, second, third = stage.nodes("draft")[:3]
     assert first == [ROOT]
     pool = stage.bid.pool
@@ -242,6 +242,18 @@ def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
     assert second == sorted(children, key=lambda n: -pool.path[n])[:2]
     assert all(parents[node] in {ROOT, *first, *second} for node in third)
     assert all(len(nodes) <= 2 for nodes in stage.nodes("draft"))
+
+
+@pytest.mark.parametrize(("price", "asked"), [(0.5, [1, 2]), (0.55, [1, 1]), (0.89, [1])])
+def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: list[int]) -> None:
+    # Of the root all is left, and below its children, which have 0.64 and 0.6 of it: 0.9 of these.
+    class Told(Outlook):
+        def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.where(codes[:, 2] < 12, 0.64, 0.6)
+
+    stage = Stage(model=lambda token: [(10 * token + 1, 0.5), (10 * token + 2, 0.4)])
+    stage.grow(NEURAL, Told(cost=0.0, price=price), room=2)
+    assert [len(nodes) for nodes in stage.nodes("draft")] == asked
 
 
 def test_where_nothing_is_worth_looking_at_nobody_is_asked() -> None:

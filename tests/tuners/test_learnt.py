@@ -263,13 +263,15 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
     assert cold.chances(codes) > 0.25 > hot.chances(codes)
 
 
-def test_coverage_is_how_often_a_model_has_what_is_right() -> None:
+def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
     def asked(hit: bool) -> tuple[Bid, Outcome]:
         pool = Pool(99, Sure(), floor=0.0, most=9)
         tokens = np.array([[3]])
         pool.offer(Voice.NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
         pool.path[1] = 0.5
-        return Bid(pool, 9), outcome(plain(), (3 if hit else 4,))
+        drafted = pool.admitted(0.0, 9, "auto")
+        # It was right in either case, but is accepted only if it was drafted.
+        return Bid(pool, 9), outcome(drafted, (3, 8)) if hit else outcome(plain(), (3,))
 
     for pattern, expected in (((True,), 1.0), ((False,), 0.0), ((True, False), 0.5)):
         of = tuner(LINEAR)

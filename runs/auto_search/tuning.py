@@ -1,0 +1,207 @@
+"""Tuners that are told what ``auto``'s own has to learn, and that write down what it foretells.
+
+Each is ``auto``'s own tuner with something put in its way.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.bids import Bid, Outlook
+from draftwood.costs.curve import StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.hosts import Built, Host
+from draftwood.protocols import Outcome
+from draftwood.replay.hosts import PricedHost
+from draftwood.tuning import Tuner, TunerSpec
+from runs.auto_search.ahead import Ahead
+from runs.auto_search.judging import Judgement, Rates, Righted, judgement
+
+SURVEY = 0.002
+"""Path chance below which nobody here looks, however much is drafted."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a tuner is told that a step took: modelled seconds, as if measured.
+
+    Attributes:
+        costs: by which time passes.
+        noise: standard deviation of the logarithm of each measurement.
+        seed: of the noise.
+    """
+
+    costs: StepCosts
+    noise: float = 0.0
+    seed: int = 0
+
+    def read(
+        self, bids: Sequence[Bid | None], sizes: Sequence[int], context: int, step: int
+    ) -> tuple[float, float]:
+        """Seconds of the whole step, and of the target's forward in it, for one request."""
+        (size,), (bid,) = sizes, bids
+        factors = np.exp(self.noise * np.random.default_rng([self.seed, step]).normal(size=2))
+        target = self.costs.target.seconds(size + 1, context) * factors[0]
+        outside = (self.costs.fixed + self.costs.node * size) * factors[1]
+        widths = bid.levels if bid is not None else ()
+        levels = self.costs.drafters.values()
+        drafting = sum(max((c.seconds(w, context) for c in levels), default=0.0) for w in widths)
+        return target + outside + drafting, target
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What is put in the way of a tuner; None: nothing.
+
+    Attributes:
+        rates: chances of candidates.
+        floor: least path chance of a candidate.
+        level: price of every draft forward, in tokens.
+        clock: what steps took.
+        righted: puts path chances right before their price is asked.
+    """
+
+    rates: Rates | None = None
+    floor: float | None = None
+    level: float | None = None
+    clock: Clock | None = None
+    righted: Righted | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Outlook:
+    inner: Outlook
+    told: Told
+
+    @property
+    def floor(self) -> float:
+        return self.inner.floor if self.told.floor is None else self.told.floor
+
+    @property
+    def price(self) -> float:
+        return self.inner.price
+
+    @property
+    def coverage(self) -> float:
+        return self.inner.coverage
+
+    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = self.inner.chances(codes)
+        return found if self.told.rates is None else self.told.rates.chances(codes, found)
+
+    def level(self, width: int) -> float:
+        return self.inner.level(width) if self.told.level is None else self.told.level
+
+
+class Around:
+    """A tuner around another one.
+
+    Args:
+        inner: learns.
+        told: what is put in its way.
+        ahead: follows the steps.
+
+    Attributes:
+        judgements: one a step that bid.
+    """
+
+    def __init__(self, inner: Tuner, told: Told, ahead: Ahead) -> None:
+        self.inner = inner
+        self.judgements: list[Judgement] = []
+        self._told = told
+        self._ahead = ahead
+        self._outlooks: list[Outlook] = []
+        self._steps = 0
+        ahead.restart()
+
+    def begin(self, contexts: Sequence[int]) -> None:
+        """See :class:`draftwood.tuning.Tuner`."""
+        self._ahead.begin(contexts)
+        self._outlooks = []
+        self._steps += 1
+        self.inner.begin(contexts)
+
+    def outlook(self, temperature: float) -> Outlook | None:
+        """The inner one's, with what is told instead."""
+        found = self.inner.outlook(temperature)
+        if found is None:
+            return None
+        self._outlooks.append(_Outlook(found, self._told))
+        return self._outlooks[-1]
+
+    def price(self, bids: Sequence[Bid]) -> float:
+        """The inner one's, once paths are put right if that is told."""
+        if self._told.righted is not None:
+            for bid in bids:
+                bid.pool.path[1:] = self._told.righted(np.array(bid.pool.path[1:])).tolist()
+        return self.inner.price(bids)
+
+    def observe(
+        self,
+        bids: Sequence[Bid | None],
+        outcomes: Sequence[Outcome],
+        seconds: float,
+        target_seconds: float,
+    ) -> Any:
+        """What the inner one says; the candidates are written down before it learns of them."""
+        for bid, outcome, outlook in zip(bids, outcomes, self._outlooks, strict=True):
+            if bid is not None:
+                self.judgements.append(judgement(bid, outcome, outlook, self._ahead))
+        if self._told.clock is not None:
+            sizes = [outcome.tree.drafted for outcome in outcomes]
+            clock, context = self._told.clock, self._ahead.length
+            seconds, target_seconds = clock.read(bids, sizes, context, self._steps)
+        (outcome,) = outcomes
+        self._ahead.passed(len(outcome.committed))
+        return self.inner.observe(bids, outcomes, seconds, target_seconds)
+
+
+@dataclass(eq=False)
+class Making:
+    """Settings of a tuner that is made by ``make`` for every engine.
+
+    Attributes:
+        make: makes it, from what an engine gives.
+        last: the one of the last engine.
+    """
+
+    make: Callable[[Host, Mapping[str, Built]], Around]
+    last: Around | None = field(default=None, init=False)
+
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> Around:
+        """A fresh tuner."""
+        self.last = self.make(host, drafters)
+        return self.last
+
+
+def around(spec: TunerSpec, told: Told, ahead: Ahead) -> Making:
+    """A tuner as the settings have it, with something put in its way."""
+    return Making(lambda host, drafters: Around(spec.build(host, drafters), told, ahead))
+
+
+def kept(inner: Callable[[], Tuner | None], spec: TunerSpec, ahead: Ahead) -> Making:
+    """The tuner that ``inner`` hands over, already taught; a fresh one if it has none."""
+    return Making(
+        lambda host, drafters: Around(inner() or spec.build(host, drafters), Told(), ahead)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Learning(PricedHost):
+    """A host whose costs are a first guess, to be refined by what steps take."""
+
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002
+        """A guess that follows the steps."""
+        return LiveCosts(self.given)
+
+
+def learning(spec: TunerSpec, first: StepCosts, clock: Clock, ahead: Ahead) -> Making:
+    """A tuner that starts from a guess of the costs and learns them by the clock."""
+    return Making(
+        lambda host, drafters: Around(
+            spec.build(Learning(host, first), drafters), Told(clock=clock), ahead
+        )
+    )

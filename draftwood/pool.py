@@ -8,16 +8,16 @@ likely than a floor are not kept, nor anything below them. Pure; chances come fr
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood import evidence
 from draftwood.evidence import OTHER, SILENT
+from draftwood.hindsight import Added, Judged
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 
@@ -42,35 +42,6 @@ class Chances(Protocol):
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of candidates with these codes, ``[n, 3]``, if their parents are taken: ``[n]``."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Candidates of which a step has shown whether they were right.
-
-    Attributes:
-        codes: int64 ``[n, 3]``.
-        sources: of each, the first source that offered it.
-        chances: float64 ``[n]``, that the target takes it if it took its parent, as the pool said.
-        taken: bool ``[n]``.
-    """
-
-    codes: NDArray[np.int64]
-    sources: tuple[str, ...]
-    chances: NDArray[np.float64]
-    taken: NDArray[np.bool_]
-
-
-class Added(NamedTuple):
-    """What a source was worth at a node.
-
-    Attributes:
-        accepted: whether a token that only this source had named was drafted, and right.
-        open: chance that none of the others' was right.
-    """
-
-    accepted: bool
-    open: float
 
 
 class Pool:

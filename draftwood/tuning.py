@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from draftwood.bids import Bid, Outlook
+from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
-from draftwood.pool import Judged
 from draftwood.protocols import Outcome
 
 

@@ -226,7 +226,32 @@ def test_draft_forwards_are_shared_by_a_batch() -> None:
     assert [step.draft_calls for step in steps[:2]] == [4, 4]
 
 
-AUTO = ["auto", "auto:draft=model", "auto:draft=eagle3", "auto:draft.model=x:budget=9:level=2"]
+AUTO = [
+    "auto",
+    "auto:draft=model:layout=ranked",
+    "auto:draft=eagle3:layout=ranked",
+    "auto:draft.model=x:budget=9:level=2:layout=ranked",
+]
+
+
+@pytest.mark.parametrize("name", ["auto:draft=model", "auto:draft=eagle3"])
+def test_what_auto_draws_of_a_greedy_request_is_nothing(name: str) -> None:
+    target = MarkovTarget(sharpness=1.5)
+    requests = [Request(PROMPT[: 4 + i], 25) for i in range(3)]
+    found = engine_of(target, name, 4).generate(requests)
+    assert [c.tokens for c in found] == [target.greedy(r.prompt, 25) for r in requests]
+
+
+@pytest.mark.parametrize("name", ["auto:draft=model:layout=drawn", "auto:draft=eagle3"])
+def test_what_auto_draws_of_a_sampled_request_is_verified_as_drawn(name: str) -> None:
+    target = MarkovTarget(sharpness=1.5)
+    requests = [Request(PROMPT[: 4 + i], 40, SamplingParams(0.9, seed=i)) for i in range(4)]
+    engine = engine_of(target, name, 4)
+    steps = [e.stats for e in engine.stream(requests) if isinstance(e, Stepped)]
+    drawn = [step for step in steps if (step.tree.draws != Draw.ONE_HOT).any()]
+    assert drawn
+    taken = [node for step in drawn for node in step.path if step.tree.draws[node]]
+    assert taken, "some of what was drawn is accepted"
 
 
 @pytest.mark.parametrize("name", AUTO)

@@ -11,7 +11,7 @@ from draftwood.bench.forecast import Forecasts
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Row, Run
-from draftwood.pool import Judged
+from draftwood.hindsight import Judged
 from draftwood.requests import Completion
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TokenTree, TreeBuilder

@@ -54,6 +54,8 @@ def speed(runs: Runs) -> Iterable[str]:
         yield from automatic(run)
         if (FIGURES / name / "speedup.svg").exists():
             yield f"![Speed-up by task](results/{name}/speedup.svg)\n"
+        if (FIGURES / name / "reliability.svg").exists():
+            yield f"![Chances foretold and found](results/{name}/reliability.svg)\n"
         yield "Tokens per second:\n"
         yield by_set(run, "tokens_per_second", "median", 0) + "\n"
         yield provenance(run) + "\n"

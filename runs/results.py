@@ -11,6 +11,7 @@ import click
 from results_page.costs import memory, overhead
 from results_page.documents import load
 from results_page.equality import lossless
+from results_page.foretold import foretold
 from results_page.goose import acceptance
 from results_page.models import draft_trees
 from results_page.sampled import sampled_trees
@@ -23,6 +24,7 @@ SECTIONS = (
     draft_trees,
     sampled_trees,
     speed,
+    foretold,
     searched,
     memory,
     overhead,

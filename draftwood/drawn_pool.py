@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood import evidence
-from draftwood.pool import HEARD, Chances, Pool, Voice
+from draftwood.pool import Chances, Pool, Voice
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -106,10 +106,7 @@ class DrawnPool(Pool):
                 break
             node = self.builder.child(plan.node, token)
             if node is None:
-                said = list(HEARD[self._spoken[plan.node]])
-                said[Voice.NEURAL] = code
-                path = self.path[plan.node] * told[code]
-                node = self._add(plan.node, token, source, said, told[code], path)
+                node = self._add(plan.node, token, source, Voice.NEURAL, code, told[code])
                 fresh.append(node)
             else:
                 self._codes[node][Voice.NEURAL] = code
@@ -127,8 +124,8 @@ class DrawnPool(Pool):
         if not self._drawn:
             return super().chosen(price, most)
         path = np.array(self.path)
-        path[list(self._fixed)] = 2.0
-        worth = np.flatnonzero(path >= min(price, 2.0))[1:]
+        path[list(self._fixed)] = np.inf
+        worth = np.flatnonzero(path >= price)[1:]
         if len(worth) > most:
             worth = worth[np.argsort(-path[worth], kind="stable")[:most]]
         depths, last = self.builder.depths, len(self)

@@ -29,7 +29,7 @@ class Voice(IntEnum):
     NEURAL = 2
 
 
-HEARD = [
+_HEARD = [
     tuple(OTHER if spoken >> voice & 1 else SILENT for voice in Voice)
     for spoken in range(1 << len(Voice))
 ]
@@ -93,7 +93,7 @@ class Pool:
                 path = self.path[node] * alone[code]
                 if path < self._floor or self.full:
                     return
-                known = self._add(node, token, source, [code, SILENT, SILENT], alone[code], path)
+                known = self._add(node, token, source, Voice.COPIED, code, alone[code])
             self._spoken[node] |= 1 << Voice.COPIED
             node = known
 
@@ -136,12 +136,10 @@ class Pool:
         if len(kept) > room:
             best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
             kept = [kept[i] for i in sorted(best)]
-        found = []
-        for node, token, code, chance, path in kept:
-            said = list(HEARD[self._spoken[node]])
-            said[voice] = code
-            found.append(self._add(node, token, source, said, chance, path))
-        return found
+        return [
+            self._add(node, token, source, voice, code, chance)
+            for node, token, code, chance, _ in kept
+        ]
 
     def covered(self, node: int) -> float:
         """Chance that one of the node's candidates is taken, given that the node is."""
@@ -227,11 +225,14 @@ class Pool:
             node = below
 
     def _add(
-        self, parent: int, token: int, source: str, codes: list[int], chance: float, path: float
+        self, parent: int, token: int, source: str, voice: Voice, code: int, chance: float
     ) -> int:
+        """A new candidate, of which one voice says something and others that have spoken do not."""
         node = self.builder.add(parent, token, source, logq=math.log(chance))
-        self.path.append(path)
+        self.path.append(self.path[parent] * chance)
         self._chance.append(chance)
+        codes = list(_HEARD[self._spoken[parent]])
+        codes[voice] = code
         self._codes.append(codes)
         self._spoken.append(0)
         self._children.append([])
@@ -277,6 +278,6 @@ class Pool:
 @cache
 def _fresh_codes(voice: Voice, spoken: int) -> NDArray[np.int64]:
     """Every code of a voice, below a node of which these have spoken: ``[codes, 3]``."""
-    codes = np.array([HEARD[spoken]] * evidence.CODES[voice])
+    codes = np.array([_HEARD[spoken]] * evidence.CODES[voice])
     codes[:, voice] = np.arange(len(codes))
     return codes

@@ -53,7 +53,6 @@ class Auto:
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     table: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
     neural: str = field(default="", metadata={"help": "name of a source with a model, if any"})
-
     layout: Literal["either", "ranked", "drawn"] = field(
         default="either",
         metadata={"help": "a model's children above temperature 0: likeliest, drawn, or either"},
@@ -97,7 +96,8 @@ class Auto:
         if outlook.floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
         settled = (growth.anchor, outlook, outlook.floor, _POOL * budget)
-        drawn = DrawnPool(*settled) if self._draws_in(growth) else None
+        draws = Draw.WITHOUT_REPLACEMENT in self.draws and growth.temperature > 0.0
+        drawn = DrawnPool(*settled) if draws else None
         pool = Pool(*settled) if drawn is None else drawn
         offers: tuple[Continuation, ...] = yield Continue(self.chain)
         for place, offer in enumerate(offers):
@@ -129,9 +129,6 @@ class Auto:
                 return
             answer: Candidates = yield Expand(self.table, pool.builder, nodes, self.width)
             nodes = pool.offer(Voice.TABLE, self.table, nodes, answer.tokens, answer.logq)
-
-    def _draws_in(self, growth: Growth) -> bool:
-        return bool(self.neural) and self.layout != "ranked" and growth.temperature > 0.0
 
     def _draw(
         self,

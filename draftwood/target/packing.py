@@ -9,7 +9,7 @@ modules and ``state_dict`` keys stay. Knows nothing of models beyond their linea
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -17,12 +17,12 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
-from draftwood.target.speeds import Choice, measured
+from draftwood.target.speeds import Choice, Weight, measured
 
 logger = logging.getLogger(__name__)
 
 Packing: TypeAlias = Literal["copy", "move", "off"]
-Chooser: TypeAlias = Callable[[torch.Tensor, torch.Tensor | None], Choice | None]
+Chooser: TypeAlias = Callable[[Sequence[Weight]], list[Choice | None]]
 
 _DTYPES = (torch.float32, torch.bfloat16)
 
@@ -72,8 +72,8 @@ def pack(model: nn.Module, mode: Packing, choose: Chooser = measured) -> Packed:
         mode: ``copy`` keeps the plain weights beside the packed ones; ``move`` frees those that
             can be rebuilt exactly (restored by :meth:`Packed.undo` and before ``state_dict``), and
             is for models nobody else uses; ``off`` patches nothing.
-        choose: which layout a weight gets and for how many rows; by default measured on the spot,
-            once per shape.
+        choose: which layout each weight gets and for how many rows; by default measured on the
+            spot.
 
     A patched linear runs plainly while gradients are recorded, for row counts where packing does
     not pay, and after its weight was changed in place.
@@ -87,17 +87,13 @@ def pack(model: nn.Module, mode: Packing, choose: Chooser = measured) -> Packed:
         for parameter in module._parameters.values()
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
-    chosen: dict[tuple[Any, ...], Choice | None] = {}
+    modules = list(_candidates(model))
     with torch.no_grad():
-        for module in _candidates(model):
-            weight, bias = module.weight.detach(), module.bias
-            key = (weight.shape, weight.dtype, bias is None)
-            if key not in chosen:
-                chosen[key] = choose(weight, bias)
-            choice = chosen[key]
+        choices = choose([(module.weight.detach(), module.bias) for module in modules])
+        for module, choice in zip(modules, choices, strict=True):
             if choice is None:
                 continue
-            alone = owners[weight.untyped_storage().data_ptr()] == 1
+            alone = owners[module.weight.untyped_storage().data_ptr()] == 1
             members.append(_patch(module, choice, move=mode == "move" and alone))
     logger.debug("packed %d linears (%s)", len(members), mode)
     return Packed(members)

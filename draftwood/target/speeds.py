@@ -4,15 +4,29 @@ Knows weights and row counts; refuses to know whose weights they are.
 """
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import TypeAlias
 
 import torch
 from torch.nn.functional import linear as plain_linear
 
-BUCKETS = (1, 4, 16, 64)
+Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
+Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
+
+BUCKETS = (1, 2, 4, 8, 16, 64)
 _END = 256
-_GAIN = 0.95
+_GAIN = 0.05
+"""What a layout must save to be worth its memory, as parts of the plain time, buckets summed."""
+
+_ENOUGH = 1 << 26
+"""Bytes of weights of which no cache holds the most."""
+
+_WARM_UP, _PASSES, _LONG = 1, 4, 0.5
+"""Passes through the sample, first and counted ones, and seconds after which no more are made."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,7 @@ def _blocked_linear(
     )
 
 
+PLAIN = Form("plain", lambda weight: weight, lambda weight: weight, plain_linear)
 TRANSPOSED = Form("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
 BLOCKED = Form("blocked", _block, _unblock, _blocked_linear)
 
@@ -67,45 +82,87 @@ def blocked_works() -> bool:
         return False
 
 
-def measured(weight: torch.Tensor, bias: torch.Tensor | None) -> Choice | None:
-    """The layout that saves most over the plain one at 1 to 64 rows; None if none saves."""
-    plain = [_seconds(plain_linear, weight, bias, rows) for rows in BUCKETS]
-    best: Choice | None = None
-    best_gain = 0.0
-    for form in (TRANSPOSED, BLOCKED) if blocked_works() else (TRANSPOSED,):
-        packed = form.pack(weight)
-        ratios = [
-            _seconds(form.apply, packed, bias, rows) / seconds
-            for rows, seconds in zip(BUCKETS, plain, strict=True)
-        ]
-        gains = [ratio < _GAIN for ratio in ratios]
-        if True not in gains:
-            continue
-        first = gains.index(True)
-        last = first
-        while last + 1 < len(gains) and gains[last + 1]:
-            last += 1
-        gain = sum(1 - ratio for ratio in ratios[first : last + 1])
-        if gain > best_gain:
-            best_gain = gain
-            best = Choice(form, BUCKETS[first], (*BUCKETS, _END)[last + 1])
-    return best
+def measured(weights: Sequence[Weight]) -> list[Choice | None]:
+    """The layout of each weight that saves most over the plain one at 1 to 64 rows, None if none
+    does: the same for weights of one shape.
+
+    They are multiplied in the order in which a forward pass does, as the first layers' weights, and
+    what is between two of them, decide what a cache still holds of them: one weight alone, time
+    after time, is fast in layouts that are slow in a model.
+
+    Args:
+        weights: each weight and its bias, in the order of the forward pass.
+    """
+    sample = sample_of(weights)
+    forms = [PLAIN, TRANSPOSED, *([BLOCKED] if blocked_works() else [])]
+    packed = {form.name: [form.pack(weight) for weight, _ in sample] for form in forms}
+    seconds = {rows: _seconds(forms, packed, sample, rows) for rows in BUCKETS}
+    chosen: dict[Shape, Choice | None] = {}
+    for shape in map(_shape, sample):
+        ratios = {
+            form: [
+                seconds[rows][form.name, shape] / seconds[rows][PLAIN.name, shape]
+                for rows in BUCKETS
+            ]
+            for form in forms[1:]
+        }
+        chosen[shape] = best_form(ratios)
+    return [chosen[_shape(weight)] for weight in weights]
+
+
+def _shape(weight: Weight) -> Shape:
+    return weight[0].shape, weight[0].dtype, weight[1] is None
+
+
+def sample_of(weights: Sequence[Weight]) -> list[Weight]:
+    """The first weights, until they fill no cache, and the first of every shape."""
+    sample: list[Weight] = []
+    seen: set[Shape] = set()
+    held = 0
+    for weight in weights:
+        if held < _ENOUGH or _shape(weight) not in seen:
+            sample.append(weight)
+            seen.add(_shape(weight))
+            held += weight[0].nbytes
+    return sample
 
 
 def _seconds(
-    apply: Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor],
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
+    forms: Sequence[Form],
+    packed: Mapping[str, Sequence[torch.Tensor]],
+    sample: Sequence[Weight],
     rows: int,
-) -> float:
-    x = torch.ones((1, rows, weight.shape[1]), dtype=weight.dtype)
-    best, spent = float("inf"), 0.0
-    apply(x, weight, bias)
-    for _ in range(20):
-        begin = time.perf_counter()
-        apply(x, weight, bias)
-        took = time.perf_counter() - begin
-        best, spent = min(best, took), spent + took
-        if spent > 0.01:
+) -> dict[tuple[str, Shape], float]:
+    """Of all weights of a shape in a form, the median of a few passes through the sample."""
+    inputs = {w.shape[1]: torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample}
+    taken: dict[tuple[str, Shape], list[float]] = {}
+    spent = 0.0
+    for turn in range(_WARM_UP + _PASSES):
+        for form in forms:
+            took: Counter[Shape] = Counter()
+            for (weight, bias), held in zip(sample, packed[form.name], strict=True):
+                x = inputs[weight.shape[1]]
+                begin = time.perf_counter()
+                form.apply(x, held, bias)
+                took[_shape((weight, bias))] += time.perf_counter() - begin  # type: ignore[assignment]
+            spent += sum(took.values())
+            if turn >= _WARM_UP:
+                for shape, total in took.items():
+                    taken.setdefault((form.name, shape), []).append(total)
+        if turn >= _WARM_UP and spent > _LONG:
             break
+    return {key: median(values) for key, values in taken.items()}
+
+
+def best_form(ratios: Mapping[Form, Sequence[float]]) -> Choice | None:
+    """The form that saves most and the buckets for which it does, given its time over the plain
+    one's in every bucket."""
+    best: Choice | None = None
+    best_gain = _GAIN
+    for form, found in ratios.items():
+        for first, last in combinations(range(len(found) + 1), 2):
+            gain = sum(1.0 - ratio for ratio in found[first:last])
+            if gain > best_gain:
+                best_gain = gain
+                best = Choice(form, BUCKETS[first], (*BUCKETS, _END)[last])
     return best

@@ -127,8 +127,6 @@ class Tuner:
         """
         if self._idle >= _PATIENCE and self._steps % _SELDOM:
             return NOTHING_PAYS
-        if self._idle:
-            return _LOWEST_SEEN if self._idle % _LOOK == 0 else _HIGHEST
         return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price))
 
     def outlook(self, temperature: float) -> "Expectations":
@@ -160,9 +158,9 @@ class Tuner:
         best = int(worth.argmax())
         pays = bool(worth[best] > _WORTH * self.batch)
         # What another node in every tree would have to be worth.
-        size = self.batch * (1 + int(largest[best]))
+        size = self.batch * (1 + (int(largest[best]) if pays else 0))
         more = float(forward[size + self.batch] - forward[size]) / self.batch + node
-        marginal = rate * more if pays else _HIGHEST
+        marginal = min(_HIGHEST, rate * more)
         self.usual_price += _SMOOTHING * (marginal - self.usual_price)
         self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
         self._idle = 0 if pays else self._idle + 1

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,18 +10,28 @@ import torch
 from torch import nn
 
 from draftwood.target.packing import Chooser, pack
-from draftwood.target.speeds import BLOCKED, TRANSPOSED, Choice, Form, blocked_works, measured
+from draftwood.target.speeds import (
+    BLOCKED,
+    TRANSPOSED,
+    Choice,
+    Form,
+    Weight,
+    best_form,
+    blocked_works,
+    measured,
+    sample_of,
+)
 from tests.target.families import FAMILIES
 
 FORMS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
 
 
 def always(form: Form, low: int = 0, high: int = 1 << 40) -> Chooser:
-    return lambda weight, bias: Choice(form, low, high)
+    return lambda weights: [Choice(form, low, high)] * len(weights)
 
 
-def never(weight: torch.Tensor, bias: torch.Tensor | None) -> Choice | None:
-    return None
+def never(weights: Sequence[Weight]) -> list[Choice | None]:
+    return [None] * len(weights)
 
 
 def state(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -156,8 +166,48 @@ def test_nothing_else_is_touched() -> None:
 
 
 def test_the_measured_choice_names_a_form() -> None:
-    choice = measured(torch.randn(64, 64), None)
-    assert choice is None or (choice.form in FORMS and 1 <= choice.low < choice.high)
+    weights: list[Weight] = [(torch.randn(64, 64), None), (torch.randn(32, 64), torch.ones(32))]
+    found = measured([*weights, weights[0]])
+    assert len(found) == 3
+    assert found[0] is found[2]
+    for choice in found:
+        assert choice is None or (choice.form in FORMS and 1 <= choice.low < choice.high)
+
+
+def test_nothing_to_choose_for_is_no_work() -> None:
+    assert measured([]) == []
+
+
+@pytest.mark.parametrize(
+    ("ratios", "low", "high"),
+    [
+        ((0.9, 0.9, 0.9, 0.9, 0.9, 0.9), 1, 256),
+        ((1.2, 0.9, 0.9, 1.2, 0.9, 0.99), 2, 8),
+        # One bucket that was slow by chance does not part those around it.
+        ((0.7, 0.7, 1.05, 0.7, 0.7, 1.3), 1, 64),
+    ],
+)
+def test_a_form_is_used_where_it_saves_in_all(
+    ratios: tuple[float, ...], low: int, high: int
+) -> None:
+    found = best_form({TRANSPOSED: [1.0] * 6, BLOCKED: ratios})
+    assert found == Choice(BLOCKED, low, high)
+
+
+def test_a_form_that_hardly_saves_is_not_used() -> None:
+    assert best_form({TRANSPOSED: [1.0, 0.97, 0.99, 1.0, 1.0, 1.1]}) is None
+
+
+def test_the_form_that_saves_most_is_used() -> None:
+    found = best_form({TRANSPOSED: [0.5, 1.0, 1, 1, 1, 1], BLOCKED: [1.1, 0.8, 0.8, 0.8, 1, 1]})
+    assert found == Choice(BLOCKED, 2, 16)
+
+
+def test_every_shape_is_measured_among_weights_that_fill_no_cache() -> None:
+    large, small = torch.empty(1 << 12, 1 << 12), torch.empty(2, 2)
+    weights: list[Weight] = [(large, None), (large, None), (small, None), (small, None)]
+    assert [w is large for w, _ in sample_of(weights)] == [True, False]
+    assert len(sample_of(weights[2:] * 100)) == 200
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

@@ -5,7 +5,7 @@ Nothing here decides anything.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,34 @@ from numpy.typing import NDArray
 from draftwood.pool import Chances, Pool
 
 
+class Price(NamedTuple):
+    """What a candidate must be worth in a step, the same for all its requests.
+
+    Trees of a batch are padded to the largest one, so that a node costs next to nothing in all
+    trees up to that size, and beyond it what a larger forward costs. Hence two numbers.
+
+    Attributes:
+        least: chance that a candidate's path is accepted, from which on it is verified; above 1,
+            none is.
+        most: nodes of each tree.
+    """
+
+    least: float
+    most: int
+
+
+FREE = Price(0.0, 1 << 30)
+"""Every candidate is worth its cost."""
+
+NOTHING_PAYS = Price(2.0, 0)
+"""None is."""
+
+
 @dataclass(frozen=True, eq=False)
 class Bid:
     """A policy's query: which of its candidates are worth their cost in this step?
 
-    Answered with a price (float), the same for all requests of the step: the least chance that a
-    candidate's path is accepted, for it to be verified. Above 1 if none should be.
+    Answered with a :class:`Price`.
 
     Attributes:
         pool: the candidates.
@@ -35,9 +57,10 @@ class Bid:
         """Path chances of the likeliest candidates, as many as would be taken, best first."""
         return np.sort(self.pool.path[1:])[::-1][: self.limit]
 
-    def expected(self, price: float) -> float:
+    def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit if this is the answer."""
-        return 1.0 + sum(map(self.pool.path.__getitem__, self.pool.chosen(price, self.limit)))
+        taken = self.pool.chosen(price.least, min(price.most, self.limit))
+        return 1.0 + sum(map(self.pool.path.__getitem__, taken))
 
 
 class Outlook(Chances, Protocol):

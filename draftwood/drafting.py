@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.bids import Bid
+from draftwood.bids import FREE, Bid, Price
 from draftwood.protocols import Answer, Continue, Drafter, Expand, Growth, Policy, Query
 from draftwood.tree import TokenTree
 
@@ -23,9 +23,9 @@ class Drafted:
     bid: Bid | None
 
 
-def free(bids: Sequence[Bid]) -> float:  # noqa: ARG001
+def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
     """A price at which every candidate is worth its cost."""
-    return 0.0
+    return FREE
 
 
 def draft(
@@ -34,7 +34,7 @@ def draft(
     slots: Sequence[int],
     growths: Sequence[Growth],
     states: Sequence[Any],
-    price: Callable[[Sequence[Bid]], float] = free,
+    price: Callable[[Sequence[Bid]], Price] = free,
 ) -> list[Drafted]:
     """One tree per slot.
 

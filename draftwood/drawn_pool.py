@@ -50,6 +50,11 @@ class DrawnPool(Pool):
         self._fixed = {ROOT}  # they and what is above them
         self._owed = 0  # nodes that plans have put aside
 
+    @property
+    def settled(self) -> int:
+        """See :class:`draftwood.pool.Pool`: what was drawn, and what is above it."""
+        return len(self._fixed) - 1
+
     def plan(self, node: int, ranked: Sequence[float], price: float, limit: int) -> Plan | None:
         """Whether to draw children of a node instead of taking more of the ranked ones, and how
         many: of both those that are likely enough to be worth a price.
@@ -68,7 +73,7 @@ class DrawnPool(Pool):
         left = max(0.0, 1.0 - sum(self._chance[child] for child in kept))
         told = self.told(Voice.NEURAL, self._spoken[node])
         above = self._above(node)
-        room = limit - (len(self._fixed) - 1 + self._owed) - len(above)
+        room = limit - (self.settled + self._owed) - len(above)
         codes = [evidence.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
         codes = codes[: next((i for i, c in enumerate(codes) if reach * told[c] < price), _DRAWS)]
         worth = sum(reach * told[code] - price for code in codes)
@@ -119,10 +124,11 @@ class DrawnPool(Pool):
         return fresh
 
     def chosen(self, price: float, most: int) -> list[int]:
-        """What was drawn, and of the others the likeliest, none less likely than ``price``, at most
-        ``most`` in all; siblings that were drawn come first, as they were drawn."""
+        """What was drawn, and of the others the likeliest, none less likely than ``price``, as many
+        as ``most`` leaves room for; siblings that were drawn come first, as they were drawn."""
         if not self._drawn:
             return super().chosen(price, most)
+        most = max(most, self.settled)
         path = np.array(self.path)
         path[list(self._fixed)] = np.inf
         worth = np.flatnonzero(path >= price)[1:]

@@ -79,6 +79,11 @@ class Pool:
         """Whether nothing more would be kept."""
         return len(self) > self._most
 
+    @property
+    def settled(self) -> int:
+        """Candidates that are drafted whatever the price."""
+        return 0
+
     def copy(self, tokens: Sequence[int], match_length: int, source: str, preferred: bool) -> None:
         """A copied continuation of the root, as far down as it is likely enough; these come before
         all that is offered."""

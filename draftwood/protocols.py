@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid, Outlook
+from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
@@ -241,7 +241,7 @@ class Candidates:
 
 
 Query: TypeAlias = Continue | Expand | Bid
-Answer: TypeAlias = tuple[Continuation, ...] | Candidates | float
+Answer: TypeAlias = tuple[Continuation, ...] | Candidates | Price
 
 
 class Drafter(Protocol):

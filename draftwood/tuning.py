@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from draftwood.bids import Bid, Outlook
+from draftwood.bids import Bid, Outlook, Price
 from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
@@ -39,7 +39,7 @@ class Tuner(Protocol):
         """For a request of the step; None if nothing is learnt."""
         ...
 
-    def price(self, bids: Sequence[Bid]) -> float:
+    def price(self, bids: Sequence[Bid]) -> Price:
         """The answer to all bids of the step."""
         ...
 

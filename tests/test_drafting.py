@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from draftwood.bids import Bid
+from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.drafting import Drafted, draft
 from draftwood.policies.auto import Auto
 from draftwood.protocols import (
@@ -110,7 +110,7 @@ class Bidder(Staircase):
             yield Expand("deep", tree, [0], 1)
         if growth.room:
             price = yield Bid(NO_POOL, growth.room)
-            tree.add_chain(range(int(price)), "deep")
+            tree.add_chain(range(price.most), "deep")
         return tree.build()
 
 
@@ -119,10 +119,10 @@ def test_bids_wait_for_all_and_get_one_price() -> None:
     growths = [Growth(anchor=1, room=room, budget=9) for room in (3, 1, 0, 2)]
     limits: list[list[int]] = []
 
-    def price(bids: Sequence[Bid]) -> float:
+    def price(bids: Sequence[Bid]) -> Price:
         assert deep.calls == [(4, 5, 7), (4, 7), (4,)], "every query has been answered"
         limits.append(sorted(bid.limit for bid in bids))
-        return 2.0
+        return Price(0.0, 2)
 
     drafted = draft(Bidder(), {"deep": deep}, [4, 5, 6, 7], growths, [None] * 4, price)
     assert limits == [[1, 2, 3]]
@@ -133,7 +133,7 @@ def test_bids_wait_for_all_and_get_one_price() -> None:
 
 
 def test_nobody_bids() -> None:
-    def price(bids: Sequence[Bid]) -> float:
+    def price(bids: Sequence[Bid]) -> Price:
         raise AssertionError("nothing is for sale")
 
     deep, copy = Echo(), Echo()
@@ -159,9 +159,9 @@ def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:
     growths = [Growth(anchor=i, room=room, budget=9) for i, room in enumerate(rooms)]
     slots = [4, 5, 6, 7, 8]
     sizes = set()
-    for price in (0.0, 0.25, 0.5, 2.0):
+    for price in (FREE, Price(0.25, 9), Price(0.5, 9), Price(0.0, 2), NOTHING_PAYS):
 
-        def grown(members: Sequence[int], at: float = price) -> list[Drafted]:
+        def grown(members: Sequence[int], at: Price = price) -> list[Drafted]:
             sources = {name: Echo() for name in policy.sources}
             given = [growths[i] for i in members]
             states = [None] * len(members)

@@ -18,7 +18,7 @@ from rich.progress import track
 from draftwood import models
 from draftwood.bench.contexts import Contexts
 from draftwood.bench.prompts import Prompt, read, sources
-from draftwood.bids import Bid
+from draftwood.bids import FREE, Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
@@ -129,6 +129,6 @@ class _Surveyor(Tuner):
     def level_seconds(self, width: int) -> float:  # noqa: ARG002
         return 0.0
 
-    def price(self, bids: Sequence[Bid]) -> float:  # noqa: ARG002
-        self._price = self.usual_price = 0.0
-        return 0.0
+    def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
+        self._price, self.usual_price = FREE, 0.0
+        return FREE

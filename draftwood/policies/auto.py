@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid, Outlook
+from draftwood.bids import Bid, Outlook, Price
 from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER
@@ -118,8 +118,8 @@ class Auto:
             else:
                 fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
             yield from self._rank(pool, fresh, deepest)
-        price = yield Bid(pool, budget, tuple(levels))
-        return pool.admitted(price, budget, "auto")
+        price: Price = yield Bid(pool, budget, tuple(levels))
+        return pool.admitted(price.least, min(price.most, budget), "auto")
 
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
         """Successors of the nodes, of these successors, and so on."""

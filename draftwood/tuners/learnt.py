@@ -1,16 +1,17 @@
 """Sizes trees by what was learnt: a step is worth the tokens it is expected to commit, and costs
 the tokens that could be generated meanwhile.
 
-Of the candidates that all requests of a step bid, the n likeliest are verified, with n such that
+Of the candidates that each request of a step bids, the n likeliest are verified, with n such that
 
     E(n) - rate * T(n)
 
-is largest: E(n), one token for each request and the sum of the n largest path chances; T(n), the
-seconds of a step over that many nodes (:mod:`draftwood.costs`); rate, the tokens a second that
-this engine makes of late. This maximises tokens per second over many steps, where maximising
-E(n) / T(n) step by step would spend too little on steps that promise much and too much on others.
-Nothing pays if n = 0 is best: then the step is plain decoding, and the candidates are judged all
-the same, so that it is noticed when they would pay again.
+is largest: E(n), one token for each request and its n largest path chances; T(n), the seconds of
+a step (:mod:`draftwood.costs`), whose forward is over n nodes of every request, as trees of a batch
+are padded to the largest; rate, the tokens a second that this engine makes of late. This maximises
+tokens per second over many steps, where maximising E(n) / T(n) step by step would spend too little
+on steps that promise much and too much on others. Nothing pays if n = 0 is best: then the step is
+plain decoding, and the candidates are judged all the same, so that it is noticed when they would
+pay again.
 
 The rate is held against plain decoding's at the same load, by the same cost curve, so that neither
 a batch that shrinks nor a machine that slows down as a whole moves it. Drafts of a model are
@@ -27,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
+from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
@@ -41,18 +42,12 @@ _HALF_LIFE = 24.0
 _LOWEST, _HIGHEST = 0.004, 0.1
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
 
-_LOOK, _LOWEST_SEEN = 4, 0.01
-"""While nothing pays, every so many looks candidates down to this path chance are looked at."""
-
 _PATIENCE, _SELDOM = 12, 2
 """Looks in a row that found nothing, after which only one step in so many has a look."""
 
 _SMOOTHING = 0.2
 _GAIN, _COVERAGE = 1.3, 0.7
 """What is expected of the first step."""
-
-NOTHING_PAYS = 2.0
-"""A price that no candidate can pay."""
 
 _WORTH = 0.01
 """Expected tokens a request that drafting must add to plain decoding, net of cost, to be done."""
@@ -102,7 +97,7 @@ class Tuner:
         self._gain = _Ratio(_GAIN, weight=8.0)
         self._counts: list[Counts] = []
         self.batch, self._context, self._plain = 1, 0, 1.0
-        self._price, self.usual_price = 0.0, 0.05
+        self._price, self.usual_price = NOTHING_PAYS, 0.05
         self._steps = 0
         self._idle = 0
 
@@ -122,11 +117,11 @@ class Tuner:
     def floor(self) -> float:
         """Path chance that may come to be worth its cost.
 
-        While nothing pays a quick look is enough, and a thorough one now and then. Where nothing
-        has paid for some time every other step does without: above 1, nothing is worth looking at.
+        Where nothing has paid for some time every other step does without: above 1, nothing is
+        worth looking at.
         """
         if self._idle >= _PATIENCE and self._steps % _SELDOM:
-            return NOTHING_PAYS
+            return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price))
 
     def outlook(self, temperature: float) -> "Expectations":
@@ -142,27 +137,24 @@ class Tuner:
             default=0.0,
         )
 
-    def price(self, bids: Sequence[Bid]) -> float:
+    def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.tuning.Tuner`."""
-        chances, largest = _merged([bid.chances for bid in bids])
-        forward = self.costs.now.target.table(
-            self.batch * (2 + int(largest[-1])), self._context, self.batch
-        )
-        node = self.costs.now.node
-        rate = self.rate
-        worth = -rate * (forward[self.batch * (1 + largest)] + node * np.arange(len(largest)))
-        worth -= worth[0]
-        worth[1:] += np.cumsum(chances)
-        # Of candidates that are equally likely a price admits all or none.
-        worth[1:-1][chances[1:] == chances[:-1]] = -np.inf
-        best = int(worth.argmax())
-        pays = bool(worth[best] > _WORTH * self.batch)
+        rate, batch = self.rate, self.batch
+        # What a node costs outside of the forward it must be worth by itself.
+        least = rate * self.costs.now.node
+        added = _added([bid.chances for bid in bids], least)
+        sizes = batch * np.arange(1, len(added) + 2)
+        forward = self.costs.now.target.table(int(sizes[-1]), self._context, batch)[sizes]
+        worth = np.cumsum(added) - rate * (forward[:-1] - forward[0])
+        settled = max(bid.pool.settled for bid in bids)
+        most = settled + int(worth[settled:].argmax())
+        # What is settled is drafted and paid for; up to there the other trees are padded anyway.
+        pays = bool(settled > 0 or worth[most] > _WORTH * batch)
+        most = most if pays else 0
         # What another node in every tree would have to be worth.
-        size = self.batch * (1 + (int(largest[best]) if pays else 0))
-        more = float(forward[size + self.batch] - forward[size]) / self.batch + node
-        marginal = min(_HIGHEST, rate * more)
-        self.usual_price += _SMOOTHING * (marginal - self.usual_price)
-        self._price = float(chances[best - 1]) if pays else NOTHING_PAYS
+        marginal = rate * float(forward[most + 1] - forward[most]) / batch + least
+        self.usual_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.usual_price)
+        self._price = Price(least, most) if pays else NOTHING_PAYS
         self._idle = 0 if pays else self._idle + 1
         return self._price
 
@@ -210,18 +202,13 @@ class Tuner:
         return sum(self.level_seconds(width) for width in widest)
 
 
-def _merged(
-    likeliest: Sequence[NDArray[np.float64]],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The candidates of all bids, likeliest first, ``[n]``, and the nodes of the largest tree if
-    the first 0 to n of them are verified, ``[n + 1]``: trees of a batch are padded to the largest.
-    """
-    if len(likeliest) == 1:
-        return likeliest[0], np.arange(len(likeliest[0]) + 1)
-    chances = np.concatenate(likeliest)
-    order = np.argsort(-chances, kind="stable")
-    own = np.concatenate([np.arange(1, len(found) + 1) for found in likeliest])[order]
-    return chances[order], np.concatenate(([0], np.maximum.accumulate(own)))
+def _added(likeliest: Sequence[NDArray[np.float64]], least: float) -> NDArray[np.float64]:
+    """What the nodes at each place of all requests add, from their path chances, likeliest first:
+    float64 ``[1 + most]``, 0 at first; nothing where a node is worth less than ``least``."""
+    found = np.zeros(1 + max(map(len, likeliest)))
+    for chances in likeliest:
+        found[1 : 1 + len(chances)] += np.maximum(chances - least, 0.0)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

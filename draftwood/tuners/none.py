@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from draftwood.bids import Bid
+from draftwood.bids import FREE, Bid, Price
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold
@@ -27,9 +27,9 @@ class Untuned:
     def outlook(self, temperature: float) -> None:
         """Nothing is expected."""
 
-    def price(self, bids: Sequence[Bid]) -> float:  # noqa: ARG002
+    def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         """Every candidate is worth its cost."""
-        return 0.0
+        return FREE
 
     def observe(
         self,

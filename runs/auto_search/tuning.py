@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid, Outlook
+from draftwood.bids import Bid, Outlook, Price
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
@@ -132,7 +132,7 @@ class Around:
         self._outlooks.append(_Outlook(found, self._told))
         return self._outlooks[-1]
 
-    def price(self, bids: Sequence[Bid]) -> float:
+    def price(self, bids: Sequence[Bid]) -> Price:
         """The inner one's, once paths are put right if that is told."""
         if self._told.righted is not None:
             for bid in bids:

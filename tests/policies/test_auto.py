@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
+from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import SILENT, copied_code
 from draftwood.policies.auto import Auto
@@ -44,7 +44,7 @@ class Outlook:
         return self.cost
 
 
-FREE = Outlook(cost=0.0)
+CHEAP = Outlook(cost=0.0)
 
 
 def model(rows: Mapping[int, Row]) -> Callable[[int], Row]:
@@ -61,6 +61,7 @@ class Stage:
     model: Table = field(default_factory=dict)
     price: float = 0.0
     asked: list[Query] = field(default_factory=list)
+    most: int = FREE.most
 
     def grow(
         self,
@@ -86,7 +87,10 @@ class Stage:
                 return tree
             self.asked.append(query)
             assert len(self.asked) < 1000, "it asks without end"
-            answer = self.price if isinstance(query, Bid) else tables[query.source].answer(query)
+            if isinstance(query, Bid):
+                answer = Price(self.price, self.most)
+            else:
+                answer = tables[query.source].answer(query)
 
     @property
     def order(self) -> list[str]:
@@ -167,7 +171,7 @@ def test_a_price_says_what_is_drafted() -> None:
 
 def test_sources_are_asked_in_turn_and_the_bid_comes_last() -> None:
     stage = Stage(offer(1, 2), {2: [(5, 0.9)], 6: [(7, 0.9)]}, model({0: [(6, 0.6)]}))
-    stage.grow(NEURAL, FREE, room=4)
+    stage.grow(NEURAL, CHEAP, room=4)
     assert stage.order[:4] == ["context", "adjacency", "adjacency", "draft"]
     assert stage.order[-1] == "bid"
     assert stage.order.count("bid") == stage.order.count("context") == 1
@@ -182,7 +186,7 @@ def test_sources_are_asked_in_turn_and_the_bid_comes_last() -> None:
 
 def test_queries_say_how_many_are_wanted_and_draw_nothing() -> None:
     stage = Stage(offer(1), {}, model({0: [(6, 0.6)]}))
-    stage.grow(Auto(neural="draft", width=3, level=5), FREE, room=2)
+    stage.grow(Auto(neural="draft", width=3, level=5), CHEAP, room=2)
     expansions = [query for query in stage.asked if isinstance(query, Expand)]
     assert {(query.source, query.k) for query in expansions} == {("adjacency", 3), ("draft", 5)}
     assert {query.draw for query in expansions} == {Draw.ONE_HOT}
@@ -191,7 +195,7 @@ def test_queries_say_how_many_are_wanted_and_draw_nothing() -> None:
 
 def test_without_a_model_none_is_asked() -> None:
     stage = Stage(offer(1), {0: [(3, 0.3)]}, {0: [(6, 0.6)]})
-    stage.grow(Auto(), FREE)
+    stage.grow(Auto(), CHEAP)
     assert stage.order == ["context", "adjacency", "adjacency", "bid"]
     assert stage.bid.levels == ()
 
@@ -268,11 +272,11 @@ def test_where_nothing_is_worth_looking_at_nobody_is_asked() -> None:
 def test_a_model_that_offers_nothing_is_asked_once() -> None:
     """As where its context ends, or where a table stands in for it."""
     stage = Stage(offer(1), {0: [(3, 0.3)]})
-    tree = stage.grow(NEURAL, FREE)
+    tree = stage.grow(NEURAL, CHEAP)
     asked = [node for nodes in stage.nodes("draft") for node in nodes]
     assert len(asked) == len(set(asked))
     assert set(paths(tree)) == {(1,), (3,)}
-    tree = Stage().grow(NEURAL, FREE)
+    tree = Stage().grow(NEURAL, CHEAP)
     assert (tree.drafted, tree.route) == (0, "plain")
 
 
@@ -298,7 +302,7 @@ def test_silence_all_around_is_plain_decoding() -> None:
 @pytest.mark.parametrize(("room", "budget"), [(0, 9), (-1, 9), (9, 0)])
 def test_without_room_or_budget_nobody_is_asked(room: int, budget: int) -> None:
     stage = Stage(offer(1, 2))
-    tree = stage.grow(NEURAL, FREE, room=room, budget=budget)
+    tree = stage.grow(NEURAL, CHEAP, room=room, budget=budget)
     assert (tree.drafted, tree.route) == (0, "plain")
     assert stage.asked == []
     assert Stage(offer(1, 2)).grow(Auto(budget=0)).drafted == 0
@@ -331,7 +335,7 @@ def test_without_an_outlook_what_is_copied_counts_more_than_what_is_ranked() -> 
     chain=st.lists(st.integers(0, 39), max_size=12),
     room=st.integers(-1, 8),
     loaded=st.integers(0, 40),
-    price=st.sampled_from([0.0, 0.05, 0.3, 2.0]),
+    price=st.sampled_from([FREE, Price(0.05, 64), Price(0.3, 5), Price(0.0, 2), NOTHING_PAYS]),
     policy=st.builds(
         Auto,
         budget=st.integers(0, 40),
@@ -340,27 +344,28 @@ def test_without_an_outlook_what_is_copied_counts_more_than_what_is_ranked() -> 
         level=st.integers(1, 4),
         neural=st.sampled_from(["", "draft"]),
     ),
-    outlook=st.sampled_from([None, Outlook(), FREE, Outlook(1.0, 1.0, 1.0, floor=0.1)]),
+    outlook=st.sampled_from([None, Outlook(), CHEAP, Outlook(1.0, 1.0, 1.0, floor=0.1)]),
 )
 def test_every_tree_keeps_to_its_bounds(
     seed: int,
     chain: list[int],
     room: int,
     loaded: int,
-    price: float,
+    price: Price,
     policy: Auto,
     outlook: Outlook | None,
 ) -> None:
     table, model = distributions(seed, most=8), distributions(seed + 1, most=8)
     # A drafter with a model always has something to offer.
     model |= {token: [(0, 0.5)] for token, row in model.items() if not row}
-    stage = Stage(offer(*chain) if chain else (), table, model, price)
+    stage = Stage(offer(*chain) if chain else (), table, model, price.least, most=price.most)
     tree = stage.grow(policy, outlook, room=room, budget=loaded, anchor=3)
     check_shape(tree, min(policy.budget, loaded), min(policy.max_depth, room))
     assert set(tree.sources[1:]) <= set(policy.sources)
     if stage.asked:
         path = stage.bid.pool.path
-        assert tree.drafted == min(stage.bid.limit, sum(p >= price for p in path[1:]))
+        worth = sum(p >= price.least for p in path[1:])
+        assert tree.drafted == min(stage.bid.limit, price.most, worth)
 
 
 def test_what_it_declares() -> None:

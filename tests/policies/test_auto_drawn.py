@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
+from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.drawn_pool import DrawnPool
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER, RANKED_CODES, drawn_code
@@ -63,6 +63,7 @@ class Stage:
     price: float = 0.0
     bid: Bid | None = None
     asked: list[Expand] = field(default_factory=list)
+    most: int = FREE.most
 
     def grow(
         self,
@@ -89,7 +90,7 @@ class Stage:
                 tree: TokenTree = end.value
                 return tree
             if isinstance(query, Bid):
-                self.bid, answer = query, self.price
+                self.bid, answer = query, Price(self.price, self.most)
                 continue
             if isinstance(query, Expand) and query.draw is WITHOUT:
                 assert query.noise is noise
@@ -187,8 +188,8 @@ def test_what_was_drawn_stays_whatever_the_price() -> None:
     policy = Auto(neural="draft", max_depth=3, layout="drawn")
     outlook = Outlook(drawn=(0.5, 0.01, 0.01))
     drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
-    for price in (0.0, 0.4, 0.9, 2.0):
-        stage = Stage(model=model(rows, drawn), price=price)
+    for price in (FREE, Price(0.4, 9), Price(0.9, 9), Price(0.0, 1), Price(0.0, 0), NOTHING_PAYS):
+        stage = Stage(model=model(rows, drawn), price=price.least, most=price.most)
         tree = stage.grow(policy, outlook)
         assert {(4,)} <= set(paths(tree))
         assert [tree.draws[i] for i, path in enumerate(paths(tree), 1) if path == (4,)] == [WITHOUT]
@@ -205,15 +206,19 @@ def reach(tree: TokenTree) -> float:
     return float(np.exp(found[1:]).sum())
 
 
-@given(seed=st.integers(0, 10**6), price=st.sampled_from([0.0, 0.1, 0.4, 2.0]))
-def test_shapes(seed: int, price: float) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    price=st.sampled_from([FREE, Price(0.1, 9), Price(0.4, 9), Price(0.0, 2), NOTHING_PAYS]),
+)
+def test_shapes(seed: int, price: Price) -> None:
     rng = np.random.default_rng(seed)
     rows = distributions(seed, most=6)
     stage = Stage(
         offer(*rng.integers(0, 40, rng.integers(1, 5)).tolist()),
         distributions(seed + 1, most=4),
         Dice(table=rows, ranking="draft"),
-        price,
+        price.least,
+        most=price.most,
     )
     copied, ranked, top = rng.uniform(0.02, 0.9, 3).tolist()
     first, second, third = sorted(rng.uniform(0, 0.9, 3).tolist(), reverse=True)
@@ -269,24 +274,24 @@ class Priced(Auto):
                 return tree
             answer = self.priced(query) if isinstance(query, Bid) else (yield query)
 
-    def priced(self, bid: Bid) -> float:
+    def priced(self, bid: Bid) -> Price:
         tokens = bid.pool.builder.tokens
-        return (0.0, 0.2, 2.0)[sum(tokens) % 3]
+        return (FREE, Price(0.0, 1), Price(0.2, 2), NOTHING_PAYS)[sum(tokens) % 4]
 
 
 class Careless(Priced):
     """Drops what was drawn if it does not like it."""
 
-    def priced(self, bid: Bid) -> float:
+    def priced(self, bid: Bid) -> Price:
         pool = bid.pool
         if not isinstance(pool, DrawnPool):
-            return 0.0
+            return FREE
         pool._fixed = {ROOT}
         for node in range(1, len(pool)):
             if pool.builder.draws[node] == WITHOUT:
                 pool.path[node] = 0.9 if pool.builder.tokens[node] == 0 else 0.0
             pool.path[node] = min(pool.path[node], pool.path[pool.builder.parents[node]])
-        return 0.01
+        return Price(0.01, FREE.most)
 
 
 OUTLOOKS = (
@@ -312,7 +317,7 @@ def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifie
         check = check_exact("auto", Priced(neural="draft", width=1), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
-    assert check.outcomes > 100
+    assert check.outcomes > 50
 
 
 def test_dropping_what_was_drawn_is_not() -> None:

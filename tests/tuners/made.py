@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
+from draftwood.bids import Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
@@ -40,9 +40,16 @@ class Sure:
         return np.ones(len(codes))
 
 
-def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = ()) -> Bid:
+class Settled(Pool):
+    """So many candidates are drafted whatever the price."""
+
+    settled = 0
+
+
+def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = (), settled: int = 0) -> Bid:
     """Candidates below the root, tokens 0, 1, ..., with these chances."""
-    pool = Pool(99, Sure(), floor=0.0, most=1000)
+    pool = Settled(99, Sure(), floor=0.0, most=1000)
+    pool.settled = settled
     if chances:
         tokens = np.arange(len(chances))[None]
         pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
@@ -106,11 +113,15 @@ def offered(bids: Sequence[Bid]) -> list[float]:
     )
 
 
-def admitted(bids: Sequence[Bid], price: float) -> list[float]:
+def verified(bid: Bid, price: Price) -> TokenTree:
+    """What the policy takes at that price."""
+    return bid.pool.admitted(price.least, min(price.most, bid.limit), "auto")
+
+
+def admitted(bids: Sequence[Bid], price: Price) -> list[float]:
     """Path chances of what the policies take at that price."""
     found: list[float] = []
     for b in bids:
         chances = dict(zip(b.pool.builder.tokens, b.pool.path, strict=True))
-        tree = b.pool.admitted(price, b.limit, "auto")
-        found += [chances[token] for token in tree.tokens[1:].tolist()]
+        found += [chances[token] for token in verified(b, price).tokens[1:].tolist()]
     return sorted(found, reverse=True)

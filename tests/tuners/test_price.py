@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from draftwood.bids import Bid
+from draftwood.bids import NOTHING_PAYS, Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.tuners.learnt import Tuner
 from tests.tuners.made import (
@@ -23,21 +23,22 @@ from tests.tuners.made import (
     offered,
     settle,
     tuner,
+    verified,
 )
 
 
-def worth(of: Tuner, bids: Sequence[Bid], price: float) -> float:
-    """What drafting at this price adds to plain decoding, in tokens, net of its cost.
+def worth(of: Tuner, taken: Sequence[Sequence[float]]) -> float:
+    """What drafting these candidates of each request adds to plain decoding, in tokens, net of
+    its cost.
 
     Trees of a batch are padded to the largest; outside of the forward only real nodes cost.
     """
-    batch, context, costs = of.batch, 10 * len(bids), of.costs.now
-    chosen = [[p for p in offered([each]) if p >= price] for each in bids]
+    batch, context, costs = of.batch, 10 * len(taken), of.costs.now
     target = costs.target
-    padded = batch * (1 + max(map(len, chosen)))
+    padded = batch * (1 + max(map(len, taken)))
     more = target.seconds(padded, context, batch) - target.seconds(batch, context, batch)
-    more += costs.node * sum(map(len, chosen))
-    return sum(map(sum, chosen)) - of.rate * more
+    more += costs.node * sum(map(len, taken))
+    return sum(map(sum, taken)) - of.rate * more
 
 
 LITTLE = 0.05
@@ -45,14 +46,24 @@ LITTLE = 0.05
 
 
 def check_price(of: Tuner, bids: Sequence[Bid]) -> None:
-    """Among all sizes that a price can say, none is worth more than the one that it says."""
-    everything = offered(bids)
-    best = max(worth(of, bids, price) for price in (2.0, *everything))
+    """No choice of sizes, one for each request, is worth more than what the price says."""
+    likeliest = [offered([each]) for each in bids]
     price = of.price(bids)
-    taken = admitted(bids, price)
-    assert taken == everything[: len(taken)]
-    if taken:
-        assert worth(of, bids, price) == pytest.approx(best)
+    found = [admitted([each], price) for each in bids]
+    for taken, best_first in zip(found, likeliest, strict=True):
+        assert taken == best_first[: len(taken)]
+    best = 0.0
+    # Given the largest tree's size, requests do not disturb each other.
+    for largest in range(1 + max(map(len, likeliest))):
+        chosen = []
+        for paths in likeliest:
+            sizes = [paths[:size] for size in range(1 + min(largest, len(paths)))]
+            chosen.append(
+                max(sizes, key=lambda own: sum(own) - of.rate * of.costs.now.node * len(own))
+            )
+        best = max(best, worth(of, chosen))
+    if any(found):
+        assert worth(of, found) == pytest.approx(best)
     else:
         assert best < LITTLE * of.batch
 
@@ -85,8 +96,7 @@ def test_the_price_is_that_of_the_best_size(
 
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("batch", [1, 3])
-def test_what_is_equally_likely_is_taken_together_or_not_at_all(curve: Curve, batch: int) -> None:
-    """Siblings of one cell have one chance, and a price cannot tell them apart."""
+def test_of_what_is_equally_likely_as_much_is_taken_as_pays(curve: Curve, batch: int) -> None:
     for chances in ([0.9, 0.5, *[0.11] * 10], [0.2] * 6, [0.5, 0.5, 0.3, 0.3, 0.3, 0.05, 0.05]):
         check_price(tuner(curve, [10] * batch), [bid(*chances) for _ in range(batch)])
 
@@ -97,38 +107,64 @@ def test_worked_by_hand() -> None:
     settle(of, gain=1)
     begin(of, [10])
     assert of.rate == pytest.approx(1.0, rel=1e-3)
-    assert of.price([bid(0.5, 0.021, 0.3, 0.019, 0.001)]) == 0.021
+    assert taken(of, bid(0.5, 0.021, 0.3, 0.019, 0.001)) == [[0.5, 0.3, 0.021]]
     settle(of, gain=3)
     begin(of, [10])
     # Three tokens a plain step, which 2 nodes make 4 % longer.
     assert of.rate == pytest.approx(3.0 / 1.04, rel=0.02)
-    assert of.price([bid(0.5, 0.021, 0.3, 0.06, 0.055)]) == 0.06
+    assert taken(of, bid(0.5, 0.021, 0.3, 0.06, 0.055)) == [[0.5, 0.3, 0.06]]
+
+
+def taken(of: Tuner, *bids: Bid) -> list[list[float]]:
+    price = of.price(bids)
+    return [admitted([each], price) for each in bids]
 
 
 def test_nothing_pays() -> None:
     of = tuner(STEEP)
     for chances in ((), (0.05, 0.02), (0.3,) * 8):
         price = of.price([bid(*chances)])
-        assert price > 1.0
-        assert bid(*chances).pool.admitted(price, 9, "auto").route == "plain"
-    assert of.price([bid(0.9, limit=0)]) > 1.0
+        assert price == NOTHING_PAYS
+        assert verified(bid(*chances), price).route == "plain"
+    assert of.price([bid(0.9, limit=0)]) == NOTHING_PAYS
     # Where nodes are free, whatever may be right pays.
-    assert tuner(FLAT).price([bid(0.05, 0.02)]) == 0.02
+    assert taken(tuner(FLAT), bid(0.05, 0.02)) == [[0.05, 0.02]]
 
 
 def test_a_price_is_one_for_all() -> None:
-    """One request's good candidates are not drafted at another's expense."""
+    """One request's good candidates are drafted if all requests' at their places are worth it."""
     of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
-    rich, poor = bid(0.9, 0.8, 0.7), bid(0.25, 0.05)
+    rich, poor = (0.9, 0.8, 0.7), (0.25, 0.05)
     # A plain step of both takes 1.2 seconds, a node more in each 0.4, two thirds of a token; the
     # poor one's are in the forward already where the rich one's are.
-    assert of.price([rich, poor]) == of.price([poor, rich]) == 0.05
-    assert of.price([bid(0.9, 0.8, 0.6), bid(0.25)]) == 0.25
-    assert of.price([bid(0.9, 0.8, 0.2), bid()]) == 0.8
+    assert taken(of, bid(*rich), bid(*poor)) == [[0.9, 0.8, 0.7], [0.25, 0.05]]
+    assert taken(of, bid(*poor), bid(*rich)) == [[0.25, 0.05], [0.9, 0.8, 0.7]]
+    assert taken(of, bid(0.9, 0.8, 0.6), bid(0.25)) == [[0.9, 0.8], [0.25]]
+    assert taken(of, bid(0.9, 0.8, 0.2), bid()) == [[0.9, 0.8], []]
+    assert taken(of, bid(0.9, 0.5, 0.45), bid(0.4, 0.3, 0.1)) == [[0.9, 0.5], [0.4, 0.3]]
     begin(of, [10])
-    assert of.price([poor]) == 0.25
+    assert taken(of, bid(*poor)) == [[0.25]]
+
+
+def test_what_costs_outside_of_the_forward_each_node_must_be_worth() -> None:
+    """Padding is free in the forward, and there only."""
+    of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
+    settle(of, gain=1, batch=2)
+    begin(of, [10, 10])
+    assert of.rate == pytest.approx(2.0, rel=1e-3)
+    assert taken(of, bid(0.9, 0.5, 0.19), bid(0.21, 0.15)) == [[0.9, 0.5], [0.21]]
+
+
+def test_what_is_settled_is_counted_whatever_it_is_worth() -> None:
+    """Two nodes of one request were drawn: the other one's second is in the forward for nothing."""
+    of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
+    settle(of, gain=1, batch=2)
+    begin(of, [10, 10])
+    for settled in (0, 1, 2):
+        drawn = bid(0.5, 0.01, settled=settled)
+        assert of.price([drawn, bid(0.3, 0.3)]).most == max(1, settled)
 
 
 def test_a_longer_context_makes_nodes_dearer() -> None:

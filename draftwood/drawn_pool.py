@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood import evidence
-from draftwood.pool import Chances, Pool, Voice
+from draftwood.evidence import Voice
+from draftwood.pool import Chances, Pool
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -114,7 +115,7 @@ class DrawnPool(Pool):
                 node = self._add(plan.node, token, source, Voice.NEURAL, code, told[code])
                 fresh.append(node)
             else:
-                self._codes[node][Voice.NEURAL] = code
+                self._hears(node, Voice.NEURAL, code)
                 self._estimate([node])
             self.builder.sources[node] = source
             self.builder.draws[node] = Draw.WITHOUT_REPLACEMENT

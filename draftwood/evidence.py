@@ -10,7 +10,9 @@ Pure; knows nothing of trees.
 
 import math
 from bisect import bisect
+from enum import IntEnum
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,18 @@ CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES + _PLACES)
 may be ranked or drawn."""
 
 CELLS = math.prod(CODES)
+
+Codes: TypeAlias = tuple[int, int, int]
+"""What each kind of source says of one candidate."""
+
+
+class Voice(IntEnum):
+    """The kind of a source, in the order of a cell's codes."""
+
+    COPIED = 0
+    TABLE = 1
+    NEURAL = 2
+
 
 SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn"
 """What codes mean, for whoever keeps them."""
@@ -88,3 +102,25 @@ def _first_codes(k: int) -> NDArray[np.int64]:
 def cells(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The cells of candidates, int64 ``[n]``, from the codes of each, ``[n, 3]``."""
     return np.asarray(codes @ _STRIDES, dtype=np.int64)
+
+
+@cache
+def naming(spoken: int, voice: Voice) -> list[Codes]:
+    """Of a token that one voice alone names, by the voice's code.
+
+    Args:
+        spoken: who has offered tokens at this place, a bit for each voice.
+        voice: who names it.
+    """
+    heard = [OTHER if spoken >> each & 1 else SILENT for each in Voice]
+    found: list[Codes] = []
+    for code in range(CODES[voice]):
+        heard[voice] = code
+        found.append((heard[0], heard[1], heard[2]))
+    return found
+
+
+@cache
+def named(spoken: int, voice: Voice) -> NDArray[np.int64]:
+    """All of :func:`naming`: int64 ``[codes, 3]``."""
+    return np.array(naming(spoken, voice))

@@ -8,32 +8,15 @@ likely than a floor are not kept, nor anything below them. Pure; chances come fr
 
 import math
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
-from functools import cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood import evidence
-from draftwood.evidence import OTHER, SILENT
+from draftwood.evidence import OTHER, SILENT, Codes, Voice, named, naming
 from draftwood.hindsight import Added, Judged
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-
-
-class Voice(IntEnum):
-    """The kind of a source, in the order of a cell's codes."""
-
-    COPIED = 0
-    TABLE = 1
-    NEURAL = 2
-
-
-_HEARD = [
-    tuple(OTHER if spoken >> voice & 1 else SILENT for voice in Voice)
-    for spoken in range(1 << len(Voice))
-]
-"""Codes of a token that nobody names, by who has offered others: a bit for each voice."""
 
 
 class Chances(Protocol):
@@ -65,11 +48,12 @@ class Pool:
         self._floor = floor
         self._most = most
         self._chance: list[float] = [1.0]
-        self._codes: list[list[int]] = [[SILENT, SILENT, SILENT]]
+        self._codes: list[Codes] = [(SILENT, SILENT, SILENT)]
         # Who has offered children of each node, a bit for each voice.
         self._spoken: list[int] = [0]
         self._children: list[list[int]] = [[]]
         self._fresh: dict[tuple[Voice, int], list[float]] = {}
+        self._choice: tuple[tuple[float, int, int], list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.path)
@@ -90,16 +74,17 @@ class Pool:
         if not tokens:
             return
         alone = self.told(Voice.COPIED, spoken=0)
-        node = ROOT
+        child, path, spoken, floor = self.builder.child, self.path, self._spoken, self._floor
+        node, new = ROOT, len(self) == 1
         for i, token in enumerate(tokens):
-            known = self.builder.child(node, token)
+            known = None if new else child(node, token)
             if known is None:
+                new = True  # below a node that is new there is nothing yet
                 code = evidence.copied_code(match_length + i, preferred=preferred, first=i == 0)
-                path = self.path[node] * alone[code]
-                if path < self._floor or self.full:
+                if path[node] * alone[code] < floor or len(path) > self._most:
                     return
                 known = self._add(node, token, source, Voice.COPIED, code, alone[code])
-            self._spoken[node] |= 1 << Voice.COPIED
+            spoken[node] |= 1 << Voice.COPIED
             node = known
 
     def offer(
@@ -130,12 +115,13 @@ class Pool:
         kept: list[tuple[int, int, int, float, float]] = []
         for node, row, codes in rows:
             reach, chances = self.path[node], self.told(voice, self._spoken[node])
+            childless = not self._children[node]
             for token, code in zip(row[:front], codes, strict=False):
                 if token < 0:
                     break
                 chance = chances[code]
                 path = reach * chance
-                if path >= floor and child(node, token) is None:
+                if path >= floor and (childless or child(node, token) is None):
                     kept.append((node, token, code, chance, path))
         room = self._most - len(self) + 1
         if len(kept) > room:
@@ -164,6 +150,12 @@ class Pool:
         """
         if price > 1.0:
             return []
+        asked = (price, most, len(self))
+        if self._choice is None or self._choice[0] != asked:
+            self._choice = asked, self._likeliest(price, most)
+        return self._choice[1]
+
+    def _likeliest(self, price: float, most: int) -> list[int]:
         path = np.array(self.path)
         worth = np.flatnonzero(path >= price)[1:]
         if len(worth) > most:
@@ -175,8 +167,11 @@ class Pool:
         """The tree of the :meth:`chosen` candidates."""
         chosen = self.chosen(price, most)
         pool = self.builder
+        if not chosen:
+            return TreeBuilder(pool.tokens[ROOT]).build("plain")
         if chosen == list(range(1, len(self))):
-            return pool.build(route if chosen else "plain")
+            pool.logq[:] = map(math.log, self._chance)
+            return pool.build(route)
         places = {ROOT: ROOT}
         built = TreeBuilder(pool.tokens[ROOT])
         for node in chosen:
@@ -184,11 +179,11 @@ class Pool:
                 places[pool.parents[node]],
                 pool.tokens[node],
                 pool.sources[node],
-                logq=pool.logq[node],
+                logq=math.log(self._chance[node]),
                 draw=Draw(pool.draws[node]),
                 q_row=pool.q_rows[node],
             )
-        return built.build(route if chosen else "plain")
+        return built.build(route)
 
     def judged(self, committed: Sequence[int]) -> Judged:
         """What the committed tokens show of the candidates, whether they were drafted or not."""
@@ -233,12 +228,10 @@ class Pool:
         self, parent: int, token: int, source: str, voice: Voice, code: int, chance: float
     ) -> int:
         """A new candidate, of which one voice says something and others that have spoken do not."""
-        node = self.builder.add(parent, token, source, logq=math.log(chance))
+        node = self.builder.add(parent, token, source)
         self.path.append(self.path[parent] * chance)
         self._chance.append(chance)
-        codes = list(_HEARD[self._spoken[parent]])
-        codes[voice] = code
-        self._codes.append(codes)
+        self._codes.append(naming(self._spoken[parent], voice)[code])
         self._spoken.append(0)
         self._children.append([])
         self._children[parent].append(node)
@@ -253,16 +246,21 @@ class Pool:
             if below:
                 said = dict(zip(row, codes, strict=True))
                 for child in below:
-                    self._codes[child][voice] = said.get(self.builder.tokens[child], OTHER)
+                    self._hears(child, voice, said.get(self.builder.tokens[child], OTHER))
                 touched += below
         if touched:
             self._estimate(touched)
+
+    def _hears(self, node: int, voice: Voice, code: int) -> None:
+        codes = list(self._codes[node])
+        codes[voice] = code
+        self._codes[node] = (codes[0], codes[1], codes[2])
 
     def told(self, voice: Voice, spoken: int) -> list[float]:
         """Chances of a voice's new tokens, by its code, below a node of which these have spoken."""
         key = (voice, spoken)
         if key not in self._fresh:
-            self._fresh[key] = self._chances.chances(_fresh_codes(voice, spoken)).tolist()
+            self._fresh[key] = self._chances.chances(named(spoken, voice)).tolist()
         return self._fresh[key]
 
     def _said(self, nodes: Sequence[int]) -> NDArray[np.int64]:
@@ -274,15 +272,6 @@ class Pool:
             nodes, self._chances.chances(self._said(nodes)).tolist(), strict=True
         ):
             self._chance[node] = chance
-            self.builder.logq[node] = math.log(chance)
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
             path[node] = path[parents[node]] * self._chance[node]
-
-
-@cache
-def _fresh_codes(voice: Voice, spoken: int) -> NDArray[np.int64]:
-    """Every code of a voice, below a node of which these have spoken: ``[codes, 3]``."""
-    codes = np.array([_HEARD[spoken]] * evidence.CODES[voice])
-    codes[:, voice] = np.arange(len(codes))
-    return codes

@@ -1,11 +1,15 @@
 """Costs that follow the steps: the target's forward and what a step takes outside of forwards.
 
+Batches of about one size are followed by themselves: what is measured beforehand is mostly one
+sequence, and neither the forward nor what is around it is the same for many at once.
+
 The forward's curve comes right by :mod:`draftwood.costs.refine`. Seconds outside of forwards are a
 line over drafted nodes, fitted to the steps of late; one that took far longer than usual counts as
 if it had taken a few times as long. Levels of drafters move with the machine as a whole. Knows
 neither engine nor clock.
 """
 
+import math
 from dataclasses import replace
 
 from draftwood.costs.curve import StepCosts
@@ -29,10 +33,48 @@ class LiveCosts:
 
     Args:
         costs: as measured or expected.
-
-    Attributes:
-        now: as they are known by now.
     """
+
+    def __init__(self, costs: StepCosts) -> None:
+        self._given = costs
+        self._followed: dict[int, _Followed] = {}
+
+    def now(self, batch: int) -> StepCosts:
+        """As they are known by now, for so many sequences."""
+        return self._at(batch).now
+
+    def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
+        """A step is over.
+
+        Args:
+            tokens: scored by the target, roots included.
+            context: cached tokens, summed over the batch.
+            batch: sequences.
+            target: seconds of the target's forward.
+            outside: seconds outside of all forwards.
+        """
+        self._at(batch).observe(tokens, context, batch, target, outside)
+
+    def _at(self, batch: int) -> "_Followed":
+        """By the power of two that is nearest on a logarithmic scale."""
+        about = 1 << round(math.log2(batch))
+        if about not in self._followed:
+            self._followed[about] = _Followed(_spread(self._given, about))
+        return self._followed[about]
+
+
+def _spread(costs: StepCosts, batch: int) -> StepCosts:
+    """The same with a table that goes on to sizes that such a batch has."""
+    known = costs.target
+    beyond = tuple(batch * size for size in known.sizes if batch * size > known.sizes[-1])
+    base = known.base + tuple(
+        known.base[-1] + known.slope * (size - known.sizes[-1]) for size in beyond
+    )
+    return replace(costs, target=replace(known, sizes=known.sizes + beyond, base=base))
+
+
+class _Followed:
+    """Costs of batches of about one size."""
 
     def __init__(self, costs: StepCosts) -> None:
         self.now = costs
@@ -45,15 +87,7 @@ class LiveCosts:
         self._sums = [_WEIGHT * value for value in line]
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
-        """A step is over.
-
-        Args:
-            tokens: scored by the target, roots included.
-            context: cached tokens, summed over the batch.
-            batch: sequences.
-            target: seconds of the target's forward.
-            outside: seconds outside of all forwards.
-        """
+        """See :meth:`LiveCosts.observe`."""
         self._target = self._target.observe(tokens, context, batch, target)
         nodes = tokens - batch
         usual = self.now.fixed + self.now.node * nodes

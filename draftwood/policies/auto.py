@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import OTHER
-from draftwood.pool import Pool, Voice
+from draftwood.evidence import OTHER, Voice
+from draftwood.pool import Pool
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TreeBuilder
 

@@ -31,15 +31,16 @@ from numpy.typing import NDArray
 from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
+from draftwood.evidence import Voice
+from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
-from draftwood.pool import Voice
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
 
-_LOWEST, _HIGHEST = 0.004, 0.1
+_LOWEST, _HIGHEST = 0.004, 0.4
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
 
 _PATIENCE, _SELDOM = 12, 2
@@ -97,6 +98,7 @@ class Tuner:
         self._gain = _Ratio(_GAIN, weight=8.0)
         self._counts: list[Counts] = []
         self.batch, self._context, self._plain = 1, 0, 1.0
+        self._now = costs.now(1)
         self._price, self.usual_price = NOTHING_PAYS, 0.05
         self._steps = 0
         self._idle = 0
@@ -104,6 +106,7 @@ class Tuner:
     def begin(self, contexts: Sequence[int]) -> None:
         """See :class:`draftwood.tuning.Tuner`."""
         self.batch, self._context = len(contexts), sum(contexts)
+        self._now = self.costs.now(self.batch)
         self._plain = self._seconds(0, 0)
         self._counts = []
         self._steps += 1
@@ -131,7 +134,7 @@ class Tuner:
 
     def level_seconds(self, width: int) -> float:
         """Of a draft forward for the whole batch, over ``width`` nodes of each request."""
-        levels = self.costs.now.drafters.values()
+        levels = self._now.drafters.values()
         return max(
             (c.seconds(width * self.batch, self._context, self.batch) for c in levels),
             default=0.0,
@@ -141,10 +144,10 @@ class Tuner:
         """See :class:`draftwood.tuning.Tuner`."""
         rate, batch = self.rate, self.batch
         # What a node costs outside of the forward it must be worth by itself.
-        least = rate * self.costs.now.node
+        least = rate * self._now.node
         added = _added([bid.chances for bid in bids], least)
         sizes = batch * np.arange(1, len(added) + 2)
-        forward = self.costs.now.target.table(int(sizes[-1]), self._context, batch)[sizes]
+        forward = self._now.target.table(int(sizes[-1]), self._context, batch)[sizes]
         worth = np.cumsum(added) - rate * (forward[:-1] - forward[0])
         settled = max(bid.pool.settled for bid in bids)
         most = settled + int(worth[settled:].argmax())
@@ -167,17 +170,25 @@ class Tuner:
     ) -> list[Foretold | None]:
         """See :class:`draftwood.tuning.Tuner`."""
         foretold: list[Foretold | None] = []
+        lessons: dict[Counts, list[Judged]] = {counts: [] for counts in self._counts}
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
                 foretold.append(None)
                 continue
             judged = bid.pool.judged(outcome.committed)
-            counts.observe(judged.codes, judged.taken)
-            accepted = len(outcome.path)
-            for added in bid.pool.added(Voice.NEURAL, outcome.committed, accepted):
-                self.coverage.add(added.accepted, added.open)
+            if len(judged.codes):
+                lessons[counts].append(judged)
+            if bid.levels:
+                accepted = len(outcome.path)
+                for added in bid.pool.added(Voice.NEURAL, outcome.committed, accepted):
+                    self.coverage.add(added.accepted, added.open)
             foretold.append(Foretold(self._steps, bid.expected(self._price), judged))
-        for counts in set(self._counts):
+        for counts, learnt in lessons.items():
+            if learnt:
+                counts.observe(
+                    np.concatenate([judged.codes for judged in learnt]),
+                    np.concatenate([judged.taken for judged in learnt]),
+                )
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
         levels = self._draft_seconds(bids)
@@ -191,7 +202,7 @@ class Tuner:
 
     def _seconds(self, largest: int, nodes: int) -> float:
         """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
-        now = self.costs.now
+        now = self._now
         tokens = self.batch * (1 + largest)
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
         return now.target.seconds(tokens, self._context, self.batch) + host

@@ -14,8 +14,8 @@ from draftwood import cli
 from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import SILENT
-from draftwood.pool import Pool, Voice
+from draftwood.evidence import SILENT, Voice
+from draftwood.pool import Pool
 from draftwood.replay.paths import Paths
 from draftwood.replay.ranked import Ranked
 from draftwood.replay.recording import Text

@@ -9,7 +9,8 @@ from draftwood.bids import Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.pool import Pool, Voice
+from draftwood.evidence import Voice
+from draftwood.pool import Pool
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Tuner

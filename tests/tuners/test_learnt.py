@@ -13,8 +13,8 @@ from draftwood.calibration import Calibration, Counts, dumps
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES
-from draftwood.pool import Pool, Voice
+from draftwood.evidence import CELLS, CODES, Voice
+from draftwood.pool import Pool
 from draftwood.protocols import Outcome, TargetInfo
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
@@ -150,7 +150,7 @@ def test_where_nothing_has_paid_for_long_every_other_step_has_no_look() -> None:
     assert len(looks) == len(seen) / 2
     quick = max(looks)
     # Once it pays, every step looks as far down as is worth it.
-    of.costs.now = StepCosts(LINEAR)
+    of.costs = TrueCosts(StepCosts(LINEAR))
     later = []
     for _ in range(40):
         begin(of, [10])
@@ -270,7 +270,9 @@ def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
         pool.path[1] = 0.5
         drafted = pool.admitted(0.0, 9, "auto")
         # It was right in either case, but is accepted only if it was drafted.
-        return Bid(pool, 9), outcome(drafted, (3, 8)) if hit else outcome(plain(), (3,))
+        return Bid(pool, 9, levels=(1,)), outcome(drafted, (3, 8)) if hit else outcome(
+            plain(), (3,)
+        )
 
     for pattern, expected in (((True,), 1.0), ((False,), 0.0), ((True, False), 0.5)):
         of = tuner(LINEAR)

@@ -33,7 +33,7 @@ def worth(of: Tuner, taken: Sequence[Sequence[float]]) -> float:
 
     Trees of a batch are padded to the largest; outside of the forward only real nodes cost.
     """
-    batch, context, costs = of.batch, 10 * len(taken), of.costs.now
+    batch, context, costs = of.batch, 10 * len(taken), of.costs.now(of.batch)
     target = costs.target
     padded = batch * (1 + max(map(len, taken)))
     more = target.seconds(padded, context, batch) - target.seconds(batch, context, batch)
@@ -59,7 +59,10 @@ def check_price(of: Tuner, bids: Sequence[Bid]) -> None:
         for paths in likeliest:
             sizes = [paths[:size] for size in range(1 + min(largest, len(paths)))]
             chosen.append(
-                max(sizes, key=lambda own: sum(own) - of.rate * of.costs.now.node * len(own))
+                max(
+                    sizes,
+                    key=lambda own: sum(own) - of.rate * of.costs.now(of.batch).node * len(own),
+                )
             )
         best = max(best, worth(of, chosen))
     if any(found):

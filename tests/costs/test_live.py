@@ -1,0 +1,86 @@
+"""Costs that follow the steps, for batches of each size by themselves."""
+
+import random
+
+import pytest
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+
+GIVEN = StepCosts(
+    Curve((1, 8, 64), (1.0, 1.2, 2.0), per_context=1e-4),
+    {"draft": Curve((1, 8), (0.1, 0.2))},
+    fixed=0.2,
+    node=0.001,
+)
+
+
+def test_nothing_seen_is_what_was_given() -> None:
+    live = LiveCosts(GIVEN)
+    for batch in (1, 3, 16):
+        found = live.now(batch)
+        for tokens in (1, 5, 8, 40, 64, 100, 1000, 5000):
+            expected = GIVEN.target.seconds(tokens, 30, batch)
+            assert found.target.seconds(tokens, 30, batch) == pytest.approx(expected)
+        assert (found.fixed, found.node) == (GIVEN.fixed, GIVEN.node)
+
+
+def taught(true: StepCosts, batch: int, steps: int = 400) -> LiveCosts:
+    """Steps of trees of up to 24 nodes, with a tenth of noise."""
+    rng = random.Random(3)
+    live = LiveCosts(GIVEN)
+    for _ in range(steps):
+        nodes = rng.choice([0, 1, 3, 7, 15, 24])
+        tokens = batch * (1 + nodes)
+        noise = rng.uniform(0.9, 1.1)
+        outside = true.fixed + true.node * batch * nodes
+        target = noise * true.target.seconds(tokens, 100, batch)
+        live.observe(tokens, 100, batch, target, noise * outside)
+    return live
+
+
+TRUE = StepCosts(
+    Curve((1, 16, 64, 128, 400), (1.5, 2.0, 2.2, 5.0, 9.0), per_context=1e-4), fixed=0.6, node=0.002
+)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16])
+def test_the_forward_comes_right_at_every_size_that_is_seen(batch: int) -> None:
+    found = taught(TRUE, batch).now(batch)
+    for nodes in (0, 3, 7, 15):
+        tokens = batch * (1 + nodes)
+        expected = TRUE.target.seconds(tokens, 100, batch)
+        assert found.target.seconds(tokens, 100, batch) == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_what_is_outside_of_forwards_comes_right(batch: int) -> None:
+    found = taught(TRUE, batch).now(batch)
+    assert found.fixed == pytest.approx(TRUE.fixed, rel=0.2)
+    assert found.node == pytest.approx(TRUE.node, rel=0.5)
+
+
+def test_batches_of_other_sizes_are_left_alone() -> None:
+    live = taught(TRUE, 16)
+    assert live.now(1) == LiveCosts(GIVEN).now(1)
+    assert live.now(4) == LiveCosts(GIVEN).now(4)
+    # As many sequences as make no difference.
+    assert live.now(13) is live.now(16) is live.now(20)
+    assert live.now(16) != LiveCosts(GIVEN).now(16)
+
+
+def test_levels_move_with_the_machine_as_a_whole() -> None:
+    slow = StepCosts(Curve((1, 8, 64), (3.0, 3.6, 6.0), per_context=3e-4), fixed=0.2, node=0.001)
+    found = taught(slow, 1).now(1)
+    assert found.drafters["draft"].seconds(8) == pytest.approx(0.6, rel=0.1)
+    assert found.drafters["draft"].seconds(1) == pytest.approx(0.3, rel=0.1)
+
+
+def test_a_pause_moves_nothing_far() -> None:
+    live = taught(GIVEN, 1)
+    before = live.now(1)
+    for _ in range(8):
+        live.observe(1, 100, 1, 1000.0, 1000.0)
+    after = live.now(1)
+    assert after.target.seconds(1) < 1.5 * before.target.seconds(1)
+    assert after.fixed < 2.0 * before.fixed

@@ -227,6 +227,5 @@ class Engine:
 
 
 def _outcome(tree: TokenTree, verdict: Verdict, rows: Rows) -> Outcome:
-    tokens = tree.tokens
-    committed = (*(int(tokens[i]) for i in verdict.path), verdict.bonus)
+    committed = (*(int(tree.tokens[i]) for i in verdict.path), verdict.bonus)
     return Outcome(tree, verdict.path, committed, rows)

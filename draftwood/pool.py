@@ -8,7 +8,7 @@ likely than a floor are not kept, nor anything below them. Pure; chances come fr
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from draftwood import evidence
 from draftwood.evidence import OTHER, SILENT, Codes, Voice, named, naming
 from draftwood.hindsight import Added, Judged
-from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from draftwood.tree import ROOT, TokenTree, TreeBuilder
+
+_New: TypeAlias = tuple[int, int, int, float, float]
+"""A new candidate: parent, token, code, chance, chance of its path."""
 
 
 class Chances(Protocol):
@@ -112,7 +115,7 @@ class Pool:
             return []
         self._hear(voice, rows)
         child, floor = self.builder.child, self._floor
-        kept: list[tuple[int, int, int, float, float]] = []
+        kept: list[_New] = []
         for node, row, codes in rows:
             reach, chances = self.path[node], self.told(voice, self._spoken[node])
             childless = not self._children[node]
@@ -127,10 +130,7 @@ class Pool:
         if len(kept) > room:
             best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
             kept = [kept[i] for i in sorted(best)]
-        return [
-            self._add(node, token, source, voice, code, chance)
-            for node, token, code, chance, _ in kept
-        ]
+        return self._add_all(kept, source, voice)
 
     def covered(self, node: int) -> float:
         """Chance that one of the node's candidates is taken, given that the node is."""
@@ -167,23 +167,9 @@ class Pool:
         """The tree of the :meth:`chosen` candidates."""
         chosen = self.chosen(price, most)
         pool = self.builder
-        if not chosen:
-            return TreeBuilder(pool.tokens[ROOT]).build("plain")
-        if chosen == list(range(1, len(self))):
-            pool.logq[:] = map(math.log, self._chance)
-            return pool.build(route)
-        places = {ROOT: ROOT}
-        built = TreeBuilder(pool.tokens[ROOT])
         for node in chosen:
-            places[node] = built.add(
-                places[pool.parents[node]],
-                pool.tokens[node],
-                pool.sources[node],
-                logq=math.log(self._chance[node]),
-                draw=Draw(pool.draws[node]),
-                q_row=pool.q_rows[node],
-            )
-        return built.build(route)
+            pool.logq[node] = math.log(self._chance[node])
+        return pool.part(chosen, route if chosen else "plain")
 
     def judged(self, committed: Sequence[int]) -> Judged:
         """What the committed tokens show of the candidates, whether they were drafted or not."""
@@ -223,6 +209,24 @@ class Pool:
             if below is None:
                 return
             node = below
+
+    def _add_all(self, new: Sequence["_New"], source: str, voice: Voice) -> list[int]:
+        """The same as :meth:`_add` for many at once, none of which is below another."""
+        if not new:
+            return []
+        parents, tokens, codes, chances, paths = map(list, zip(*new, strict=True))
+        nodes = self.builder.extend(parents, tokens, source)
+        self.path += paths
+        self._chance += chances
+        spoken, children = self._spoken, self._children
+        self._codes += [
+            naming(spoken[parent], voice)[code] for parent, code in zip(parents, codes, strict=True)
+        ]
+        self._spoken += [0] * len(new)
+        self._children += [[] for _ in new]
+        for node, parent in zip(nodes, parents, strict=True):
+            children[parent].append(node)
+        return list(nodes)
 
     def _add(
         self, parent: int, token: int, source: str, voice: Voice, code: int, chance: float

@@ -161,16 +161,35 @@ class TreeBuilder:
             parent = self.add(parent, token, source)
         return parent
 
+    def extend(self, parents: Sequence[int], tokens: Sequence[int], source: str) -> range:
+        """Append deterministic children, none of them there yet or below another."""
+        nodes = range(len(self.tokens), len(self.tokens) + len(tokens))
+        self._child.update(zip(zip(parents, tokens, strict=True), nodes, strict=True))
+        self.tokens += tokens
+        self.depths += [self.depths[parent] + 1 for parent in parents]
+        self.parents += parents
+        self.logq += [0.0] * len(nodes)
+        self.draws += [Draw.ONE_HOT] * len(nodes)
+        self.q_rows += [-1] * len(nodes)
+        self.sources += [source] * len(nodes)
+        return nodes
+
     def build(self, route: str = "") -> TokenTree:
         """Freeze what has been added."""
+        return self.part(range(1, len(self)), route)
+
+    def part(self, nodes: Sequence[int], route: str = "") -> TokenTree:
+        """The tree of the root and some nodes, each behind its parent, in that order."""
+        kept = (ROOT, *nodes)
+        places = dict(zip((-1, *kept), range(-1, len(kept)), strict=True))
         return TokenTree(
-            tokens=np.array(self.tokens, dtype=np.int64),
-            parents=np.array(self.parents, dtype=np.int64),
-            depths=np.array(self.depths, dtype=np.int64),
-            logq=np.array(self.logq, dtype=np.float32),
-            draws=np.frombuffer(bytes(self.draws), dtype=np.int8),
-            q_rows=np.array(self.q_rows, dtype=np.int64),
-            sources=tuple(self.sources),
+            tokens=np.array([self.tokens[node] for node in kept], dtype=np.int64),
+            parents=np.array([places[self.parents[node]] for node in kept], dtype=np.int64),
+            depths=np.array([self.depths[node] for node in kept], dtype=np.int64),
+            logq=np.array([self.logq[node] for node in kept], dtype=np.float32),
+            draws=np.frombuffer(bytes([self.draws[node] for node in kept]), dtype=np.int8),
+            q_rows=np.array([self.q_rows[node] for node in kept], dtype=np.int64),
+            sources=tuple([self.sources[node] for node in kept]),
             route=route,
         )
 
@@ -186,9 +205,7 @@ def tree_of(tokens: Sequence[int], parents: Sequence[int], source: str = "given"
     builder = TreeBuilder(tokens[0])
     for i in range(1, len(tokens)):
         if not 0 <= parents[i] < i:
-            raise DraftwoodError(
-                f"node {i} names parent {parents[i]}, which is not an earlier node"
-            )
+            raise DraftwoodError(f"node {i} names parent {parents[i]}, not an earlier node")
         if builder.add(parents[i], tokens[i], source) != i:
             raise DraftwoodError(f"node {i} repeats the token of one of its siblings")
     return builder.build()

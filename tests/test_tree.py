@@ -1,10 +1,15 @@
 """Trees: what a builder appends, what it refuses, and who is whose ancestor."""
 
+import random
+from dataclasses import fields
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.tree import ROOT_SOURCE, Draw, TokenTree, TreeBuilder, tree_of
+from draftwood.tree import ROOT, ROOT_SOURCE, Draw, TokenTree, TreeBuilder, tree_of
 
 
 def a_tree() -> TokenTree:
@@ -76,3 +81,55 @@ def test_children_and_paths() -> None:
 def test_malformed_trees_are_refused(tokens: list[int], parents: list[int]) -> None:
     with pytest.raises(DraftwoodError):
         tree_of(tokens, parents)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_many_children_at_once_are_as_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    one, many = TreeBuilder(7), TreeBuilder(7)
+    for _ in range(rng.randint(0, 4)):
+        places = [(node, token) for node in range(len(one)) for token in range(4)]
+        free = [(node, token) for node, token in places if one.child(node, token) is None]
+        new = rng.sample(free, rng.randint(0, len(free)))
+        indices = [one.add(node, token, "x") for node, token in new]
+        found = many.extend([node for node, _ in new], [token for _, token in new], "x")
+        assert list(found) == indices
+    assert_same(one.build("a"), many.build("a"))
+    for node in range(len(one)):
+        assert [many.child(node, t) for t in range(4)] == [one.child(node, t) for t in range(4)]
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_part_is_the_tree_of_some_nodes(seed: int) -> None:
+    rng = random.Random(seed)
+    whole = TreeBuilder(7)
+    for i in range(rng.randint(0, 12)):
+        whole.add(
+            rng.randrange(len(whole)), 10 + i, f"s{i % 2}", logq=-i, draw=Draw(i % 2), q_row=i
+        )
+    nodes: list[int] = []
+    for node in range(1, len(whole)):
+        if rng.random() < 0.7 and whole.parents[node] in (ROOT, *nodes):
+            nodes.append(node)
+    tree = whole.part(nodes, "b")
+    expected, places = TreeBuilder(7), {ROOT: ROOT}
+    for node in nodes:
+        places[node] = expected.add(
+            places[whole.parents[node]],
+            whole.tokens[node],
+            whole.sources[node],
+            logq=whole.logq[node],
+            draw=Draw(whole.draws[node]),
+            q_row=whole.q_rows[node],
+        )
+    assert_same(tree, expected.build("b"))
+
+
+def assert_same(one: TokenTree, other: TokenTree) -> None:
+    for each in fields(TokenTree):
+        found, expected = getattr(one, each.name), getattr(other, each.name)
+        if isinstance(found, np.ndarray):
+            assert found.dtype == expected.dtype
+            assert found.tolist() == expected.tolist()
+        else:
+            assert found == expected

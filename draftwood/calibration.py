@@ -62,6 +62,7 @@ class Counts:
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
         self._spoken: NDArray[np.float64] | None = None
+        self._kept: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
         # What is given teaches the sources' codes in full, up to a weight of its own; a single
         # cell soon listens to what happens now.
         self._weight = 1.0
@@ -75,7 +76,18 @@ class Counts:
         self._cells = _capped(offered, taken, _PRIOR)
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``."""
+        """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``.
+
+        Codes that cannot be written to are looked up once for all requests of a step.
+        """
+        if codes.flags.writeable:
+            return self._estimates(codes)
+        if id(codes) not in self._kept:
+            # Kept with the codes, so that no others can come to have their address.
+            self._kept[id(codes)] = codes, self._estimates(codes)
+        return self._kept[id(codes)][1]
+
+    def _estimates(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         if self._spoken is None:
             self._spoken = self._odds()
         own = _OWN * self._weight
@@ -107,6 +119,7 @@ class Counts:
         weight, hits = self._weight, codes[taken]
         self._all += (weight * len(codes), weight * len(hits))
         self._spoken = None
+        self._kept.clear()
         for row, judged in enumerate((codes, hits)):
             np.add.at(self._sources[row], (judged + _FIRST).ravel(), weight)
             np.add.at(self._cells[row], cells(judged), weight)
@@ -115,6 +128,7 @@ class Counts:
         """A step has passed: everything counted so far loses a little of its weight."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
+        self._kept.clear()
         if self._weight > _LIMIT:
             for counts in (self._all, self._cells, self._sources):
                 counts /= self._weight

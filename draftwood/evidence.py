@@ -122,5 +122,7 @@ def naming(spoken: int, voice: Voice) -> list[Codes]:
 
 @cache
 def named(spoken: int, voice: Voice) -> NDArray[np.int64]:
-    """All of :func:`naming`: int64 ``[codes, 3]``."""
-    return np.array(naming(spoken, voice))
+    """All of :func:`naming`: int64 ``[codes, 3]``, not to be written to."""
+    found = np.array(naming(spoken, voice))
+    found.flags.writeable = False
+    return found

@@ -126,6 +126,18 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
                 assert chance(fast, codes) == pytest.approx(slow.chance(codes), rel=1e-9)
 
 
+def test_tables_that_are_looked_up_once_follow_what_is_taught() -> None:
+    fixed, free = np.array([(3, 0, 0), (0, 3, 0)]), np.array([(3, 0, 0), (0, 3, 0)])
+    fixed.flags.writeable = False
+    of = counts(50.0)
+    for taken in (True, True, False, True):
+        assert of.chances(fixed).tolist() == of.chances(free).tolist()
+        assert of.chances(fixed) is of.chances(fixed)
+        teach(of, [((3, 0, 0), taken)])
+        assert of.chances(fixed).tolist() == of.chances(free).tolist()
+        of.fade()
+
+
 def spread(rates: dict[Codes, float], each: int, step: int) -> list[tuple[Codes, bool]]:
     """``each`` candidates of every cell, of which its rate is taken as evenly as can be."""
     numbers = range(step * each, (step + 1) * each)

@@ -63,17 +63,16 @@ class Counts:
         self._growth = 2.0 ** (1.0 / half_life)
         self._spoken: NDArray[np.float64] | None = None
         self._kept: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
-        # What is given teaches the sources' codes in full, up to a weight of its own; a single
-        # cell soon listens to what happens now.
+        # What is given is believed at first, and soon listens to what happens now: it has the
+        # weight of a few observations, however many there were. What a frequency is drawn to has
+        # as much less of a say in it as that scales it down, as it had next to none in all of them.
         self._weight = 1.0
-        self._sources = np.concatenate(
-            [_capped(_summed(offered, i), _summed(taken, i), _PRIOR) for i in range(len(CODES))],
-            axis=1,
-        )
+        sources = [(_summed(offered, i), _summed(taken, i)) for i in range(len(CODES))]
+        self._sources, self._own_sources = _capped(*np.concatenate(sources, axis=1))
+        self._cells, self._own_cells = _capped(offered, taken)
         total, hits = float(offered.sum()), float(taken.sum())
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._all = np.array([total * scale + 2.0, hits * scale + 0.5])
-        self._cells = _capped(offered, taken, _PRIOR)
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``.
@@ -90,11 +89,11 @@ class Counts:
     def _estimates(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         if self._spoken is None:
             self._spoken = self._odds()
-        own = _OWN * self._weight
         said = self._spoken.take(codes + _FIRST)
         odds = said[:, 0] + said[:, 1] + said[:, 2]
-        guess = own / (1.0 + np.exp(-odds))
         cell = cells(codes)
+        own = self._own_cells.take(cell) * self._weight
+        guess = own / (1.0 + np.exp(-odds))
         return np.asarray(
             (self._cells[1].take(cell) + guess) / (self._cells[0].take(cell) + own),
             dtype=np.float64,
@@ -102,7 +101,7 @@ class Counts:
 
     def _odds(self) -> NDArray[np.float64]:
         """What each code of each source adds to the log odds; the first has those of all in it."""
-        own = _OWN * self._weight
+        own = self._own_sources * self._weight
         common = min(max(float(self._all[1] / self._all[0]), _SURE[0]), _SURE[1])
         base = math.log(common / (1.0 - common))
         offered, taken = self._sources
@@ -230,7 +229,9 @@ def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:
 
 
 def _capped(
-    offered: NDArray[np.float64], taken: NDArray[np.float64], most: float
-) -> NDArray[np.float64]:
-    scale = most / np.maximum(offered, most)
-    return np.stack([offered * scale, taken * scale])
+    offered: NDArray[np.float64], taken: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Counts scaled down to the weight of what is given, and the weight of what they are drawn to
+    scaled alike: float64 ``[2, n]`` and ``[n]``."""
+    scale = _PRIOR / np.maximum(offered, _PRIOR)
+    return np.stack([offered * scale, taken * scale]), _OWN * scale

@@ -30,8 +30,8 @@ _LOW = 0.6
 HALF_LIFE = 200.0
 """Steps after which a count has lost half its weight."""
 
-_OWN = 4.0
-_PRIOR = 10.0
+_OWN = 2.0
+_PRIOR = 20.0
 _LIMIT = 1e9
 
 _FIRST = np.cumsum((0, *CODES[:-1]))

@@ -151,8 +151,8 @@ class Engine:
         for sequence, outcome in zip(live, outcomes, strict=True):
             self._learn(sequence, outcome)
         bids = [found.bid for found in drafted]
-        whole = perf_counter() - clock[0]
-        told = tuner.observe(bids, outcomes, whole, clock[2] - clock[1])
+        since = perf_counter() - clock[1]
+        told = tuner.observe(bids, outcomes, since, clock[2] - clock[1])
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards

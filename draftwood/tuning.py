@@ -50,7 +50,8 @@ class Tuner(Protocol):
         seconds: float,
         target_seconds: float,
     ) -> list[Foretold | None]:
-        """The step is over and took so long, the target's forward in it so much of that.
+        """The step is over; from when its trees stood it took so long, and of that the target's
+        forward so much. What went before was spent when the price was asked.
 
         Returns what was foretold, by request; None where nothing was.
         """

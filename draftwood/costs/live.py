@@ -1,4 +1,5 @@
-"""Costs that follow the steps: the target's forward and what a step takes outside of forwards.
+"""Costs that follow the steps: the target's forward and what a step takes outside of forwards,
+the growing of trees aside: that is spent when nodes are chosen.
 
 Batches of about one size are followed by themselves: what is measured beforehand is mostly one
 sequence, and neither the forward nor what is around it is the same for many at once.
@@ -51,7 +52,7 @@ class LiveCosts:
             context: cached tokens, summed over the batch.
             batch: sequences.
             target: seconds of the target's forward.
-            outside: seconds outside of all forwards.
+            outside: seconds outside of all forwards, from when the trees stood.
         """
         self._at(batch).observe(tokens, context, batch, target, outside)
 

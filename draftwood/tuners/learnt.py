@@ -146,16 +146,18 @@ class Tuner:
         # What a node costs outside of the forward it must be worth by itself.
         least = rate * self._now.node
         added = _added([bid.chances for bid in bids], least)
-        sizes = batch * np.arange(1, len(added) + 2)
+        sizes = batch * np.arange(1, len(added) + 3)
         forward = self._now.target.table(int(sizes[-1]), self._context, batch)[sizes]
-        worth = np.cumsum(added) - rate * (forward[:-1] - forward[0])
+        worth = np.cumsum(added) - rate * (forward[:-2] - forward[0])
         settled = max(bid.pool.settled for bid in bids)
         most = settled + int(worth[settled:].argmax())
         # What is settled is drafted and paid for; up to there the other trees are padded anyway.
         pays = bool(settled > 0 or worth[most] > _WORTH * batch)
         most = most if pays else 0
-        # What another node in every tree would have to be worth.
-        marginal = rate * float(forward[most + 1] - forward[most]) / batch + least
+        # What another node in every tree would have to be worth; the first one pays for leaving
+        # plain decoding as well.
+        more = float(forward[max(1, most) + 1] - forward[max(1, most)])
+        marginal = rate * more / batch + least
         self.usual_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.usual_price)
         self._price = Price(least, most) if pays else NOTHING_PAYS
         self._idle = 0 if pays else self._idle + 1
@@ -194,7 +196,7 @@ class Tuner:
         levels = self._draft_seconds(bids)
         spent = self._seconds(max(sizes), sum(sizes)) + levels
         tokens = self.batch * (1 + max(sizes))
-        outside = max(0.0, seconds - target_seconds - levels)
+        outside = max(0.0, seconds - target_seconds)
         self.costs.observe(tokens, self._context, self.batch, target_seconds, outside)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         self._gain.add(committed, self.batch * spent / self._plain)

@@ -214,8 +214,8 @@ def test_a_step_teaches_what_steps_cost() -> None:
     bids = [bid(0.9, levels=(1, 4)), bid(0.9)]
     of.price(bids)
     of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], 2.0, 1.25)
-    # The smaller tree is padded; of what is outside of the forward, two levels are the drafter's.
-    assert seen == [(8, 12, 2, 1.25, 0.25)]
+    # The smaller tree is padded.
+    assert seen == [(8, 12, 2, 1.25, 0.75)]
     begin(of, [7])
     of.observe([None], [outcome(plain(), (5,))], 1.0, 1.25)
     assert seen[1] == (1, 7, 1, 1.25, 0.0)

@@ -276,6 +276,7 @@ class Pool:
             nodes, self._chances.chances(self._said(nodes)).tolist(), strict=True
         ):
             self._chance[node] = chance
+        self._choice = None
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
             path[node] = path[parents[node]] * self._chance[node]

@@ -27,8 +27,10 @@ from draftwood.costs.regression import isotonic
 
 _DRIFT = 0.1
 """Part of an error that goes to the drift."""
-_OWN = 0.2
-"""Part of an error that goes to the offset of its size."""
+_OWN, _SETTLED = 0.25, 0.02
+"""Part of an error that goes to the offset of its size: at first, and at least."""
+_PATIENCE = 4.0
+"""The larger, the longer that part stays large."""
 _BESIDE = 0.5
 """Part of that which goes to the sizes beside it."""
 _CUT = 2.0
@@ -73,11 +75,15 @@ class Refined:
         expected = math.log(self.prior.seconds(tokens, context, batch)) + self.drift + offset
         cut = _CUT * self.usual
         error = min(max(math.log(seconds) - expected, -cut), cut)
-        offsets = {**self.offsets, size: offset + _OWN * error}
+        seen = self.seen.get(size, 0)
+        # Where many were seen the shape is known better than any one of them tells: who takes the
+        # best of several sizes would take the one that noise flatters most.
+        own = max(_SETTLED, 1.0 / (1.0 / _OWN + seen / _PATIENCE))
+        offsets = {**self.offsets, size: offset + own * error}
         for beside in (size - 1, size + 1):
             if beside in offsets:
-                offsets[beside] += _OWN * _BESIDE * error
-        counts = {**self.seen, size: self.seen.get(size, 0) + 1}
+                offsets[beside] += own * _BESIDE * error
+        counts = {**self.seen, size: seen + 1}
         # What all offsets have in common belongs to the drift.
         common = sum(offsets[i] * n for i, n in counts.items()) / sum(counts.values())
         return replace(

@@ -46,11 +46,11 @@ def test_one_observation_by_hand() -> None:
     curve = Curve((1, 2, 4), (1.0, 1.0, 1.0))
     found = Refined(curve).observe(1, 0, 1, math.exp(0.2))
     # The error of 0.2 is within twice the usual 0.15. One size alone is drift alone.
-    assert found.drift == pytest.approx(0.1 * 0.2 + 0.2 * 0.2)
+    assert found.drift == pytest.approx(0.1 * 0.2 + 0.25 * 0.2)
     assert found.offsets == {0: pytest.approx(0.0)}
     assert found.usual == pytest.approx(0.15 + 0.1 * (0.2 - 0.15))
     # A pause of any length counts as 0.3.
-    assert Refined(curve).observe(1, 0, 1, 1e9).drift == pytest.approx(0.3 * 0.3)
+    assert Refined(curve).observe(1, 0, 1, 1e9).drift == pytest.approx(0.35 * 0.3)
     assert Refined(curve).observe(1, 0, 1, 1e9) == Refined(curve).observe(1, 0, 1, 2.0)
 
 
@@ -80,7 +80,7 @@ def test_a_wrong_shape_is_learnt() -> None:
     before = shape(flat)
     found = [shape(after(flat, n, seed=seed)) for n in (50, 150) for seed in range(5)]
     assert median_of(found[:5]) < 0.5 * before
-    assert median_of(found[5:]) < 0.15 * before
+    assert median_of(found[5:]) < 0.3 * before
 
 
 def test_pauses_do_not_move_a_curve_that_is_right() -> None:
@@ -96,6 +96,19 @@ def test_a_slow_machine_is_one_factor() -> None:
         assert run.factor == pytest.approx(2.0, rel=0.2)
         # What a decision looks at hardly moves.
         assert shape(run) < 0.12
+
+
+def test_noise_does_not_make_sizes_look_cheap() -> None:
+    """Who takes the best of several sizes takes the one that looks cheapest."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        run, worst = Refined(TRUE), []
+        for step in range(600):
+            n = int(rng.choice(SIZES))
+            run = run.observe(n, 300, 1, TRUE.seconds(n, 300) * math.exp(0.15 * rng.normal()))
+            if step >= 200:
+                worst.append(shape(run))
+        assert np.mean(worst) < 0.05
 
 
 def test_one_size_alone_never_changes_the_shape() -> None:

@@ -37,6 +37,7 @@ from draftwood.requests import (
 from draftwood.running import RunningRequest
 from draftwood.stats import StepStats, Times
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from draftwood.tuning import Spent
 
 logger = logging.getLogger(__name__)
 
@@ -131,13 +132,12 @@ class Engine:
         live = list(self._active.values())
         if not live:
             return events
-        slots = [s.slot for s in live]
+        slots, states = [s.slot for s in live], [s.state for s in live]
         clock = [perf_counter()]
         policy, tuner = self.method.policy, self._tuner
         forwards = self._forwards()
         tuner.begin([len(s.history) for s in live])
         growths = [s.growth(policy.budget, tuner) for s in live]
-        states = [s.state for s in live]
         drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
         trees = [found.tree for found in drafted]
         clock.append(perf_counter())
@@ -151,8 +151,8 @@ class Engine:
         for sequence, outcome in zip(live, outcomes, strict=True):
             self._learn(sequence, outcome)
         bids = [found.bid for found in drafted]
-        since = perf_counter() - clock[1]
-        told = tuner.observe(bids, outcomes, since, clock[2] - clock[1])
+        spent = Spent(clock[1] - clock[0], clock[2] - clock[1], perf_counter() - clock[2])
+        told = tuner.observe(bids, outcomes, spent)
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards

@@ -5,7 +5,7 @@ Nothing here computes anything.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.hindsight import Judged
@@ -28,6 +28,20 @@ class Foretold:
     judged: Judged
 
 
+class Spent(NamedTuple):
+    """Seconds of a step of the whole batch, in the order in which they passed.
+
+    Attributes:
+        growing: its trees, what drafters took included.
+        target: the target's forward.
+        after: all that followed.
+    """
+
+    growing: float
+    target: float
+    after: float
+
+
 class Tuner(Protocol):
     """Learns from an engine's steps how often candidates are taken and what a step costs."""
 
@@ -47,11 +61,9 @@ class Tuner(Protocol):
         self,
         bids: Sequence[Bid | None],
         outcomes: Sequence[Outcome],
-        seconds: float,
-        target_seconds: float,
+        spent: Spent,
     ) -> list[Foretold | None]:
-        """The step is over; from when its trees stood it took so long, and of that the target's
-        forward so much. What went before was spent when the price was asked.
+        """The step is over.
 
         Returns what was foretold, by request; None where nothing was.
         """

@@ -22,9 +22,7 @@ from draftwood.tree import TokenTree
 class SteadyCosts(LiveCosts):
     """What instant steps take says nothing."""
 
-    def observe(
-        self, tokens: int, context: int, batch: int, target: float, outside: float
-    ) -> None: ...
+    def observe(self, *step: float | None) -> None: ...
 
 
 @dataclass

@@ -27,6 +27,8 @@ _SPREAD = 16.0
 """Standard deviation of the drafted nodes that these steps are taken to have had."""
 
 _CUT = 4.0
+_LOOK = 0.1
+"""Part of what a look took longer than usual that becomes usual."""
 
 
 class LiveCosts:
@@ -44,7 +46,20 @@ class LiveCosts:
         """As they are known by now, for so many sequences."""
         return self._at(batch).now
 
-    def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
+    def look(self, batch: int) -> float:
+        """Seconds that it takes of late to look for candidates of so many sequences; 0 if nobody
+        has looked."""
+        return self._at(batch).look
+
+    def observe(
+        self,
+        tokens: int,
+        context: int,
+        batch: int,
+        target: float,
+        outside: float,
+        look: float | None,
+    ) -> None:
         """A step is over.
 
         Args:
@@ -53,8 +68,13 @@ class LiveCosts:
             batch: sequences.
             target: seconds of the target's forward.
             outside: seconds outside of all forwards, from when the trees stood.
+            look: seconds until then, levels of drafters included; None if nobody looked for
+                candidates.
         """
-        self._at(batch).observe(tokens, context, batch, target, outside)
+        followed = self._at(batch)
+        followed.observe(tokens, context, batch, target, outside)
+        if look is not None:
+            followed.looked(look)
 
     def _at(self, batch: int) -> "_Followed":
         """By the power of two that is nearest on a logarithmic scale."""
@@ -79,6 +99,7 @@ class _Followed:
 
     def __init__(self, costs: StepCosts) -> None:
         self.now = costs
+        self.look = 0.0
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
@@ -88,7 +109,7 @@ class _Followed:
         self._sums = [_WEIGHT * value for value in line]
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
-        """See :meth:`LiveCosts.observe`."""
+        """What the forward took, and what followed."""
         self._target = self._target.observe(tokens, context, batch, target)
         nodes = tokens - batch
         usual = self.now.fixed + self.now.node * nodes
@@ -101,6 +122,12 @@ class _Followed:
         self._steps += 1
         if self._steps % _EVERY == 0:
             self._renew()
+
+    def looked(self, seconds: float) -> None:
+        """For candidates."""
+        if not self.look:
+            self.look = seconds
+        self.look += _LOOK * (min(seconds, _CUT * self.look) - self.look)
 
     def _renew(self) -> None:
         weight, n, square, seconds, product = self._sums

@@ -17,7 +17,7 @@ from draftwood.protocols import TargetInfo
 class GivenCosts(LiveCosts):
     """Costs that stay as they are: what a step takes without its models says nothing of them."""
 
-    def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
+    def observe(self, *step: float | None) -> None:
         """Nothing is learnt."""
 
 

@@ -35,7 +35,7 @@ from draftwood.evidence import Voice
 from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold
+from draftwood.tuning import Foretold, Spent
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -43,11 +43,17 @@ _HALF_LIFE = 24.0
 _LOWEST, _HIGHEST = 0.004, 0.4
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
 
-_PATIENCE, _SELDOM = 12, 2
-"""Looks in a row that found nothing, after which only one step in so many has a look."""
+_SELDOM = 4
+"""Where looks do not pay, one step in so many has one."""
+
+_LOOKS = 8.0
+"""The half-life of what looks add, in looks: a few that pay are enough to have more."""
+
+_LEARNING = 0.5
+"""Time that it takes to learn from candidates, over that of looking for them."""
 
 _SMOOTHING = 0.2
-_GAIN, _COVERAGE = 1.3, 0.7
+_GAIN, _ADDED, _COVERAGE = 1.3, 0.3, 0.7
 """What is expected of the first step."""
 
 _WORTH = 0.01
@@ -96,12 +102,13 @@ class Tuner:
         self.costs = costs
         self.coverage = _Ratio(_COVERAGE, weight=10.0)
         self._gain = _Ratio(_GAIN, weight=8.0)
+        self._added = _Ratio(_ADDED, weight=8.0, half_life=_LOOKS)
         self._counts: list[Counts] = []
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
         self._price, self.usual_price = NOTHING_PAYS, 0.05
         self._steps = 0
-        self._idle = 0
+        self._net = 0.0
 
     def begin(self, contexts: Sequence[int]) -> None:
         """See :class:`draftwood.tuning.Tuner`."""
@@ -120,10 +127,11 @@ class Tuner:
     def floor(self) -> float:
         """Path chance that may come to be worth its cost.
 
-        Where nothing has paid for some time every other step does without: above 1, nothing is
-        worth looking at.
+        Where looks add less than could be generated meanwhile most steps do without: above 1,
+        nothing is worth looking at.
         """
-        if self._idle >= _PATIENCE and self._steps % _SELDOM:
+        time = (1.0 + _LEARNING) * self.costs.look(self.batch)
+        if self._steps % _SELDOM and self._added.value * self.batch < self.rate * time:
             return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price))
 
@@ -160,15 +168,14 @@ class Tuner:
         marginal = rate * more / batch + least
         self.usual_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.usual_price)
         self._price = Price(least, most) if pays else NOTHING_PAYS
-        self._idle = 0 if pays else self._idle + 1
+        self._net = max(0.0, float(worth[most])) / batch if pays else 0.0
         return self._price
 
     def observe(
         self,
         bids: Sequence[Bid | None],
         outcomes: Sequence[Outcome],
-        seconds: float,
-        target_seconds: float,
+        spent: Spent,
     ) -> list[Foretold | None]:
         """See :class:`draftwood.tuning.Tuner`."""
         foretold: list[Foretold | None] = []
@@ -193,13 +200,15 @@ class Tuner:
                 )
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
-        levels = self._draft_seconds(bids)
-        spent = self._seconds(max(sizes), sum(sizes)) + levels
         tokens = self.batch * (1 + max(sizes))
-        outside = max(0.0, seconds - target_seconds)
-        self.costs.observe(tokens, self._context, self.batch, target_seconds, outside)
+        looked = any(bid is not None for bid in bids)
+        if looked:
+            self._added.add(self._net, 1.0)
+        look = spent.growing if looked else None
+        self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after, look)
         committed = sum(len(outcome.committed) for outcome in outcomes)
-        self._gain.add(committed, self.batch * spent / self._plain)
+        expected = self._seconds(max(sizes), sum(sizes)) + self._draft_seconds(bids)
+        self._gain.add(committed, self.batch * expected / self._plain)
         return foretold
 
     def _seconds(self, largest: int, nodes: int) -> float:
@@ -259,16 +268,16 @@ class Expectations:
 class _Ratio:
     """A ratio of two sums whose old parts fade."""
 
-    def __init__(self, start: float, weight: float) -> None:
+    def __init__(self, start: float, weight: float, half_life: float = _HALF_LIFE) -> None:
         self._parts = [start * weight, weight]
+        self._kept = 2.0 ** (-1.0 / half_life)
 
     @property
     def value(self) -> float:
         return self._parts[0] / self._parts[1]
 
     def add(self, above: float, below: float) -> None:
-        kept = 2.0 ** (-1.0 / _HALF_LIFE)
-        self._parts = [self._parts[0] * kept + above, self._parts[1] * kept + below]
+        self._parts = [self._parts[0] * self._kept + above, self._parts[1] * self._kept + below]
 
 
 PART = Learnt

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from draftwood.bids import FREE, Bid, Price
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold
+from draftwood.tuning import Foretold, Spent
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class Untuned:
         self,
         bids: Sequence[Bid | None],  # noqa: ARG002
         outcomes: Sequence[Outcome],
-        seconds: float,  # noqa: ARG002
-        target_seconds: float,  # noqa: ARG002
+        spent: Spent,  # noqa: ARG002
     ) -> list[Foretold | None]:
         """Nothing was foretold."""
         return [None] * len(outcomes)

@@ -16,7 +16,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.replay.hosts import PricedHost
-from draftwood.tuning import Tuner, TunerSpec
+from draftwood.tuning import Spent, Tuner, TunerSpec
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, Rates, Righted, judgement
 
@@ -40,8 +40,8 @@ class Clock:
 
     def read(
         self, bids: Sequence[Bid | None], sizes: Sequence[int], context: int, step: int
-    ) -> tuple[float, float]:
-        """Seconds of the whole step, and of the target's forward in it, for one request."""
+    ) -> Spent:
+        """Of a step of one request."""
         (size,), (bid,) = sizes, bids
         factors = np.exp(self.noise * np.random.default_rng([self.seed, step]).normal(size=2))
         target = self.costs.target.seconds(size + 1, context) * factors[0]
@@ -49,7 +49,7 @@ class Clock:
         widths = bid.levels if bid is not None else ()
         levels = self.costs.drafters.values()
         drafting = sum(max((c.seconds(w, context) for c in levels), default=0.0) for w in widths)
-        return target + outside + drafting, target
+        return Spent(drafting, target, outside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +143,7 @@ class Around:
         self,
         bids: Sequence[Bid | None],
         outcomes: Sequence[Outcome],
-        seconds: float,
-        target_seconds: float,
+        spent: Spent,
     ) -> Any:
         """What the inner one says; the candidates are written down before it learns of them."""
         for bid, outcome, outlook in zip(bids, outcomes, self._outlooks, strict=True):
@@ -153,10 +152,10 @@ class Around:
         if self._told.clock is not None:
             sizes = [outcome.tree.drafted for outcome in outcomes]
             clock, context = self._told.clock, self._ahead.length
-            seconds, target_seconds = clock.read(bids, sizes, context, self._steps)
+            spent = clock.read(bids, sizes, context, self._steps)
         (outcome,) = outcomes
         self._ahead.passed(len(outcome.committed))
-        return self.inner.observe(bids, outcomes, seconds, target_seconds)
+        return self.inner.observe(bids, outcomes, spent)
 
 
 @dataclass(eq=False)

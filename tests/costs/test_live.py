@@ -35,7 +35,7 @@ def taught(true: StepCosts, batch: int, steps: int = 400) -> LiveCosts:
         noise = rng.uniform(0.9, 1.1)
         outside = true.fixed + true.node * batch * nodes
         target = noise * true.target.seconds(tokens, 100, batch)
-        live.observe(tokens, 100, batch, target, noise * outside)
+        live.observe(tokens, 100, batch, target, noise * outside, None)
     return live
 
 
@@ -80,7 +80,21 @@ def test_a_pause_moves_nothing_far() -> None:
     live = taught(GIVEN, 1)
     before = live.now(1)
     for _ in range(8):
-        live.observe(1, 100, 1, 1000.0, 1000.0)
+        live.observe(1, 100, 1, 1000.0, 1000.0, None)
     after = live.now(1)
     assert after.target.seconds(1) < 1.5 * before.target.seconds(1)
     assert after.fixed < 2.0 * before.fixed
+
+
+def test_a_look_takes_what_looks_took_of_late() -> None:
+    live = LiveCosts(GIVEN)
+    assert live.look(1) == 0.0
+    for look in (0.3, None, 0.3):
+        live.observe(1, 100, 1, 1.0, 0.2, look)
+    assert live.look(1) == pytest.approx(0.3)
+    assert live.look(16) == 0.0
+    live.observe(1, 100, 1, 1.0, 0.2, 1000.0)
+    assert live.look(1) < 0.5, "a pause counts as a slow one"
+    for _ in range(60):
+        live.observe(1, 100, 1, 1.0, 0.2, 0.1)
+    assert live.look(1) == pytest.approx(0.1, rel=0.05)

@@ -14,7 +14,7 @@ from draftwood.pool import Pool
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Tuner
-from draftwood.tuning import Foretold
+from draftwood.tuning import Foretold, Spent
 from tests.policies.canned import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
@@ -29,9 +29,7 @@ CURVES = (FLAT, LINEAR, STEEP, STEPPED)
 class TrueCosts(LiveCosts):
     """Costs that are true and need no steps to tell."""
 
-    def observe(
-        self, tokens: int, context: int, batch: int, target: float, outside: float
-    ) -> None: ...
+    def observe(self, *step: float | None) -> None: ...
 
 
 class Sure:
@@ -96,7 +94,7 @@ def observe(
     of: Tuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]
 ) -> list[Foretold | None]:
     """The step's seconds mean nothing where the costs are known."""
-    return of.observe(bids, outcomes, 0.2, 0.1)
+    return of.observe(bids, outcomes, Spent(0.1, 0.1, 0.1))
 
 
 def settle(of: Tuner, gain: int, batch: int = 1, steps: int = 200) -> None:

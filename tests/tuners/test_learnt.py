@@ -19,6 +19,7 @@ from draftwood.protocols import Outcome, TargetInfo
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
 from draftwood.tuners.none import Untuned
+from draftwood.tuning import Spent
 from tests.fakes import FakeHost
 from tests.tuners.made import (
     FLAT,
@@ -144,20 +145,52 @@ def test_the_floor_follows_the_price_and_has_bounds() -> None:
     assert found["free"] < found["cheap"] < found["dear"]
 
 
-def test_where_nothing_has_paid_for_long_every_other_step_has_no_look() -> None:
-    of, seen = floors(STEEP, 0.3, 0.2)
-    looks = [floor for floor in seen if floor <= 1.0]
-    assert len(looks) == len(seen) / 2
-    quick = max(looks)
-    # Once it pays, every step looks as far down as is worth it.
-    of.costs = TrueCosts(StepCosts(LINEAR))
-    later = []
-    for _ in range(40):
+class Looks(TrueCosts):
+    """Looking for candidates takes so many seconds."""
+
+    seconds = 0.0
+
+    def look(self, batch: int) -> float:
+        return self.seconds * batch
+
+
+def looks(seconds: float, *chances: float, batch: int = 2, steps: int = 200) -> list[bool]:
+    """Whether steps of late looked for candidates, of which these were found."""
+    costs = Looks(StepCosts(LINEAR))
+    costs.seconds = seconds
+    of, seen = Tuner(Calibration(), costs), []
+    for _ in range(steps):
+        begin(of, [10] * batch)
+        seen.append(of.floor <= 1.0)
+        bids = [bid(*chances) if seen[-1] else None for _ in range(batch)]
+        if seen[-1]:
+            of.price([b for b in bids if b is not None])
+        observe(of, bids, [outcome(plain(), (50,))] * batch)
+    return seen[-40:]
+
+
+def test_where_looks_add_less_than_their_time_is_worth_few_steps_have_one() -> None:
+    assert all(looks(0.0)), "they cost nothing"
+    assert all(looks(0.1, 0.5)), "half a token, less a fiftieth, for three twentieths"
+    assert looks(0.4, 0.5).count(True) == 10
+    assert looks(0.05).count(True) == 10, "nothing is found"
+    assert looks(0.4, 0.5, batch=7).count(True) == 10
+
+
+def test_a_look_now_and_then_notices_that_looks_pay_again() -> None:
+    costs = Looks(StepCosts(LINEAR))
+    costs.seconds = 0.2
+    of = Tuner(Calibration(), costs)
+    seen: list[bool] = []
+    for step in range(260):
         begin(of, [10])
-        later.append(of.floor)
-        if of.floor <= 1.0:
-            of.price([bid(*(0.9**i for i in range(1, 80)))])
-    assert max(later[20:]) < quick
+        seen.append(of.floor <= 1.0)
+        made = bid(*([0.9] if step >= 200 else [])) if seen[-1] else None
+        if made is not None:
+            of.price([made])
+        observe(of, [made], [outcome(plain(), (50,))])
+    assert seen[160:200].count(True) == 10
+    assert all(seen[230:])
 
 
 def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
@@ -201,24 +234,30 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
 
 
 def test_a_step_teaches_what_steps_cost() -> None:
-    seen: list[tuple[float, ...]] = []
+    seen: list[tuple[float | None, ...]] = []
 
     class Recording(LiveCosts):
         def observe(
-            self, tokens: int, context: int, batch: int, target: float, outside: float
+            self,
+            tokens: int,
+            context: int,
+            batch: int,
+            target: float,
+            outside: float,
+            look: float | None,
         ) -> None:
-            seen.append((tokens, context, batch, target, outside))
+            seen.append((tokens, context, batch, target, outside, look))
 
     of = Tuner(Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))})))
     begin(of, [7, 5])
     bids = [bid(0.9, levels=(1, 4)), bid(0.9)]
     of.price(bids)
-    of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], 2.0, 1.25)
+    of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], Spent(0.5, 1.25, 0.75))
     # The smaller tree is padded.
-    assert seen == [(8, 12, 2, 1.25, 0.75)]
+    assert seen == [(8, 12, 2, 1.25, 0.75, 0.5)]
     begin(of, [7])
-    of.observe([None], [outcome(plain(), (5,))], 1.0, 1.25)
-    assert seen[1] == (1, 7, 1, 1.25, 0.0)
+    of.observe([None], [outcome(plain(), (5,))], Spent(0.1, 1.0, 0.25))
+    assert seen[1] == (1, 7, 1, 1.0, 0.25, None)
 
 
 def test_the_drafted_and_the_others_teach_the_calibration() -> None:
@@ -315,5 +354,5 @@ def test_without_a_tuner_every_candidate_is_free_and_nothing_is_foretold() -> No
     none.begin([10, 10])
     assert none.outlook(0.0) is None
     assert none.price([bid(0.5)]) == FREE
-    found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, 0.2, 0.1)
+    found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, Spent(0.1, 0.1, 0.1))
     assert found == [None, None]

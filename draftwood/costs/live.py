@@ -17,7 +17,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.refine import Refined
 
 _EVERY = 8
-"""Steps after which the curve is made anew."""
+"""Steps after which the curve is made anew; the first ones each do so."""
 
 _HALF_LIFE = 64.0
 _WEIGHT = 16.0
@@ -120,7 +120,7 @@ class _Followed:
         new = (1.0, nodes, nodes * nodes, seconds, nodes * seconds)
         self._sums = [kept * old + value for old, value in zip(self._sums, new, strict=True)]
         self._steps += 1
-        if self._steps % _EVERY == 0:
+        if self._steps < _EVERY or self._steps % _EVERY == 0:
             self._renew()
 
     def looked(self, seconds: float) -> None:

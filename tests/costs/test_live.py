@@ -60,6 +60,14 @@ def test_what_is_outside_of_forwards_comes_right(batch: int) -> None:
     assert found.node == pytest.approx(TRUE.node, rel=0.5)
 
 
+def test_the_first_steps_tell_at_once_that_a_batch_is_slower() -> None:
+    live = LiveCosts(GIVEN)
+    for _ in range(6):
+        live.observe(16, 100, 16, 6.0, 0.2, None)
+    known = LiveCosts(GIVEN).now(16).target.seconds(16, 100, 16)
+    assert live.now(16).target.seconds(16, 100, 16) > 1.5 * known
+
+
 def test_batches_of_other_sizes_are_left_alone() -> None:
     live = taught(TRUE, 16)
     assert live.now(1) == LiveCosts(GIVEN).now(1)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.pool import Chances, Pool
+from draftwood.tree import TokenTree
 
 
 class Price(NamedTuple):
@@ -56,6 +57,10 @@ class Bid:
     def chances(self) -> NDArray[np.float64]:
         """Path chances of the likeliest candidates, as many as would be taken, best first."""
         return np.sort(self.pool.path[1:])[::-1][: self.limit]
+
+    def tree(self, price: Price, route: str) -> TokenTree:
+        """What is verified if this is the answer."""
+        return self.pool.admitted(price.least, min(price.most, self.limit), route)
 
     def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit if this is the answer."""

@@ -88,9 +88,7 @@ def _spread(costs: StepCosts, batch: int) -> StepCosts:
     """The same with a table that goes on to sizes that such a batch has."""
     known = costs.target
     beyond = tuple(batch * size for size in known.sizes if batch * size > known.sizes[-1])
-    base = known.base + tuple(
-        known.base[-1] + known.slope * (size - known.sizes[-1]) for size in beyond
-    )
+    base = known.base + tuple(map(known.seconds, beyond))
     return replace(costs, target=replace(known, sizes=known.sizes + beyond, base=base))
 
 

@@ -118,8 +118,9 @@ class Auto:
             else:
                 fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
             yield from self._rank(pool, fresh, deepest)
-        price: Price = yield Bid(pool, budget, tuple(levels))
-        return pool.admitted(price.least, min(price.most, budget), "auto")
+        bid = Bid(pool, budget, tuple(levels))
+        price: Price = yield bid
+        return bid.tree(price, "auto")
 
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
         """Successors of the nodes, of these successors, and so on."""

@@ -4,7 +4,7 @@ Knows weights and row counts; refuses to know whose weights they are.
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -95,15 +95,12 @@ def measured(weights: Sequence[Weight]) -> list[Choice | None]:
     """
     sample = sample_of(weights)
     forms = [PLAIN, TRANSPOSED, *([BLOCKED] if blocked_works() else [])]
-    packed = {form.name: [form.pack(weight) for weight, _ in sample] for form in forms}
-    seconds = {rows: _seconds(forms, packed, sample, rows) for rows in BUCKETS}
+    packed = {form: [form.pack(weight) for weight, _ in sample] for form in forms}
+    seconds = {rows: _seconds(packed, sample, rows) for rows in BUCKETS}
     chosen: dict[Shape, Choice | None] = {}
-    for shape in map(_shape, sample):
+    for shape in set(map(_shape, sample)):
         ratios = {
-            form: [
-                seconds[rows][form.name, shape] / seconds[rows][PLAIN.name, shape]
-                for rows in BUCKETS
-            ]
+            form: [seconds[rows][form, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
             for form in forms[1:]
         }
         chosen[shape] = best_form(ratios)
@@ -128,27 +125,26 @@ def sample_of(weights: Sequence[Weight]) -> list[Weight]:
 
 
 def _seconds(
-    forms: Sequence[Form],
-    packed: Mapping[str, Sequence[torch.Tensor]],
+    packed: Mapping[Form, Sequence[torch.Tensor]],
     sample: Sequence[Weight],
     rows: int,
-) -> dict[tuple[str, Shape], float]:
+) -> dict[tuple[Form, Shape], float]:
     """Of all weights of a shape in a form, the median of a few passes through the sample."""
     inputs = {w.shape[1]: torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample}
-    taken: dict[tuple[str, Shape], list[float]] = {}
+    taken: defaultdict[tuple[Form, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
-        for form in forms:
-            took: Counter[Shape] = Counter()
-            for (weight, bias), held in zip(sample, packed[form.name], strict=True):
+        for form, layouts in packed.items():
+            took: defaultdict[Shape, float] = defaultdict(float)
+            for (weight, bias), held in zip(sample, layouts, strict=True):
                 x = inputs[weight.shape[1]]
                 begin = time.perf_counter()
                 form.apply(x, held, bias)
-                took[_shape((weight, bias))] += time.perf_counter() - begin  # type: ignore[assignment]
+                took[_shape((weight, bias))] += time.perf_counter() - begin
             spent += sum(took.values())
             if turn >= _WARM_UP:
                 for shape, total in took.items():
-                    taken.setdefault((form.name, shape), []).append(total)
+                    taken[form, shape].append(total)
         if turn >= _WARM_UP and spent > _LONG:
             break
     return {key: median(values) for key, values in taken.items()}

@@ -112,15 +112,10 @@ def offered(bids: Sequence[Bid]) -> list[float]:
     )
 
 
-def verified(bid: Bid, price: Price) -> TokenTree:
-    """What the policy takes at that price."""
-    return bid.pool.admitted(price.least, min(price.most, bid.limit), "auto")
-
-
 def admitted(bids: Sequence[Bid], price: Price) -> list[float]:
     """Path chances of what the policies take at that price."""
     found: list[float] = []
     for b in bids:
         chances = dict(zip(b.pool.builder.tokens, b.pool.path, strict=True))
-        found += [chances[token] for token in verified(b, price).tokens[1:].tolist()]
+        found += [chances[token] for token in b.tree(price, "auto").tokens[1:].tolist()]
     return sorted(found, reverse=True)

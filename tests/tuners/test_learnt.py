@@ -36,7 +36,6 @@ from tests.tuners.made import (
     plain,
     settle,
     tuner,
-    verified,
 )
 
 
@@ -197,7 +196,7 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
     of = tuner(LINEAR, [10, 10, 10])
     bids = [bid(0.5, 0.3, 0.001), bid(0.9, 0.8, 0.7, limit=2), None]
     price = of.price([b for b in bids if b is not None])
-    trees = [verified(b, price) if b else plain() for b in bids]
+    trees = [b.tree(price, "auto") if b else plain() for b in bids]
     found = observe(of, bids, [outcome(tree, (50,)) for tree in trees])
     assert [told and told.tokens for told in found] == [
         pytest.approx(1.8),
@@ -237,16 +236,8 @@ def test_a_step_teaches_what_steps_cost() -> None:
     seen: list[tuple[float | None, ...]] = []
 
     class Recording(LiveCosts):
-        def observe(
-            self,
-            tokens: int,
-            context: int,
-            batch: int,
-            target: float,
-            outside: float,
-            look: float | None,
-        ) -> None:
-            seen.append((tokens, context, batch, target, outside, look))
+        def observe(self, *step: float | None) -> None:
+            seen.append(step)
 
     of = Tuner(Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))})))
     begin(of, [7, 5])

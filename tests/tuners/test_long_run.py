@@ -24,7 +24,6 @@ from tests.tuners.made import (
     bid,
     observe,
     outcome,
-    verified,
 )
 
 
@@ -88,7 +87,7 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
         begin(of, [10] * batch)
         bids = [candidate.bid() for candidate in step]
         price = of.price(bids)
-        trees = [verified(b, price) for b in bids]
+        trees = [b.tree(price, "auto") for b in bids]
         committed = [c.committed(t, rng) for c, t in zip(step, trees, strict=True)]
         foretold = observe(of, bids, list(map(outcome, trees, committed)))
         if number >= 50:  # the rate has settled

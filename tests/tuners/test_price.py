@@ -23,7 +23,6 @@ from tests.tuners.made import (
     offered,
     settle,
     tuner,
-    verified,
 )
 
 
@@ -128,7 +127,7 @@ def test_nothing_pays() -> None:
     for chances in ((), (0.05, 0.02), (0.3,) * 8):
         price = of.price([bid(*chances)])
         assert price == NOTHING_PAYS
-        assert verified(bid(*chances), price).route == "plain"
+        assert bid(*chances).tree(price, "auto").route == "plain"
     assert of.price([bid(0.9, limit=0)]) == NOTHING_PAYS
     # Where nodes are free, whatever may be right pays.
     assert taken(tuner(FLAT), bid(0.05, 0.02)) == [[0.05, 0.02]]

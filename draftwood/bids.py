@@ -47,29 +47,36 @@ class Bid:
         pool: the candidates.
         limit: most of them that the policy would take.
         levels: nodes of each draft forward that was spent on them.
+        worth: of a token of this request (:attr:`Outlook.worth`).
     """
 
     pool: Pool
     limit: int
     levels: tuple[int, ...] = ()
+    worth: float = 1.0
 
     @cached_property
-    def chances(self) -> NDArray[np.float64]:
-        """Path chances of the likeliest candidates, as many as would be taken, best first."""
-        return np.sort(self.pool.path[1:])[::-1][: self.limit]
+    def values(self) -> NDArray[np.float64]:
+        """What the likeliest candidates are worth, as many as would be taken, best first."""
+        return self.worth * np.sort(self.pool.path[1:])[::-1][: self.limit]
 
     def tree(self, price: Price, route: str) -> TokenTree:
         """What is verified if this is the answer."""
-        return self.pool.admitted(price.least, min(price.most, self.limit), route)
+        return self.pool.admitted(price.least / self.worth, min(price.most, self.limit), route)
 
     def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit if this is the answer."""
-        taken = self.pool.chosen(price.least, min(price.most, self.limit))
+        taken = self.pool.chosen(price.least / self.worth, min(price.most, self.limit))
         return 1.0 + sum(map(self.pool.path.__getitem__, taken))
 
 
 class Outlook(Chances, Protocol):
     """What the steps so far say of the next one."""
+
+    @property
+    def worth(self) -> float:
+        """What a token of this request is worth, over a token of the usual one of its batch."""
+        ...
 
     @property
     def floor(self) -> float:

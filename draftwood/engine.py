@@ -136,8 +136,8 @@ class Engine:
         clock = [perf_counter()]
         policy, tuner = self.method.policy, self._tuner
         forwards = self._forwards()
-        tuner.begin([len(s.history) for s in live])
-        growths = [s.growth(policy.budget, tuner) for s in live]
+        outlooks = tuner.begin([s.load() for s in live], queued=bool(self._waiting))
+        growths = [s.growth(policy.budget, o) for s, o in zip(live, outlooks, strict=True)]
         drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
         trees = [found.tree for found in drafted]
         clock.append(perf_counter())

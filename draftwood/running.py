@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.bids import Outlook
 from draftwood.byte_text import text_stream
 from draftwood.history import History
 from draftwood.noise import RequestNoise
@@ -17,7 +18,10 @@ from draftwood.requests import Completion, Delta, FinishReason, Request
 from draftwood.sampling import Sampler
 from draftwood.stats import Tally
 from draftwood.text import StopMatcher
-from draftwood.tuning import Tuner
+from draftwood.tuning import Load
+
+_PACE = 0.125
+"""Part of what a step differs from the usual pace that becomes usual."""
 
 
 class RunningRequest:
@@ -46,10 +50,16 @@ class RunningRequest:
         self.matcher = StopMatcher(request.stop)
         self.text: list[str] = []
         self.tally = Tally()
+        self.pace = 1.0
         self.started = perf_counter()
         self.ttft = float("nan")
 
-    def growth(self, budget: int, tuner: Tuner) -> Growth:
+    def load(self) -> Load:
+        """How the next step finds it."""
+        left = self.limit - len(self.tokens)
+        return Load(len(self.history), left, self.pace, self.sampler.temperature)
+
+    def growth(self, budget: int, outlook: Outlook | None) -> Growth:
         """What the policy may know of the next step; its random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
         self.noise.move(len(self.history) - 1)
@@ -59,7 +69,7 @@ class RunningRequest:
             budget=budget if room else 0,
             temperature=self.sampler.temperature,
             noise=self.noise,
-            outlook=tuner.outlook(self.sampler.temperature),
+            outlook=outlook,
         )
 
     def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:
@@ -76,6 +86,7 @@ class RunningRequest:
             if reason:
                 break
         self.text += pieces
+        self.pace += _PACE * (len(taken) - self.pace)
         accepted = tuple(i < last_drafted for i in range(len(taken)))
         return Delta(self.number, tuple(taken), accepted, tuple(pieces)), reason
 

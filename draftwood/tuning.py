@@ -28,6 +28,22 @@ class Foretold:
     judged: Judged
 
 
+class Load(NamedTuple):
+    """A request as a step finds it.
+
+    Attributes:
+        cached: tokens before the root.
+        left: tokens that it may still generate.
+        pace: tokens a step of late.
+        temperature: of its sampling; 0: greedy.
+    """
+
+    cached: int
+    left: int
+    pace: float
+    temperature: float
+
+
 class Spent(NamedTuple):
     """Seconds of a step of the whole batch, in the order in which they passed.
 
@@ -45,12 +61,11 @@ class Spent(NamedTuple):
 class Tuner(Protocol):
     """Learns from an engine's steps how often candidates are taken and what a step costs."""
 
-    def begin(self, contexts: Sequence[int]) -> None:
-        """A step begins, of requests with so many cached tokens each."""
-        ...
+    def begin(self, loads: Sequence[Load], *, queued: bool) -> Sequence[Outlook | None]:
+        """A step of these requests begins; ``queued``: others wait for them to end.
 
-    def outlook(self, temperature: float) -> Outlook | None:
-        """For a request of the step; None if nothing is learnt."""
+        Returns what each may expect of it; None where nothing is learnt.
+        """
         ...
 
     def price(self, bids: Sequence[Bid]) -> Price:

@@ -1,5 +1,7 @@
 """The loop on a target without a model: exactness, endings, cancelling, batches."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +9,14 @@ import torch
 
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
+from draftwood.hosts import Built, Host
 from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling import SamplingParams
 from draftwood.stats import Tally
 from draftwood.tree import Draw
+from draftwood.tuners.none import Untuned
+from draftwood.tuning import Load
 from tests.fakes import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
@@ -324,6 +329,56 @@ def test_what_a_step_was_expected_to_commit_is_said_by_who_learns_it(name: str) 
         assert (numbers[0], len(set(numbers))) == (1, numbers[-1]), "one tuner counts for both"
     else:
         assert [(step.foretold, step.expected) for step in steps] == [(None, None)] * len(steps)
+
+
+class Noting(Untuned):
+    """Writes down what a tuner is told of the requests of each step."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[list[Load], bool]] = []
+
+    def begin(self, loads: Sequence[Load], *, queued: bool) -> list[None]:
+        self.told.append((list(loads), queued))
+        return super().begin(loads, queued=queued)
+
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> "Noting":
+        return self
+
+
+def test_a_tuner_is_told_what_is_left_to_do() -> None:
+    target, noting = MarkovTarget(), Noting()
+    part = replace(method("ar"), tuner=noting)
+    engine = Engine(target, part, max_batch=2, host=FakeHost(target.info))
+    engine.generate(
+        [
+            Request(PROMPT, 5),
+            Request(PROMPT, 3, SamplingParams(0.7)),
+            Request(PROMPT[:5], 4),
+        ]
+    )
+    # The first token comes with the prompt; three wait for two places until the second has ended.
+    found = [([load[:2] for load in loads], queued) for loads, queued in noting.told]
+    assert found == [
+        ([(10, 4), (10, 2)], True),
+        ([(11, 3), (11, 1)], True),
+        ([(12, 2), (6, 3)], False),
+        ([(13, 1), (7, 2)], False),
+        ([(8, 1)], False),
+    ]
+    assert [load.temperature for load in noting.told[0][0]] == [0.0, 0.7]
+    assert {load.pace for loads, _ in noting.told for load in loads} == {1.0}
+
+
+def test_the_pace_of_a_request_is_that_of_its_steps_of_late() -> None:
+    target, noting = MarkovTarget(), Noting()
+    engine = Engine(target, replace(method("goose"), tuner=noting), host=FakeHost(target.info))
+    events = engine.stream([Request(PROMPT, 200)])
+    committed = [e.stats.committed for e in events if isinstance(e, Stepped)]
+    assert max(committed) > 1
+    pace = [1.0]
+    for each in committed[:-1]:
+        pace.append(0.875 * pace[-1] + 0.125 * each)
+    assert [load.pace for (load,), _ in noting.told] == pytest.approx(pace)
 
 
 def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path) -> None:

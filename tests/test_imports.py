@@ -20,7 +20,7 @@ LAYERS = [
     {"calibration", "costs"},
     {"cells", "eagle", "frontier", "hosts", "outputs", "picture"},
     {"tuning"},
-    {"drawing", "racing", "ranking", "shapes"},
+    {"drawing", "racing", "ranking", "shapes", "worths"},
     {"levels"},
     {"history", "noise", "penalties", "text"},
     {"byte_text", "sampling_params"},

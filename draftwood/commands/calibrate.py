@@ -122,8 +122,7 @@ class _Survey:
 class _Surveyor(Tuner):
     """A tuner to whom nothing has a cost."""
 
-    @property
-    def floor(self) -> float:
+    def floor(self, worth: float) -> float:  # noqa: ARG002
         return _FLOOR
 
     def level_seconds(self, width: int) -> float:  # noqa: ARG002

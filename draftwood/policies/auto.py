@@ -118,7 +118,7 @@ class Auto:
             else:
                 fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
             yield from self._rank(pool, fresh, deepest)
-        bid = Bid(pool, budget, tuple(levels))
+        bid = Bid(pool, budget, tuple(levels), outlook.worth)
         price: Price = yield bid
         return bid.tree(price, "auto")
 
@@ -197,6 +197,7 @@ class Auto:
 class _Untold:
     """An outlook for whoever has learnt nothing: a copied token is likelier than not."""
 
+    worth = 1.0
     floor = 0.02
     price = 0.1
     coverage = 0.7

@@ -35,7 +35,8 @@ from draftwood.evidence import Voice
 from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold, Spent
+from draftwood.tuning import Foretold, Load, Spent
+from draftwood.worths import worths
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -110,22 +111,24 @@ class Tuner:
         self._steps = 0
         self._net = 0.0
 
-    def begin(self, contexts: Sequence[int]) -> None:
+    def begin(self, loads: Sequence[Load], *, queued: bool) -> list["Expectations"]:
         """See :class:`draftwood.tuning.Tuner`."""
-        self.batch, self._context = len(contexts), sum(contexts)
+        self.batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self.batch)
         self._plain = self._seconds(0, 0)
-        self._counts = []
+        alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
+        self._counts = [self.calibration.at(load.temperature) for load in loads]
+        values = worths(loads, min(1.0, alone), queued=queued)
+        return [Expectations(self, *each) for each in zip(self._counts, values, strict=True)]
 
     @property
     def rate(self) -> float:
         """Tokens a second of late, at the load of this step."""
         return self._gain.value * self.batch / self._plain
 
-    @property
-    def floor(self) -> float:
-        """Path chance that may come to be worth its cost.
+    def floor(self, worth: float) -> float:
+        """Path chance that may come to be worth its cost, in a request of such worth.
 
         Where looks add less than could be generated meanwhile most steps do without: above 1,
         nothing is worth looking at.
@@ -133,12 +136,7 @@ class Tuner:
         time = (1.0 + _LEARNING) * self.costs.look(self.batch)
         if self._steps % _SELDOM and self._added.value * self.batch < self.rate * time:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price))
-
-    def outlook(self, temperature: float) -> "Expectations":
-        """See :class:`draftwood.tuning.Tuner`."""
-        self._counts.append(self.calibration.at(temperature))
-        return Expectations(self, self._counts[-1])
+        return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price / worth))
 
     def level_seconds(self, width: int) -> float:
         """Of a draft forward for the whole batch, over ``width`` nodes of each request."""
@@ -153,7 +151,7 @@ class Tuner:
         rate, batch = self.rate, self.batch
         # What a node costs outside of the forward it must be worth by itself.
         least = rate * self._now.node
-        added = _added([bid.chances for bid in bids], least)
+        added = _added([bid.values for bid in bids], least)
         sizes = batch * np.arange(1, len(added) + 3)
         forward = self._now.target.table(int(sizes[-1]), self._context, batch)[sizes]
         worth = np.cumsum(added) - rate * (forward[:-2] - forward[0])
@@ -224,31 +222,33 @@ class Tuner:
         return sum(self.level_seconds(width) for width in widest)
 
 
-def _added(likeliest: Sequence[NDArray[np.float64]], least: float) -> NDArray[np.float64]:
-    """What the nodes at each place of all requests add, from their path chances, likeliest first:
+def _added(values: Sequence[NDArray[np.float64]], least: float) -> NDArray[np.float64]:
+    """What the nodes at each place of all requests add, from what they are worth, best first:
     float64 ``[1 + most]``, 0 at first; nothing where a node is worth less than ``least``."""
-    found = np.zeros(1 + max(map(len, likeliest)))
-    for chances in likeliest:
-        found[1 : 1 + len(chances)] += np.maximum(chances - least, 0.0)
+    found = np.zeros(1 + max(map(len, values)))
+    for each in values:
+        found[1 : 1 + len(each)] += np.maximum(each - least, 0.0)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts."""
+    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts, and what its
+    tokens are worth."""
 
     tuner: Tuner
     counts: Counts
+    worth: float
 
     @property
     def floor(self) -> float:
         """See :class:`draftwood.bids.Outlook`."""
-        return self.tuner.floor
+        return self.tuner.floor(self.worth)
 
     @property
     def price(self) -> float:
         """See :class:`draftwood.bids.Outlook`."""
-        return self.tuner.usual_price
+        return self.tuner.usual_price / self.worth
 
     @property
     def coverage(self) -> float:
@@ -262,7 +262,7 @@ class Expectations:
     def level(self, width: int) -> float:
         """See :class:`draftwood.bids.Outlook`: a request's share of the batch's forward."""
         seconds = self.tuner.level_seconds(width) / self.tuner.batch
-        return self.tuner.rate * seconds
+        return self.tuner.rate * seconds / self.worth
 
 
 class _Ratio:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from draftwood.bids import FREE, Bid, Price
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold, Spent
+from draftwood.tuning import Foretold, Load, Spent
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,9 @@ class Untuned:
         """Itself: it has no state."""
         return self
 
-    def begin(self, contexts: Sequence[int]) -> None:
-        """Nothing to note."""
-
-    def outlook(self, temperature: float) -> None:
+    def begin(self, loads: Sequence[Load], *, queued: bool) -> list[None]:  # noqa: ARG002
         """Nothing is expected."""
+        return [None] * len(loads)
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         """Every candidate is worth its cost."""

@@ -112,8 +112,8 @@ def told(costs: StepCosts, rate: float, ahead: Ahead) -> Choose:
     """As many as pay at a given rate of tokens a second, by their chances."""
 
     def choose(bid: Bid) -> TokenTree:
-        worth = np.concatenate(([0.0], np.cumsum(bid.chances)))
-        worth -= rate * seconds(costs, ahead.length, len(bid.chances))
+        worth = np.concatenate(([0.0], np.cumsum(bid.values)))
+        worth -= rate * seconds(costs, ahead.length, len(bid.values))
         return bid.pool.admitted(0.0, int(worth.argmax()), "auto")
 
     return choose

@@ -79,10 +79,10 @@ def judgement(bid: Bid, outcome: Outcome, chances: Chances, ahead: Ahead) -> Jud
     below = np.bincount(bid.pool.builder.parents[1:], minlength=len(bid.pool))[reached]
     depths = np.repeat(np.arange(1, len(reached) + 1), below)
     places = np.array(ranks(bid, path), dtype=np.int64)
-    right = np.zeros(len(bid.chances), dtype=np.bool_)
+    right = np.zeros(len(bid.values), dtype=np.bool_)
     right[places[places <= len(right)] - 1] = True
     foretold = chances.chances(judged.codes)
-    return Judgement(judged.codes, foretold, judged.taken, depths, bid.chances, right)
+    return Judgement(judged.codes, foretold, judged.taken, depths, bid.values, right)
 
 
 class Righted:

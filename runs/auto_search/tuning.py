@@ -16,7 +16,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.replay.hosts import PricedHost
-from draftwood.tuning import Spent, Tuner, TunerSpec
+from draftwood.tuning import Load, Spent, Tuner, TunerSpec
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, Rates, Righted, judgement
 
@@ -77,6 +77,10 @@ class _Outlook:
     told: Told
 
     @property
+    def worth(self) -> float:
+        return self.inner.worth
+
+    @property
     def floor(self) -> float:
         return self.inner.floor if self.told.floor is None else self.told.floor
 
@@ -117,20 +121,13 @@ class Around:
         self._steps = 0
         ahead.restart()
 
-    def begin(self, contexts: Sequence[int]) -> None:
-        """See :class:`draftwood.tuning.Tuner`."""
-        self._ahead.begin(contexts)
-        self._outlooks = []
+    def begin(self, loads: Sequence[Load], *, queued: bool) -> Sequence[Outlook | None]:
+        """What the inner one expects, with what is told instead."""
+        self._ahead.begin([load.cached for load in loads])
         self._steps += 1
-        self.inner.begin(contexts)
-
-    def outlook(self, temperature: float) -> Outlook | None:
-        """The inner one's, with what is told instead."""
-        found = self.inner.outlook(temperature)
-        if found is None:
-            return None
-        self._outlooks.append(_Outlook(found, self._told))
-        return self._outlooks[-1]
+        found = self.inner.begin(loads, queued=queued)
+        self._outlooks = [_Outlook(each, self._told) for each in found if each is not None]
+        return self._outlooks
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """The inner one's, once paths are put right if that is told."""

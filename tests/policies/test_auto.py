@@ -31,6 +31,7 @@ class Outlook:
     ranked: float = 0.4
     modelled: float = 0.6
     cost: float = 0.1
+    worth: float = 1.0
     floor: float = 0.01
     price: float = 0.1
     coverage: float = 0.9

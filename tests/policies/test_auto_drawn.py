@@ -39,6 +39,7 @@ class Outlook:
     drawn: tuple[float, float, float] = (0.5, 0.2, 0.05)
     price: float = 0.1
     cost: float = 0.0
+    worth: float = 1.0
     floor: float = 0.001
     coverage: float = 1.0
 

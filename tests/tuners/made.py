@@ -13,8 +13,8 @@ from draftwood.evidence import Voice
 from draftwood.pool import Pool
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
-from draftwood.tuners.learnt import Tuner
-from draftwood.tuning import Foretold, Spent
+from draftwood.tuners.learnt import Expectations, Tuner
+from draftwood.tuning import Foretold, Load, Spent
 from tests.policies.canned import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
@@ -45,7 +45,13 @@ class Settled(Pool):
     settled = 0
 
 
-def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = (), settled: int = 0) -> Bid:
+def bid(
+    *chances: float,
+    limit: int = 1000,
+    levels: tuple[int, ...] = (),
+    settled: int = 0,
+    worth: float = 1.0,
+) -> Bid:
     """Candidates below the root, tokens 0, 1, ..., with these chances."""
     pool = Settled(99, Sure(), floor=0.0, most=1000)
     pool.settled = settled
@@ -53,7 +59,7 @@ def bid(*chances: float, limit: int = 1000, levels: tuple[int, ...] = (), settle
         tokens = np.arange(len(chances))[None]
         pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
     pool.path[1:] = chances
-    return Bid(pool, limit, levels)
+    return Bid(pool, limit, levels, worth)
 
 
 def outcome(tree: TokenTree, committed: Sequence[int]) -> Outcome:
@@ -84,10 +90,15 @@ def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) ->
     return made
 
 
-def begin(of: Tuner, contexts: Sequence[int]) -> None:
-    of.begin(contexts)
-    for _ in contexts:
-        of.outlook(0.0)
+def loads(contexts: Sequence[int], *temperatures: float) -> list[Load]:
+    """Requests that differ in what is cached, and in their temperatures if any are given."""
+    given = list(temperatures) or [0.0] * len(contexts)
+    return [Load(context, 100, 1.0, each) for context, each in zip(contexts, given, strict=True)]
+
+
+def begin(of: Tuner, contexts: Sequence[int]) -> list[Expectations]:
+    """A step of requests at temperature 0 whose tokens are worth the same."""
+    return of.begin(loads(contexts), queued=False)
 
 
 def observe(
@@ -106,16 +117,17 @@ def settle(of: Tuner, gain: int, batch: int = 1, steps: int = 200) -> None:
 
 
 def offered(bids: Sequence[Bid]) -> list[float]:
-    """Candidates that may be taken, likeliest first."""
+    """What candidates that may be taken are worth, best first."""
     return sorted(
-        (p for b in bids for p in sorted(b.pool.path[1:], reverse=True)[: b.limit]), reverse=True
+        (b.worth * p for b in bids for p in sorted(b.pool.path[1:], reverse=True)[: b.limit]),
+        reverse=True,
     )
 
 
 def admitted(bids: Sequence[Bid], price: Price) -> list[float]:
-    """Path chances of what the policies take at that price."""
+    """What is worth so much that the policies take it at that price."""
     found: list[float] = []
     for b in bids:
         chances = dict(zip(b.pool.builder.tokens, b.pool.path, strict=True))
-        found += [chances[token] for token in b.tree(price, "auto").tokens[1:].tolist()]
+        found += [b.worth * chances[t] for t in b.tree(price, "auto").tokens[1:].tolist()]
     return sorted(found, reverse=True)

@@ -31,6 +31,7 @@ from tests.tuners.made import (
     begin,
     bid,
     chain,
+    loads,
     observe,
     outcome,
     plain,
@@ -110,22 +111,20 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     draft = Curve((1, 101), (0.1, 1.1))
     of = tuner(StepCosts(FLAT, {"draft": draft}), [10, 10])
     settle(of, gain=1, batch=2)
-    begin(of, [10, 10])
-    outlook = of.outlook(0.0)
+    outlook, _ = begin(of, [10, 10])
     # Of the two requests' forward over 16 nodes, half; and half of their rate is 1 a second.
     assert outlook.level(8) == pytest.approx(draft.seconds(16), rel=1e-3)
     assert outlook.level(0) == 0.0
-    assert tuner(FLAT).outlook(0.0).level(8) == 0.0, "no drafter has a model"
+    assert begin(tuner(FLAT), [10])[0].level(8) == 0.0, "no drafter has a model"
 
 
 def floors(curve: Curve, *chances: float) -> tuple[Tuner, list[float]]:
     """A tuner to which the same candidates were bid many times, and its floors of late."""
     of, seen = tuner(curve), []
     for _ in range(80):
-        begin(of, [10])
-        assert of.floor == of.outlook(0.0).floor
-        seen.append(of.floor)
-        if of.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
+        (outlook,) = begin(of, [10])
+        seen.append(outlook.floor)
+        if outlook.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
             of.price([bid(*chances)])
     assert all(0.0 < floor < 0.5 or floor > 1.0 for floor in seen)
     return of, seen[-16:]
@@ -160,7 +159,7 @@ def looks(seconds: float, *chances: float, batch: int = 2, steps: int = 200) -> 
     of, seen = Tuner(Calibration(), costs), []
     for _ in range(steps):
         begin(of, [10] * batch)
-        seen.append(of.floor <= 1.0)
+        seen.append(of.floor(1.0) <= 1.0)
         bids = [bid(*chances) if seen[-1] else None for _ in range(batch)]
         if seen[-1]:
             of.price([b for b in bids if b is not None])
@@ -183,7 +182,7 @@ def test_a_look_now_and_then_notices_that_looks_pay_again() -> None:
     seen: list[bool] = []
     for step in range(260):
         begin(of, [10])
-        seen.append(of.floor <= 1.0)
+        seen.append(of.floor(1.0) <= 1.0)
         made = bid(*([0.9] if step >= 200 else [])) if seen[-1] else None
         if made is not None:
             of.price([made])
@@ -215,7 +214,7 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
 def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
     of = tuner(STEEP)
     for number in (1, 2, 3):
-        pool = Pool(99, of.outlook(0.0), floor=0.0, most=9)
+        pool = Pool(99, of.calibration.at(0.0), floor=0.0, most=9)
         pool.copy((3,), 4, "context", preferred=True)
         pool.offer(Voice.TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
         before = [pool.path[1], pool.path[2]]
@@ -227,7 +226,7 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
         assert told.judged.sources == ("context", "table")
         assert told.judged.taken.tolist() == [False, True]
         assert told.judged.chances.tolist() == before
-        after = of.outlook(0.0).chances(told.judged.codes)
+        after = of.calibration.at(0.0).chances(told.judged.codes)
         assert after[0] < before[0], "what was not taken is less likely now"
         assert after[1] > before[1]
 
@@ -259,10 +258,10 @@ def test_the_drafted_and_the_others_teach_the_calibration() -> None:
         begin(of, [10])
         of.price([made])
         observe(of, [made], [outcome(plain(), (1,))])
-    first, second = of.outlook(0.0).chances(codes)
+    first, second = of.calibration.at(0.0).chances(codes)
     assert second > 0.9
     assert first < 0.1
-    assert of.outlook(1.0).chances(codes)[1] < 0.5, "another temperature has learnt nothing"
+    assert of.calibration.at(1.0).chances(codes)[1] < 0.5, "another temperature has learnt nothing"
 
 
 def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
@@ -282,8 +281,7 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
             return self.tables.setdefault(temperature, Fading())
 
     of = Tuner(Tables(), TrueCosts(StepCosts(LINEAR)))
-    of.begin([10, 10, 10])
-    cold, hot, _ = (of.outlook(t) for t in (0.0, 1.0, 1.0))
+    cold, hot, _ = of.begin(loads([10, 10, 10], 0.0, 1.0, 1.0), queued=False)
     bids = [bid(0.5) for _ in range(3)]
     codes = bids[0].pool.judged((0,)).codes
     of.price(bids)
@@ -306,14 +304,14 @@ def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
 
     for pattern, expected in (((True,), 1.0), ((False,), 0.0), ((True, False), 0.5)):
         of = tuner(LINEAR)
-        start = of.outlook(0.0).coverage
+        start = of.coverage.value
         assert 0.0 < start < 1.0
         for hit in pattern * (600 // len(pattern)):
             begin(of, [10])
             made, taken = asked(hit)
             of.price([made])
             observe(of, [made], [taken])
-        assert of.outlook(0.0).coverage == pytest.approx(expected, abs=0.03)
+        assert of.coverage.value == pytest.approx(expected, abs=0.03)
     # Whoever asks no model learns nothing of it.
     of = tuner(LINEAR)
     start = of.coverage.value
@@ -334,7 +332,7 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(dumps({"greedy": counts}), encoding="utf-8")
     built = Learnt(str(path)).build(FakeHost(INFO), {})
-    assert built.outlook(0.0).chances(codes)[0] > 0.8
+    assert built.calibration.at(0.0).chances(codes)[0] > 0.8
     assert isinstance(Learnt().build(FakeHost(INFO), {}), Tuner)
     with pytest.raises(DraftwoodError, match="cannot read the calibration"):
         Learnt(str(tmp_path / "missing.json")).build(FakeHost(INFO), {})
@@ -342,8 +340,7 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
 
 def test_without_a_tuner_every_candidate_is_free_and_nothing_is_foretold() -> None:
     none: Any = Untuned().build(FakeHost(INFO), {})
-    none.begin([10, 10])
-    assert none.outlook(0.0) is None
+    assert none.begin(loads([10, 10]), queued=False) == [None, None]
     assert none.price([bid(0.5)]) == FREE
     found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, Spent(0.1, 0.1, 0.1))
     assert found == [None, None]

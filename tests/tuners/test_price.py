@@ -91,8 +91,14 @@ def test_the_price_is_that_of_the_best_size(
     of = tuner(costs)
     settle(of, gain, steps=rng.choice([0, 20]))
     begin(of, [10] * batch)
-    bids = [bid(*(rng.random() ** 2 for _ in range(rng.randint(0, 12))), limit=limit)]
-    bids += [bid(*(rng.random() ** 2 for _ in range(rng.randint(0, 12)))) for _ in range(batch - 1)]
+    bids = [
+        bid(
+            *(rng.random() ** 2 for _ in range(rng.randint(0, 12))),
+            limit=1000 if place else limit,
+            worth=rng.choice([0.1, 0.5, 1.0, 3.0]),
+        )
+        for place in range(batch)
+    ]
     check_price(of, bids)
 
 
@@ -157,6 +163,24 @@ def test_what_costs_outside_of_the_forward_each_node_must_be_worth() -> None:
     begin(of, [10, 10])
     assert of.rate == pytest.approx(2.0, rel=1e-3)
     assert taken(of, bid(0.9, 0.5, 0.19), bid(0.21, 0.15)) == [[0.9, 0.5], [0.21]]
+
+
+def test_what_is_worth_more_may_be_less_likely() -> None:
+    of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
+    settle(of, gain=1, batch=2)
+    begin(of, [10, 10])
+    ahead, behind = bid(0.9, 0.8, 0.7, worth=0.5), bid(0.6, 0.4, 0.1, worth=2.0)
+    # A node more in both costs two thirds of a token: less than 0.4 + 0.8, more than 0.35 + 0.2.
+    price = of.price([ahead, behind])
+    assert [bid.tree(price, "auto").drafted for bid in (ahead, behind)] == [2, 2]
+    # What a node must be worth outside of the forward is 0.2 of the usual request's tokens.
+    of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
+    settle(of, gain=1, batch=2)
+    begin(of, [10, 10])
+    price = of.price([ahead, behind])
+    sizes = [bid.tree(price, "auto").drafted for bid in (ahead, bid(0.11, 0.09, worth=2.0))]
+    assert sizes == [3, 1]
+    assert bid(0.3, 0.3, worth=0.5).tree(price, "auto").route == "plain"
 
 
 def test_what_is_settled_is_counted_whatever_it_is_worth() -> None:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from draftwood.pool import Chances, Pool
 from draftwood.tree import TokenTree
 
@@ -56,9 +53,10 @@ class Bid:
     worth: float = 1.0
 
     @cached_property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> list[float]:
         """What the likeliest candidates are worth, as many as would be taken, best first."""
-        return self.worth * np.sort(self.pool.path[1:])[::-1][: self.limit]
+        likeliest = sorted(self.pool.path[1:], reverse=True)[: self.limit]
+        return [self.worth * chance for chance in likeliest]
 
     def tree(self, price: Price, route: str) -> TokenTree:
         """What is verified if this is the answer."""

@@ -10,15 +10,15 @@ text. Knows nothing of trees and costs.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, cells
+from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes, cells
 from draftwood.files import write_text
 
 VERSION = 1
@@ -34,8 +34,10 @@ _OWN = 2.0
 _PRIOR = 20.0
 _LIMIT = 1e9
 
-_FIRST = np.cumsum((0, *CODES[:-1]))
-"""Where each source's codes begin, among those of all sources."""
+_TABLE, _NEURAL, _CELLS = (sum(CODES[:i]) for i in (1, 2, 3))
+"""Rows of the counts: those of the copying source's codes come first, and then these begin."""
+
+_FIRST = np.array((0, _TABLE, _NEURAL))
 
 _SURE = (1e-4, 1.0 - 1e-4)
 """A source's word is never taken for more certain than this."""
@@ -62,49 +64,55 @@ class Counts:
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
         self._spoken: NDArray[np.float64] | None = None
-        self._kept: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._kept: dict[int, NDArray[np.float64]] = {}
         # What is given is believed at first, and soon listens to what happens now: it has the
         # weight of a few observations, however many there were. What a frequency is drawn to has
         # as much less of a say in it as that scales it down, as it had next to none in all of them.
         self._weight = 1.0
         sources = [(_summed(offered, i), _summed(taken, i)) for i in range(len(CODES))]
-        self._sources, self._own_sources = _capped(*np.concatenate(sources, axis=1))
-        self._cells, self._own_cells = _capped(offered, taken)
+        # A row for each code of each source, then one for each cell: offered, taken and the weight
+        # of what their frequency is drawn to. These lie side by side because they are read
+        # together, and a forward leaves none of them in the processor's caches.
+        self._counts = _capped(*np.concatenate((*sources, (offered, taken)), axis=1))
         total, hits = float(offered.sum()), float(taken.sum())
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
-        self._all = np.array([total * scale + 2.0, hits * scale + 0.5])
+        self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
 
     def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``.
 
-        Codes that cannot be written to are looked up once for all requests of a step.
+        Codes that cannot be written to are looked up once for all requests of a step, and are kept.
         """
         if codes.flags.writeable:
-            return self._estimates(codes)
-        if id(codes) not in self._kept:
-            # Kept with the codes, so that no others can come to have their address.
-            self._kept[id(codes)] = codes, self._estimates(codes)
-        return self._kept[id(codes)][1]
+            return self._estimates(codes + _FIRST, cells(codes) + _CELLS)
+        known = id(codes)
+        if known not in self._rows:
+            # Where they look is the same in every step. Kept with the codes, so that no others can
+            # come to have their address.
+            self._rows[known] = codes, codes + _FIRST, cells(codes) + _CELLS
+        if known not in self._kept:
+            self._kept[known] = self._estimates(*self._rows[known][1:])
+        return self._kept[known]
 
-    def _estimates(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _estimates(self, spoken: NDArray[np.int64], cell: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of candidates in these rows: those of what each source says, ``[n, 3]``, and the cell's,
+        ``[n]``."""
         if self._spoken is None:
             self._spoken = self._odds()
-        said = self._spoken.take(codes + _FIRST)
+        said = self._spoken.take(spoken)
         odds = said[:, 0] + said[:, 1] + said[:, 2]
-        cell = cells(codes)
-        own = self._own_cells.take(cell) * self._weight
+        offered, taken, own = self._counts.take(cell, axis=0).T
+        own = own * self._weight
         guess = own / (1.0 + np.exp(-odds))
-        return np.asarray(
-            (self._cells[1].take(cell) + guess) / (self._cells[0].take(cell) + own),
-            dtype=np.float64,
-        )
+        return np.asarray((taken + guess) / (offered + own), dtype=np.float64)
 
     def _odds(self) -> NDArray[np.float64]:
         """What each code of each source adds to the log odds; the first has those of all in it."""
-        own = self._own_sources * self._weight
-        common = min(max(float(self._all[1] / self._all[0]), _SURE[0]), _SURE[1])
+        common = min(max(self._taken / self._offered, _SURE[0]), _SURE[1])
         base = math.log(common / (1.0 - common))
-        offered, taken = self._sources
+        offered, taken, own = self._counts[:_CELLS].T
+        own = own * self._weight
         rate = (taken + own * common) / (offered + own)
         rate = np.minimum(np.maximum(rate, _SURE[0]), _SURE[1])
         odds = np.log(rate / (1.0 - rate))
@@ -113,15 +121,22 @@ class Counts:
         odds[: CODES[0]] += base
         return np.asarray(odds, dtype=np.float64)
 
-    def observe(self, codes: NDArray[np.int64], taken: NDArray[np.bool_]) -> None:
-        """Candidates with these codes, ``[n, 3]``, were judged; which of them the target took."""
-        weight, hits = self._weight, codes[taken]
-        self._all += (weight * len(codes), weight * len(hits))
+    def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
+        """Candidates with these codes were judged; which of them the target took, one for one."""
+        # One by one, as they are mostly a handful: behind a forward, when all code is slow at
+        # first, a few numpy calls take longer than this takes for dozens.
+        counts = cast("memoryview[float]", self._counts.data)
+        weight = self._weight
+        for (copied, ranked, neural), hit in zip(codes, taken, strict=True):
+            cell = (copied * CODES[1] + ranked) * CODES[2] + neural
+            for row in (copied, _TABLE + ranked, _NEURAL + neural, _CELLS + cell):
+                counts[row, 0] += weight
+                if hit:
+                    counts[row, 1] += weight
+        self._offered += weight * len(codes)
+        self._taken += weight * sum(taken)
         self._spoken = None
         self._kept.clear()
-        for row, judged in enumerate((codes, hits)):
-            np.add.at(self._sources[row], (judged + _FIRST).ravel(), weight)
-            np.add.at(self._cells[row], cells(judged), weight)
 
     def fade(self) -> None:
         """A step has passed: everything counted so far loses a little of its weight."""
@@ -129,13 +144,14 @@ class Counts:
         self._weight *= self._growth
         self._kept.clear()
         if self._weight > _LIMIT:
-            for counts in (self._all, self._cells, self._sources):
-                counts /= self._weight
+            self._counts[:, :2] /= self._weight
+            self._offered /= self._weight
+            self._taken /= self._weight
             self._weight = 1.0
 
     def totals(self) -> NDArray[np.float64]:
         """Offered and taken by cell as they count now: float64 ``[2, CELLS]``."""
-        return self._cells / self._weight
+        return self._counts[_CELLS:, :2].T / self._weight
 
 
 class Calibration:
@@ -228,10 +244,8 @@ def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:
     return np.asarray(counts.reshape(CODES).sum(axis=others), dtype=np.float64)
 
 
-def _capped(
-    offered: NDArray[np.float64], taken: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _capped(offered: NDArray[np.float64], taken: NDArray[np.float64]) -> NDArray[np.float64]:
     """Counts scaled down to the weight of what is given, and the weight of what they are drawn to
-    scaled alike: float64 ``[2, n]`` and ``[n]``."""
+    scaled alike: float64 ``[n, 3]``."""
     scale = _PRIOR / np.maximum(offered, _PRIOR)
-    return np.stack([offered * scale, taken * scale]), _OWN * scale
+    return np.stack([offered * scale, taken * scale, _OWN * scale], axis=1)

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from draftwood import evidence
 from draftwood.evidence import OTHER, SILENT, Codes, Voice, named, naming
-from draftwood.hindsight import Added, Judged
+from draftwood.hindsight import NOTHING, Added, Judged
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
 """A new candidate: parent, token, code, chance, chance of its path."""
+
+_OTHERS = {voice: tuple(other for other in Voice if other is not voice) for voice in Voice}
 
 
 class Chances(Protocol):
@@ -156,11 +158,10 @@ class Pool:
         return self._choice[1]
 
     def _likeliest(self, price: float, most: int) -> list[int]:
-        path = np.array(self.path)
-        worth = np.flatnonzero(path >= price)[1:]
-        if len(worth) > most:
-            worth = np.sort(worth[np.argsort(-path[worth], kind="stable")[:most]])
-        found: list[int] = worth.tolist()
+        found = [node for node, path in enumerate(self.path) if path >= price][1:]
+        if len(found) > most:
+            found.sort(key=self.path.__getitem__, reverse=True)
+            found = sorted(found[:most])
         return found
 
     def admitted(self, price: float, most: int, route: str) -> TokenTree:
@@ -173,32 +174,43 @@ class Pool:
 
     def judged(self, committed: Sequence[int]) -> Judged:
         """What the committed tokens show of the candidates, whether they were drafted or not."""
+        if not self._children[ROOT]:
+            return NOTHING
+        tokens, sources = self.builder.tokens, self.builder.sources
         nodes: list[int] = []
-        taken: list[bool] = []
+        right: list[bool] = []
         for node, token in self._walked(committed):
             below = self._children[node]
             nodes += below
-            taken += [self.builder.tokens[child] == token for child in below]
-        sources = tuple(map(self.builder.sources.__getitem__, nodes))
-        chances = np.fromiter(map(self._chance.__getitem__, nodes), np.float64)
-        return Judged(self._said(nodes), sources, chances, np.array(taken, dtype=np.bool_))
+            right += [tokens[child] == token for child in below]
+        return Judged(
+            [self._codes[node] for node in nodes],
+            tuple([sources[node] for node in nodes]),
+            [self._chance[node] for node in nodes],
+            right,
+        )
 
     def added(self, voice: Voice, committed: Sequence[int], accepted: int) -> list[Added]:
         """What such a source added below each node that it was asked about, as far as the committed
         tokens tell, of which so many were drafted."""
         found: list[Added] = []
+        tokens = self.builder.tokens
         for place, (node, token) in enumerate(self._walked(committed)):
             if not self.spoken(voice, node):
                 continue
-            own = [child for child in self._children[node] if self._alone(voice, child)]
-            others = sum(self._chance[child] for child in self._children[node] if child not in own)
-            taken = any(self.builder.tokens[child] == token for child in own)
-            found.append(Added(taken and place < accepted, max(0.0, 1.0 - others)))
+            taken, others = False, 0.0
+            for child in self._children[node]:
+                if not self._alone(voice, child):
+                    others += self._chance[child]
+                elif tokens[child] == token:
+                    taken = place < accepted
+            found.append(Added(taken, max(0.0, 1.0 - others)))
         return found
 
     def _alone(self, voice: Voice, node: int) -> bool:
         """Whether no other source has named the node."""
-        return all(self._codes[node][v] <= OTHER for v in Voice if v is not voice)
+        codes, (one, another) = self._codes[node], _OTHERS[voice]
+        return codes[one] <= OTHER and codes[another] <= OTHER
 
     def _walked(self, committed: Sequence[int]) -> Iterator[tuple[int, int]]:
         """The nodes that the committed tokens pass, from the root on, and the token after each."""

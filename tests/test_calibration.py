@@ -59,8 +59,7 @@ def chance(of: Counts, codes: Codes) -> float:
 
 
 def teach(of: Counts, seen: Sequence[tuple[Codes, bool]]) -> None:
-    codes = np.array([codes for codes, _ in seen], dtype=np.int64).reshape(-1, 3)
-    of.observe(codes, np.array([taken for _, taken in seen], dtype=np.bool_))
+    of.observe([codes for codes, _ in seen], [taken for _, taken in seen])
 
 
 @dataclass
@@ -90,7 +89,8 @@ class Literal:
     def chance(self, codes: Codes) -> float:
         own = calibration._OWN
         # Before anything is known of all candidates together: what an empty table starts from.
-        pseudo = counts(self.half_life)._all * 2.0 ** (-self.now / self.half_life)
+        start, old = counts(self.half_life), 2.0 ** (-self.now / self.half_life)
+        pseudo = (start._offered * old, start._taken * old)
         offered, taken = self.sums(None, None)
         common = (taken + pseudo[1]) / (offered + pseudo[0])
         odds = math.log(common / (1 - common))
@@ -136,6 +136,14 @@ def test_tables_that_are_looked_up_once_follow_what_is_taught() -> None:
         teach(of, [((3, 0, 0), taken)])
         assert of.chances(fixed).tolist() == of.chances(free).tolist()
         of.fade()
+
+
+def test_codes_and_what_was_taken_go_one_for_one() -> None:
+    of = counts()
+    with pytest.raises(ValueError, match="zip"):
+        of.observe([(3, 0, 0), (4, 0, 0)], [True])
+    with pytest.raises(IndexError):
+        of.observe([(CODES[0], 0, 0)], [True])
 
 
 def spread(rates: dict[Codes, float], each: int, step: int) -> list[tuple[Codes, bool]]:
@@ -186,7 +194,7 @@ def test_chance_does_not_hide_the_rates() -> None:
     truth = np.repeat([RATES[c] for c in SPOKEN[:-1]], 25)
     learnt = counts(calibration.HALF_LIFE, other_domain(2.5))
     for _ in range(200):
-        learnt.observe(codes, rng.random(len(truth)) < truth)
+        learnt.observe(codes.tolist(), (rng.random(len(truth)) < truth).tolist())
         learnt.fade()
     assert learnt.chances(codes) == pytest.approx(truth, rel=0.1)
 
@@ -279,7 +287,7 @@ def test_every_estimate_is_a_probability(seed: int) -> None:
     offered = rng.uniform(0, 100, CELLS) * (rng.random(CELLS) < 0.01)
     learnt = counts(50.0, np.stack([offered, offered * rng.random(CELLS)]))
     for _ in range(5):
-        learnt.observe(codes, rng.random(50) < rng.random())
+        learnt.observe(codes.tolist(), (rng.random(50) < rng.random()).tolist())
         learnt.fade()
     found = learnt.chances(rng.integers(0, CODES, size=(200, 3)))
     assert found.shape == (200,)

@@ -433,3 +433,25 @@ def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
     assert pool.added(Voice.NEURAL, (9,), accepted=0) == [(False, 0.5)]
     assert pool.added(Voice.NEURAL, (1, 2), accepted=2) == [(False, 0.5)]
     assert pool.added(Voice.TABLE, (5,), accepted=0) == []
+
+
+def test_an_empty_pool_shows_nothing() -> None:
+    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+    judged = pool.judged((5, 1))
+    assert (len(judged.said), judged.sources, len(judged.right)) == (0, (), 0)
+    assert judged.codes.shape == (0, 3)
+    assert judged.codes.dtype == np.int64
+    assert judged.chances.dtype == np.float64
+    assert judged.taken.dtype == np.bool_
+    assert judged.chances.shape == judged.taken.shape == (0,)
+
+
+def test_arrays_of_what_was_judged_hold_what_its_lists_hold() -> None:
+    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
+    judged = pool.judged((1, 2))
+    assert [tuple(row) for row in judged.codes.tolist()] == list(judged.said)
+    assert judged.chances.tolist() == list(judged.foretold)
+    assert judged.taken.tolist() == list(judged.right) == [True, False, False, True]
+    assert judged.codes is judged.codes

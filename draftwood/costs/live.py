@@ -20,6 +20,7 @@ _EVERY = 8
 """Steps after which the curve is made anew; the first ones each do so."""
 
 _HALF_LIFE = 64.0
+_KEPT = 2.0 ** (-1.0 / _HALF_LIFE)
 _WEIGHT = 16.0
 """Steps that what was known before counts for."""
 
@@ -77,11 +78,13 @@ class LiveCosts:
             followed.looked(look)
 
     def _at(self, batch: int) -> "_Followed":
-        """By the power of two that is nearest on a logarithmic scale."""
-        about = 1 << round(math.log2(batch))
-        if about not in self._followed:
-            self._followed[about] = _Followed(_spread(self._given, about))
-        return self._followed[about]
+        """Shared by all that are nearest to the same power of two, on a logarithmic scale."""
+        if batch not in self._followed:
+            about = 1 << round(math.log2(batch))
+            if about not in self._followed:
+                self._followed[about] = _Followed(_spread(self._given, about))
+            self._followed[batch] = self._followed[about]
+        return self._followed[batch]
 
 
 def _spread(costs: StepCosts, batch: int) -> StepCosts:
@@ -101,6 +104,7 @@ class _Followed:
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
+        self._waiting: list[tuple[int, int, int, float, float]] = []
         # Sums over steps: 1, n, n^2, seconds, n * seconds.
         n, square = _SPREAD, 2 * _SPREAD**2
         line = (1.0, n, square, costs.fixed + costs.node * n, costs.fixed * n + costs.node * square)
@@ -108,17 +112,14 @@ class _Followed:
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """What the forward took, and what followed."""
-        self._target = self._target.observe(tokens, context, batch, target)
-        nodes = tokens - batch
-        usual = self.now.fixed + self.now.node * nodes
-        seconds = max(0.0, outside - self.now.sequence * (batch - 1))
-        if usual > 0.0:
-            seconds = min(seconds, _CUT * usual)
-        kept = 2.0 ** (-1.0 / _HALF_LIFE)
-        new = (1.0, nodes, nodes * nodes, seconds, nodes * seconds)
-        self._sums = [kept * old + value for old, value in zip(self._sums, new, strict=True)]
+        # Nobody reads what a step says before the curve is made anew. It waits until then: behind a
+        # forward all code is slow at first, and of several steps at once only one pays for that.
+        self._waiting.append((tokens, context, batch, target, outside))
         self._steps += 1
         if self._steps < _EVERY or self._steps % _EVERY == 0:
+            for step in self._waiting:
+                self._count(*step)
+            self._waiting.clear()
             self._renew()
 
     def looked(self, seconds: float) -> None:
@@ -126,6 +127,16 @@ class _Followed:
         if not self.look:
             self.look = seconds
         self.look += _LOOK * (min(seconds, _CUT * self.look) - self.look)
+
+    def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
+        self._target = self._target.observe(tokens, context, batch, target)
+        nodes = tokens - batch
+        usual = self.now.fixed + self.now.node * nodes
+        seconds = max(0.0, outside - self.now.sequence * (batch - 1))
+        if usual > 0.0:
+            seconds = min(seconds, _CUT * usual)
+        new = (1.0, nodes, nodes * nodes, seconds, nodes * seconds)
+        self._sums = [_KEPT * old + value for old, value in zip(self._sums, new, strict=True)]
 
     def _renew(self) -> None:
         weight, n, square, seconds, product = self._sums

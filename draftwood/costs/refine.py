@@ -17,10 +17,9 @@ an average of errors so cut, and grows if all of them are large. Knows neither e
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-
-import numpy as np
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
 
 from draftwood.costs.curve import Curve
 from draftwood.costs.regression import isotonic
@@ -71,11 +70,11 @@ class Refined:
         if tokens < 1 or not 0.0 < seconds < math.inf:
             return self
         size = self._nearest(tokens)
-        offset = self._offset(size)
+        seen = self.seen.get(size, 0)
+        offset = self.offsets[size] if size in self.offsets else self._offsets()[size]
         expected = math.log(self.prior.seconds(tokens, context, batch)) + self.drift + offset
         cut = _CUT * self.usual
         error = min(max(math.log(seconds) - expected, -cut), cut)
-        seen = self.seen.get(size, 0)
         # Where many were seen the shape is known better than any one of them tells: who takes the
         # best of several sizes would take the one that noise flatters most.
         own = max(_SETTLED, 1.0 / (1.0 / _OWN + seen / _PATIENCE))
@@ -85,13 +84,13 @@ class Refined:
                 offsets[beside] += own * _BESIDE * error
         counts = {**self.seen, size: seen + 1}
         # What all offsets have in common belongs to the drift.
-        common = sum(offsets[i] * n for i, n in counts.items()) / sum(counts.values())
-        return replace(
-            self,
-            drift=self.drift + _DRIFT * error + common,
-            offsets={i: value - common for i, value in offsets.items()},
-            seen=counts,
-            usual=max(_LEAST, self.usual + _USUAL * (abs(error) - self.usual)),
+        common = sum([offsets[i] * n for i, n in counts.items()]) / sum(counts.values())
+        return Refined(
+            self.prior,
+            self.drift + _DRIFT * error + common,
+            {i: value - common for i, value in offsets.items()},
+            counts,
+            max(_LEAST, self.usual + _USUAL * (abs(error) - self.usual)),
         )
 
     @property
@@ -102,12 +101,13 @@ class Refined:
     @cached_property
     def curve(self) -> Curve:
         """The curve as refined; the rates move with the drift alone."""
-        sizes = self.prior.sizes
-        factors = [math.exp(self.drift + self._offset(i)) for i in range(len(sizes))]
-        base = [seconds * f for seconds, f in zip(self.prior.base, factors, strict=True)]
-        weights = [1.0 + self.seen.get(i, 0) for i in range(len(sizes))]
+        base = [
+            seconds * math.exp(self.drift + offset)
+            for seconds, offset in zip(self.prior.base, self._offsets(), strict=True)
+        ]
+        weights = [1.0 + self.seen.get(i, 0) for i in range(len(base))]
         return Curve(
-            sizes,
+            self.prior.sizes,
             tuple(isotonic(base, weights)),
             self.prior.per_context * self.factor,
             self.prior.per_pair * self.factor,
@@ -121,12 +121,20 @@ class Refined:
         below = max(above - 1, 0)
         return below if tokens * tokens < sizes[below] * sizes[above] else above
 
-    def _offset(self, size: int) -> float:
-        """A size's own offset, or what those of its neighbours say."""
-        if size in self.offsets or not self.offsets:
-            return self.offsets.get(size, 0.0)
-        known = sorted(self.offsets)
-        places = [math.log(self.prior.sizes[i]) for i in known]
-        return float(
-            np.interp(math.log(self.prior.sizes[size]), places, [self.offsets[i] for i in known])
-        )
+    def _offsets(self) -> list[float]:
+        """Of each size its own, or what those of its neighbours say."""
+        if not self.offsets:
+            return [0.0] * len(self.prior.sizes)
+        own, places = self.offsets, _places(self.prior.sizes)
+        known = sorted(own)
+        found = [own[known[0]]] * known[0]
+        for below, above in pairwise(known):
+            slope = (own[above] - own[below]) / (places[above] - places[below])
+            found += [own[below] + slope * (p - places[below]) for p in places[below:above]]
+        return found + [own[known[-1]]] * (len(places) - known[-1])
+
+
+@cache
+def _places(sizes: tuple[int, ...]) -> tuple[float, ...]:
+    """On a logarithmic scale."""
+    return tuple(map(math.log, sizes))

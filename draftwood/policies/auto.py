@@ -93,9 +93,10 @@ class Auto:
         if budget < 1 or deepest < 1:
             return TreeBuilder(growth.anchor).build("plain")
         outlook = growth.outlook or _UNTOLD
-        if outlook.floor > 1.0:
+        floor = outlook.floor
+        if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        settled = (growth.anchor, outlook, outlook.floor, _POOL * budget)
+        settled = (growth.anchor, outlook, floor, _POOL * budget)
         draws = Draw.WITHOUT_REPLACEMENT in self.draws and growth.temperature > 0.0
         drawn = DrawnPool(*settled) if draws else None
         pool = Pool(*settled) if drawn is None else drawn

@@ -18,7 +18,8 @@ a batch that shrinks nor a machine that slows down as a whole moves it. Drafts o
 decided level by level before that, by :meth:`Expectations.level`.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -32,7 +33,6 @@ from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
 from draftwood.evidence import Voice
-from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold, Load, Spent
@@ -152,22 +152,36 @@ class Tuner:
         # What a node costs outside of the forward it must be worth by itself.
         least = rate * self._now.node
         added = _added([bid.values for bid in bids], least)
-        sizes = batch * np.arange(1, len(added) + 3)
-        forward = self._now.target.table(int(sizes[-1]), self._context, batch)[sizes]
-        worth = np.cumsum(added) - rate * (forward[:-2] - forward[0])
         settled = max(bid.pool.settled for bid in bids)
-        most = settled + int(worth[settled:].argmax())
+        most, net = self._best(added, settled)
         # What is settled is drafted and paid for; up to there the other trees are padded anyway.
-        pays = bool(settled > 0 or worth[most] > _WORTH * batch)
+        pays = settled > 0 or net > _WORTH * batch
         most = most if pays else 0
         # What another node in every tree would have to be worth; the first one pays for leaving
         # plain decoding as well.
-        more = float(forward[max(1, most) + 1] - forward[max(1, most)])
+        more = self._forward(max(1, most) + 1) - self._forward(max(1, most))
         marginal = rate * more / batch + least
         self.usual_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.usual_price)
         self._price = Price(least, most) if pays else NOTHING_PAYS
-        self._net = max(0.0, float(worth[most])) / batch if pays else 0.0
+        self._net = max(0.0, net) / batch if pays else 0.0
         return self._price
+
+    def _best(self, added: Sequence[float], settled: int) -> tuple[int, float]:
+        """The best size of the trees, none below what is settled, and what it adds net of cost."""
+        rate, plain, all_added = self.rate, self._forward(0), sum(added)
+        best, most, gained = -math.inf, settled, sum(added[:settled])
+        for size in range(settled, len(added)):
+            gained += added[size]
+            cost = rate * (self._forward(size) - plain)
+            if all_added - cost <= best:  # a larger forward is never cheaper
+                break
+            if gained - cost > best:
+                best, most = gained - cost, size
+        return most, best
+
+    def _forward(self, nodes: int) -> float:
+        """Seconds of the target's, with so many nodes in every tree."""
+        return self._now.target.seconds(self.batch * (1 + nodes), self._context, self.batch)
 
     def observe(
         self,
@@ -177,25 +191,19 @@ class Tuner:
     ) -> list[Foretold | None]:
         """See :class:`draftwood.tuning.Tuner`."""
         foretold: list[Foretold | None] = []
-        lessons: dict[Counts, list[Judged]] = {counts: [] for counts in self._counts}
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
                 foretold.append(None)
                 continue
             judged = bid.pool.judged(outcome.committed)
-            if len(judged.codes):
-                lessons[counts].append(judged)
+            if judged.said:
+                counts.observe(judged.said, judged.right)
             if bid.levels:
                 accepted = len(outcome.path)
                 for added in bid.pool.added(Voice.NEURAL, outcome.committed, accepted):
                     self.coverage.add(added.accepted, added.open)
             foretold.append(Foretold(self._steps, bid.expected(self._price), judged))
-        for counts, learnt in lessons.items():
-            if learnt:
-                counts.observe(
-                    np.concatenate([judged.codes for judged in learnt]),
-                    np.concatenate([judged.taken for judged in learnt]),
-                )
+        for counts in dict.fromkeys(self._counts):
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
         tokens = self.batch * (1 + max(sizes))
@@ -212,9 +220,8 @@ class Tuner:
     def _seconds(self, largest: int, nodes: int) -> float:
         """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
         now = self._now
-        tokens = self.batch * (1 + largest)
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
-        return now.target.seconds(tokens, self._context, self.batch) + host
+        return self._forward(largest) + host
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
         levels = [bid.levels for bid in bids if bid is not None]
@@ -222,13 +229,12 @@ class Tuner:
         return sum(self.level_seconds(width) for width in widest)
 
 
-def _added(values: Sequence[NDArray[np.float64]], least: float) -> NDArray[np.float64]:
-    """What the nodes at each place of all requests add, from what they are worth, best first:
-    float64 ``[1 + most]``, 0 at first; nothing where a node is worth less than ``least``."""
-    found = np.zeros(1 + max(map(len, values)))
-    for each in values:
-        found[1 : 1 + len(each)] += np.maximum(each - least, 0.0)
-    return found
+def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
+    """What the nodes at each place of all requests add, from what they are worth, best first;
+    0 at first, and where a node is worth less than ``least``."""
+    # There are few of them, and plain numbers are quicker than small arrays.
+    places = zip_longest(*values, fillvalue=0.0)
+    return [0.0, *(sum(max(0.0, value - least) for value in place) for place in places)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,7 @@ def judgement(bid: Bid, outcome: Outcome, chances: Chances, ahead: Ahead) -> Jud
     right = np.zeros(len(bid.values), dtype=np.bool_)
     right[places[places <= len(right)] - 1] = True
     foretold = chances.chances(judged.codes)
-    return Judgement(judged.codes, foretold, judged.taken, depths, bid.values, right)
+    return Judgement(judged.codes, foretold, judged.taken, depths, np.array(bid.values), right)
 
 
 class Righted:

@@ -6,6 +6,7 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.costs.refine import Refined
 
 GIVEN = StepCosts(
     Curve((1, 8, 64), (1.0, 1.2, 2.0), per_context=1e-4),
@@ -106,3 +107,30 @@ def test_a_look_takes_what_looks_took_of_late() -> None:
     for _ in range(60):
         live.observe(1, 100, 1, 1.0, 0.2, 0.1)
     assert live.look(1) == pytest.approx(0.1, rel=0.05)
+
+
+def test_steps_that_wait_count_as_if_each_had_been_counted_at_once() -> None:
+    live, refined = LiveCosts(GIVEN), Refined(GIVEN.target)
+    rng = random.Random(1)
+    known = [live.now(1)]
+    for _ in range(32):
+        tokens, seconds = rng.choice([1, 4, 9, 64]), rng.uniform(0.5, 3.0)
+        live.observe(tokens, 100, 1, seconds, 0.2, None)
+        refined = refined.observe(tokens, 100, 1, seconds)
+        if live.now(1) is not known[-1]:
+            known.append(live.now(1))
+            assert known[-1].target == refined.curve, "of all steps so far"
+    # After each of the first eight steps, and then after every eighth.
+    assert len(known) == 1 + 8 + 3
+
+
+def test_seconds_outside_of_forwards_by_hand() -> None:
+    live = LiveCosts(GIVEN)
+    live.observe(4, 100, 1, 1.0, 0.3, None)
+    kept = 2.0 ** (-1 / 64)
+    # Sixteen steps of 16 nodes on average with a deviation of 16, as was given, and one of 3.
+    weight, n, square = 16 * kept + 1, 256 * kept + 3, 8192 * kept + 9
+    seconds, product = 16 * 0.216 * kept + 0.3, 16 * (3.2 + 0.512) * kept + 0.9
+    slope = (product - n * seconds / weight) / (square - n * n / weight)
+    assert live.now(1).node == pytest.approx(slope, rel=1e-9)
+    assert live.now(1).fixed == pytest.approx((seconds - slope * n) / weight, rel=1e-9)

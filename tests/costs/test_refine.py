@@ -54,6 +54,19 @@ def test_one_observation_by_hand() -> None:
     assert Refined(curve).observe(1, 0, 1, 1e9) == Refined(curve).observe(1, 0, 1, 2.0)
 
 
+def test_a_size_that_was_never_seen_takes_what_those_around_it_say() -> None:
+    curve = Curve((1, 2, 4, 8, 16), (1.0,) * 5)
+    found = Refined(curve, drift=0.1, offsets={1: -0.2, 3: 0.2}, seen={1: 3, 3: 3})
+    offsets = (-0.2, -0.2, 0.0, 0.2, 0.2)
+    assert found.curve.base == pytest.approx([math.exp(0.1 + offset) for offset in offsets])
+    # Halfway in the logarithm of size, from there on it has its own: an error of 0.1 is no cut.
+    found = found.observe(4, 0, 1, math.exp(0.2))
+    common = (0.25 * 0.1 + 2 * 3 * 0.5 * 0.25 * 0.1) / 7
+    assert found.offsets[2] == pytest.approx(0.25 * 0.1 - common)
+    assert found.offsets[3] == pytest.approx(0.2 + 0.5 * 0.25 * 0.1 - common)
+    assert found.drift == pytest.approx(0.1 + 0.1 * 0.1 + common)
+
+
 def test_it_is_pure() -> None:
     refined = Refined(TRUE)
     refined.observe(5, 100, 1, 99.0)

@@ -47,8 +47,9 @@ _LOWEST, _HIGHEST = 0.004, 0.4
 _SELDOM = 4
 """Where looks do not pay, one step in so many has one."""
 
-_LOOKS = 8.0
-"""The half-life of what looks add, in looks: a few that pay are enough to have more."""
+_LOOKS = (8.0, 96.0)
+"""Half-lives of what looks add, in looks of one request, of which the better counts: a few that pay
+are enough to have more, and a few that do not are chance."""
 
 _LEARNING = 0.5
 """Time that it takes to learn from candidates, over that of looking for them."""
@@ -103,8 +104,9 @@ class Tuner:
         self.costs = costs
         self.coverage = _Ratio(_COVERAGE, weight=10.0)
         self._gain = _Ratio(_GAIN, weight=8.0)
-        self._added = _Ratio(_ADDED, weight=8.0, half_life=_LOOKS)
+        self._added = [_Ratio(_ADDED, weight=8.0, half_life=each) for each in _LOOKS]
         self._counts: list[Counts] = []
+        self._looks = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
         self._price, self.usual_price = NOTHING_PAYS, 0.05
@@ -118,6 +120,9 @@ class Tuner:
         self._plain = self._seconds(0, 0)
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
+        time = (1.0 + _LEARNING) * self.costs.look(self.batch)
+        added = self.batch * max(each.value for each in self._added)
+        self._looks = self._steps % _SELDOM == 0 or added >= self.rate * time
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         values = worths(loads, min(1.0, alone), queued=queued)
         return [Expectations(self, *each) for each in zip(self._counts, values, strict=True)]
@@ -133,8 +138,7 @@ class Tuner:
         Where looks add less than could be generated meanwhile most steps do without: above 1,
         nothing is worth looking at.
         """
-        time = (1.0 + _LEARNING) * self.costs.look(self.batch)
-        if self._steps % _SELDOM and self._added.value * self.batch < self.rate * time:
+        if not self._looks:
             return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price / worth))
 
@@ -209,7 +213,8 @@ class Tuner:
         tokens = self.batch * (1 + max(sizes))
         looked = any(bid is not None for bid in bids)
         if looked:
-            self._added.add(self._net, 1.0)
+            for each in self._added:
+                each.add(self._net, 1.0, self.batch)
         look = spent.growing if looked else None
         self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after, look)
         committed = sum(len(outcome.committed) for outcome in outcomes)
@@ -282,8 +287,9 @@ class _Ratio:
     def value(self) -> float:
         return self._parts[0] / self._parts[1]
 
-    def add(self, above: float, below: float) -> None:
-        self._parts = [self._parts[0] * self._kept + above, self._parts[1] * self._kept + below]
+    def add(self, above: float, below: float, observations: int = 1) -> None:
+        kept = self._kept**observations
+        self._parts = [self._parts[0] * kept + above, self._parts[1] * kept + below]
 
 
 PART = Learnt

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes, cells
+from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes
 from draftwood.files import write_text
 
 VERSION = 1
@@ -36,8 +36,6 @@ _LIMIT = 1e9
 
 _TABLE, _NEURAL, _CELLS = (sum(CODES[:i]) for i in (1, 2, 3))
 """Rows of the counts: those of the copying source's codes come first, and then these begin."""
-
-_FIRST = np.array((0, _TABLE, _NEURAL))
 
 _SURE = (1e-4, 1.0 - 1e-4)
 """A source's word is never taken for more certain than this."""
@@ -60,12 +58,14 @@ class Counts:
     """
 
     def __init__(
-        self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
+        self,
+        offered: NDArray[np.float64],
+        taken: NDArray[np.float64],
+        half_life: float,
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
-        self._spoken: NDArray[np.float64] | None = None
-        self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
-        self._kept: dict[int, NDArray[np.float64]] = {}
+        self._odds: dict[int, float] = {}
+        self._chances: dict[Codes, float] = {}
         # What is given is believed at first, and soon listens to what happens now: it has the
         # weight of a few observations, however many there were. What a frequency is drawn to has
         # as much less of a say in it as that scales it down, as it had next to none in all of them.
@@ -79,47 +79,33 @@ class Counts:
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The probability that the target takes candidates with these codes: ``[n, 3] -> [n]``.
+    def chance(self, codes: Codes) -> float:
+        """The probability that the target takes a candidate with these codes."""
+        # A step asks for the same few over and over, and so do the next steps.
+        if codes not in self._chances:
+            self._chances[codes] = self._estimate(codes)
+        return self._chances[codes]
 
-        Codes that cannot be written to are looked up once for all requests of a step, and are kept.
-        """
-        if codes.flags.writeable:
-            return self._estimates(codes + _FIRST, cells(codes) + _CELLS)
-        known = id(codes)
-        if known not in self._rows:
-            # Where they look is the same in every step. Kept with the codes, so that no others can
-            # come to have their address.
-            self._rows[known] = codes, codes + _FIRST, cells(codes) + _CELLS
-        if known not in self._kept:
-            self._kept[known] = self._estimates(*self._rows[known][1:])
-        return self._kept[known]
-
-    def _estimates(self, spoken: NDArray[np.int64], cell: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of candidates in these rows: those of what each source says, ``[n, 3]``, and the cell's,
-        ``[n]``."""
-        if self._spoken is None:
-            self._spoken = self._odds()
-        said = self._spoken.take(spoken)
-        odds = said[:, 0] + said[:, 1] + said[:, 2]
-        offered, taken, own = self._counts.take(cell, axis=0).T
-        own = own * self._weight
-        guess = own / (1.0 + np.exp(-odds))
-        return np.asarray((taken + guess) / (offered + own), dtype=np.float64)
-
-    def _odds(self) -> NDArray[np.float64]:
-        """What each code of each source adds to the log odds; the first has those of all in it."""
+    def _estimate(self, codes: Codes) -> float:
+        copied, ranked, neural = codes
         common = min(max(self._taken / self._offered, _SURE[0]), _SURE[1])
-        base = math.log(common / (1.0 - common))
-        offered, taken, own = self._counts[:_CELLS].T
-        own = own * self._weight
-        rate = (taken + own * common) / (offered + own)
-        rate = np.minimum(np.maximum(rate, _SURE[0]), _SURE[1])
-        odds = np.log(rate / (1.0 - rate))
-        odds -= base
-        odds[_FIRST + SILENT] = 0.0
-        odds[: CODES[0]] += base
-        return np.asarray(odds, dtype=np.float64)
+        odds = base = math.log(common / (1.0 - common))
+        for row, code in ((copied, copied), (_TABLE + ranked, ranked), (_NEURAL + neural, neural)):
+            if code != SILENT:
+                odds += self._odds_of(row, common) - base
+        offered, taken, own = self._counts[_cell_row(codes)].tolist()
+        own *= self._weight
+        return float((taken + own / (1.0 + math.exp(-odds))) / (offered + own))
+
+    def _odds_of(self, row: int, common: float) -> float:
+        """Log odds by what one source says."""
+        if row not in self._odds:
+            offered, taken, own = self._counts[row].tolist()
+            own *= self._weight
+            rate = (taken + own * common) / (offered + own)
+            rate = min(max(rate, _SURE[0]), _SURE[1])
+            self._odds[row] = math.log(rate / (1.0 - rate))
+        return self._odds[row]
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
         """Candidates with these codes were judged; which of them the target took, one for one."""
@@ -128,26 +114,30 @@ class Counts:
         counts = cast("memoryview[float]", self._counts.data)
         weight = self._weight
         for (copied, ranked, neural), hit in zip(codes, taken, strict=True):
-            cell = (copied * CODES[1] + ranked) * CODES[2] + neural
-            for row in (copied, _TABLE + ranked, _NEURAL + neural, _CELLS + cell):
+            cell = _cell_row((copied, ranked, neural))
+            for row in (copied, _TABLE + ranked, _NEURAL + neural, cell):
                 counts[row, 0] += weight
                 if hit:
                     counts[row, 1] += weight
         self._offered += weight * len(codes)
         self._taken += weight * sum(taken)
-        self._spoken = None
-        self._kept.clear()
+        self._forget()
 
     def fade(self) -> None:
         """A step has passed: everything counted so far loses a little of its weight."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
-        self._kept.clear()
+        self._forget()
         if self._weight > _LIMIT:
             self._counts[:, :2] /= self._weight
             self._offered /= self._weight
             self._taken /= self._weight
             self._weight = 1.0
+
+    def _forget(self) -> None:
+        """What was worked out holds no more."""
+        self._odds.clear()
+        self._chances.clear()
 
     def totals(self) -> NDArray[np.float64]:
         """Offered and taken by cell as they count now: float64 ``[2, CELLS]``."""
@@ -237,6 +227,11 @@ def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:
     if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts[1] <= counts[0]).all()):
         raise ValueError("a count that is negative or above what was offered")
     return counts
+
+
+def _cell_row(codes: Codes) -> int:
+    copied, ranked, neural = codes
+    return _CELLS + (copied * CODES[1] + ranked) * CODES[2] + neural
 
 
 def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:

@@ -72,12 +72,12 @@ class DrawnPool(Pool):
         reach, children = self.path[node], self._children[node]
         kept = [child for child in children if self.path[child] >= price]
         left = max(0.0, 1.0 - sum(self._chance[child] for child in kept))
-        told = self.told(Voice.NEURAL, self._spoken[node])
         above = self._above(node)
         room = limit - (self.settled + self._owed) - len(above)
         codes = [evidence.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
-        codes = codes[: next((i for i, c in enumerate(codes) if reach * told[c] < price), _DRAWS)]
-        worth = sum(reach * told[code] - price for code in codes)
+        paths = [reach * self.told(Voice.NEURAL, node, code) for code in codes]
+        codes = codes[: next((i for i, path in enumerate(paths) if path < price), _DRAWS)]
+        worth = sum(paths[: len(codes)]) - price * len(codes)
         if not codes or worth <= sum(max(0.0, reach * chance - price) for chance in ranked):
             return None
         self._owed += len(above) + len(codes)
@@ -88,9 +88,8 @@ class DrawnPool(Pool):
     ) -> list[float]:
         """Chances of those of a node's ranked children that would be new: of one row."""
         codes = evidence.ranked_codes(logq[None])[0].tolist()
-        told = self.told(voice, self._spoken[node])
         return [
-            told[code]
+            self.told(voice, node, code)
             for token, code in zip(tokens.tolist(), codes, strict=True)
             if token >= 0 and self.builder.child(node, token) is None
         ]
@@ -104,7 +103,6 @@ class DrawnPool(Pool):
             tokens: in the order in which they were drawn, -1 where there are no more.
             q_row: handle of what they were drawn from.
         """
-        told = self.told(Voice.NEURAL, self._spoken[plan.node])
         self._owed -= len(self._above(plan.node)) + len(plan.codes)
         fresh = []
         for token, code in zip(tokens, plan.codes, strict=False):
@@ -112,7 +110,8 @@ class DrawnPool(Pool):
                 break
             node = self.builder.child(plan.node, token)
             if node is None:
-                node = self._add(plan.node, token, source, Voice.NEURAL, code, told[code])
+                chance = self.told(Voice.NEURAL, plan.node, code)
+                node = self._add(plan.node, token, source, Voice.NEURAL, code, chance)
                 fresh.append(node)
             else:
                 self._hears(node, Voice.NEURAL, code)

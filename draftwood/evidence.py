@@ -118,11 +118,3 @@ def naming(spoken: int, voice: Voice) -> list[Codes]:
         heard[voice] = code
         found.append((heard[0], heard[1], heard[2]))
     return found
-
-
-@cache
-def named(spoken: int, voice: Voice) -> NDArray[np.int64]:
-    """All of :func:`naming`: int64 ``[codes, 3]``, not to be written to."""
-    found = np.array(naming(spoken, voice))
-    found.flags.writeable = False
-    return found

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood import evidence
-from draftwood.evidence import OTHER, SILENT, Codes, Voice, named, naming
+from draftwood.evidence import OTHER, SILENT, Codes, Voice, naming
 from draftwood.hindsight import NOTHING, Added, Judged
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
@@ -27,8 +27,8 @@ _OTHERS = {voice: tuple(other for other in Voice if other is not voice) for voic
 class Chances(Protocol):
     """Tells how likely candidates are."""
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of candidates with these codes, ``[n, 3]``, if their parents are taken: ``[n]``."""
+    def chance(self, codes: Codes) -> float:
+        """Of a candidate with these codes, if its parent is taken."""
         ...
 
 
@@ -57,7 +57,6 @@ class Pool:
         # Who has offered children of each node, a bit for each voice.
         self._spoken: list[int] = [0]
         self._children: list[list[int]] = [[]]
-        self._fresh: dict[tuple[Voice, int], list[float]] = {}
         self._choice: tuple[tuple[float, int, int], list[int]] | None = None
 
     def __len__(self) -> int:
@@ -78,7 +77,7 @@ class Pool:
         all that is offered."""
         if not tokens:
             return
-        alone = self.told(Voice.COPIED, spoken=0)
+        alone, chance = naming(0, Voice.COPIED), self._chances.chance
         child, path, spoken, floor = self.builder.child, self.path, self._spoken, self._floor
         node, new = ROOT, len(self) == 1
         for i, token in enumerate(tokens):
@@ -86,9 +85,10 @@ class Pool:
             if known is None:
                 new = True  # below a node that is new there is nothing yet
                 code = evidence.copied_code(match_length + i, preferred=preferred, first=i == 0)
-                if path[node] * alone[code] < floor or len(path) > self._most:
+                likely = chance(alone[code])
+                if path[node] * likely < floor or len(path) > self._most:
                     return
-                known = self._add(node, token, source, Voice.COPIED, code, alone[code])
+                known = self._add(node, token, source, Voice.COPIED, code, likely)
             spoken[node] |= 1 << Voice.COPIED
             node = known
 
@@ -116,15 +116,15 @@ class Pool:
         if not rows:
             return []
         self._hear(voice, rows)
-        child, floor = self.builder.child, self._floor
+        child, chance_of, floor = self.builder.child, self._chances.chance, self._floor
         kept: list[_New] = []
         for node, row, codes in rows:
-            reach, chances = self.path[node], self.told(voice, self._spoken[node])
+            reach, named = self.path[node], naming(self._spoken[node], voice)
             childless = not self._children[node]
             for token, code in zip(row[:front], codes, strict=False):
                 if token < 0:
                     break
-                chance = chances[code]
+                chance = chance_of(named[code])
                 path = reach * chance
                 if path >= floor and (childless or child(node, token) is None):
                     kept.append((node, token, code, chance, path))
@@ -272,22 +272,15 @@ class Pool:
         codes[voice] = code
         self._codes[node] = (codes[0], codes[1], codes[2])
 
-    def told(self, voice: Voice, spoken: int) -> list[float]:
-        """Chances of a voice's new tokens, by its code, below a node of which these have spoken."""
-        key = (voice, spoken)
-        if key not in self._fresh:
-            self._fresh[key] = self._chances.chances(named(spoken, voice)).tolist()
-        return self._fresh[key]
-
-    def _said(self, nodes: Sequence[int]) -> NDArray[np.int64]:
-        return np.array([self._codes[node] for node in nodes], dtype=np.int64).reshape(-1, 3)
+    def told(self, voice: Voice, node: int, code: int) -> float:
+        """The chance of a new child of a node, of which one voice says something and others that
+        have spoken do not."""
+        return self._chances.chance(naming(self._spoken[node], voice)[code])
 
     def _estimate(self, nodes: Sequence[int]) -> None:
         """The chances of some nodes anew, after more has been said of them, and all paths."""
-        for node, chance in zip(
-            nodes, self._chances.chances(self._said(nodes)).tolist(), strict=True
-        ):
-            self._chance[node] = chance
+        for node in nodes:
+            self._chance[node] = self._chances.chance(self._codes[node])
         self._choice = None
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):

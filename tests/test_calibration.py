@@ -54,10 +54,6 @@ def table(*entries: tuple[Codes, float, float]) -> NDArray[np.float64]:
     return found
 
 
-def chance(of: Counts, codes: Codes) -> float:
-    return float(of.chances(np.array([codes]))[0])
-
-
 def teach(of: Counts, seen: Sequence[tuple[Codes, bool]]) -> None:
     of.observe([codes for codes, _ in seen], [taken for _, taken in seen])
 
@@ -123,19 +119,22 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
         slow.now += 1
         if slow.now % 23 == 0:
             for codes in some:
-                assert chance(fast, codes) == pytest.approx(slow.chance(codes), rel=1e-9)
+                assert fast.chance(codes) == pytest.approx(slow.chance(codes), rel=1e-9)
 
 
-def test_tables_that_are_looked_up_once_follow_what_is_taught() -> None:
-    fixed, free = np.array([(3, 0, 0), (0, 3, 0)]), np.array([(3, 0, 0), (0, 3, 0)])
-    fixed.flags.writeable = False
-    of = counts(50.0)
+def test_what_was_worked_out_once_follows_what_is_taught() -> None:
+    asked, other = counts(50.0), counts(50.0)
     for taken in (True, True, False, True):
-        assert of.chances(fixed).tolist() == of.chances(free).tolist()
-        assert of.chances(fixed) is of.chances(fixed)
-        teach(of, [((3, 0, 0), taken)])
-        assert of.chances(fixed).tolist() == of.chances(free).tolist()
-        of.fade()
+        before = [asked.chance(codes) for codes in SPOKEN]
+        for of in (asked, other):
+            teach(of, [((8, 12, 0), taken)])
+        taught = [asked.chance(codes) for codes in SPOKEN]
+        assert all((a > b) == taken for a, b in zip(taught, before, strict=True) if a != b)
+        assert taught[3] != before[3]
+        for of in (asked, other):
+            of.fade()
+    # Whoever is asked for the first time has the same answers.
+    assert [asked.chance(codes) for codes in SPOKEN] == [other.chance(codes) for codes in SPOKEN]
 
 
 def test_codes_and_what_was_taken_go_one_for_one() -> None:
@@ -179,13 +178,13 @@ def test_after_200_steps_of_another_domain_estimates_are_its_rates(
     prior: NDArray[np.float64],
 ) -> None:
     learnt = counts(calibration.HALF_LIFE, prior)
-    before = {codes: chance(learnt, codes) for codes in SPOKEN}
+    before = {codes: learnt.chance(codes) for codes in SPOKEN}
     assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SPOKEN) > 0.2
     for step in range(200):
         teach(learnt, spread(RATES, 6, step))
         learnt.fade()
     for codes in SPOKEN:
-        assert chance(learnt, codes) == pytest.approx(RATES[codes], rel=0.1), codes
+        assert learnt.chance(codes) == pytest.approx(RATES[codes], rel=0.1), codes
 
 
 def test_chance_does_not_hide_the_rates() -> None:
@@ -196,15 +195,16 @@ def test_chance_does_not_hide_the_rates() -> None:
     for _ in range(200):
         learnt.observe(codes.tolist(), (rng.random(len(truth)) < truth).tolist())
         learnt.fade()
-    assert learnt.chances(codes) == pytest.approx(truth, rel=0.1)
+    for each, rate in zip(codes.tolist(), truth, strict=True):
+        assert learnt.chance(tuple(each)) == pytest.approx(rate, rel=0.1)
 
 
 def test_a_voice_alone_of_which_much_was_seen_is_counted() -> None:
     learnt = counts()
     for codes, offered, taken in (((5, 0, 0), 40_000, 1_234), ((0, 3, 0), 30_000, 29_876)):
         teach(learnt, [(codes, i < taken) for i in range(offered)])
-    assert chance(learnt, (5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
-    assert chance(learnt, (0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
+    assert learnt.chance((5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
+    assert learnt.chance((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
 
 
 def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
@@ -212,29 +212,31 @@ def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
     for step in range(300):
         alone = {(5, 0, 0): 0.7, (0, 3, 0): 0.7, (0, 4, 0): 0.1, (0, 0, 5): 0.1}
         teach(learnt, spread(alone, 1, step))
-    copied = chance(learnt, (5, 0, 0))
-    assert chance(learnt, (5, 3, 0)) > copied, "another voice agrees"
-    assert chance(learnt, (5, 4, 0)) < copied, "another voice doubts"
-    assert chance(learnt, (5, 4, 5)) < chance(learnt, (5, 4, 0))
+    copied = learnt.chance((5, 0, 0))
+    assert learnt.chance((5, 3, 0)) > copied, "another voice agrees"
+    assert learnt.chance((5, 4, 0)) < copied, "another voice doubts"
+    assert learnt.chance((5, 4, 5)) < learnt.chance((5, 4, 0))
 
 
 def test_a_cell_of_which_nothing_was_seen_has_the_chance_of_all() -> None:
     learnt = counts()
-    assert 0.0 < chance(learnt, (0, 0, 0)) < 0.5
-    assert chance(learnt, (5, 6, 7)) == chance(learnt, (0, 0, 0))
+    assert 0.0 < learnt.chance((0, 0, 0)) < 0.5
+    assert learnt.chance((5, 6, 7)) == learnt.chance((0, 0, 0))
     teach(learnt, [((5, 0, 0), i % 4 == 0) for i in range(4000)])
-    assert chance(learnt, (20, 0, 0)) == pytest.approx(0.25, rel=0.01)
+    assert learnt.chance((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
 
 
 def test_what_is_given_has_the_weight_of_little() -> None:
     """However long ago and however often: a few dozen candidates outweigh what a file says."""
     much = table(((5, 0, 0), 1e4, 9e3), ((0, 6, 0), 1e4, 1e3))
     more = counts(prior=1000 * much)
-    assert more.chances(np.array(SPOKEN)) == pytest.approx(counts(prior=much).chances(SPOKEN_CODES))
-    assert chance(more, (5, 0, 0)) == pytest.approx(0.9, rel=0.1), "but it is believed at first"
-    assert chance(more, (0, 6, 0)) < 0.2
+    less = counts(prior=much)
+    for codes in SPOKEN:
+        assert more.chance(codes) == pytest.approx(less.chance(codes))
+    assert more.chance((5, 0, 0)) == pytest.approx(0.9, rel=0.1), "but it is believed at first"
+    assert more.chance((0, 6, 0)) < 0.2
     teach(more, [((5, 0, 0), False)] * 150)
-    assert chance(more, (5, 0, 0)) < 0.2
+    assert more.chance((5, 0, 0)) < 0.2
 
 
 SPOKEN_CODES = np.array(SPOKEN)
@@ -248,11 +250,11 @@ def test_forgetting_follows_a_change() -> None:
         for step in range(400):
             teach(learnt, spread({codes: 0.8}, 5, step))
             learnt.fade()
-        assert chance(learnt, codes) == pytest.approx(0.8, abs=0.03)
+        assert learnt.chance(codes) == pytest.approx(0.8, abs=0.03)
         for step in range(200):
             teach(learnt, spread({codes: 0.2}, 5, step))
             learnt.fade()
-        found[half_life] = chance(learnt, codes)
+        found[half_life] = learnt.chance(codes)
     # Ten half-lives; one, of which two had gone before; none: 400 steps against 200.
     assert found[20.0] == pytest.approx(0.2, abs=0.03)
     assert found[200.0] == pytest.approx((0.2 * 0.5 + 0.8 * 0.375) / 0.875, abs=0.03)
@@ -262,10 +264,10 @@ def test_forgetting_follows_a_change() -> None:
 def test_a_step_without_candidates_moves_little() -> None:
     learnt = counts(calibration.HALF_LIFE)
     teach(learnt, [(SPOKEN[0], True)] * 500)
-    before = chance(learnt, SPOKEN[0])
+    before = learnt.chance(SPOKEN[0])
     teach(learnt, [])
     learnt.fade()
-    assert chance(learnt, SPOKEN[0]) == pytest.approx(before, rel=1e-3)
+    assert learnt.chance(SPOKEN[0]) == pytest.approx(before, rel=1e-3)
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -275,9 +277,9 @@ def test_a_text_of_one_kind_alone_stays_a_probability(taken: bool) -> None:
     for _ in range(100):
         teach(learnt, [(SPOKEN[0], taken)])
         learnt.fade()
-        assert 0.0 < chance(learnt, SPOKEN[0]) <= 1.0
-        assert 0.0 < chance(learnt, SPOKEN[6]) <= 1.0
-    assert (chance(learnt, SPOKEN[0]) > 0.5) == taken
+        assert 0.0 < learnt.chance(SPOKEN[0]) <= 1.0
+        assert 0.0 < learnt.chance(SPOKEN[6]) <= 1.0
+    assert (learnt.chance(SPOKEN[0]) > 0.5) == taken
 
 
 @given(seed=st.integers(0, 10**6))
@@ -289,10 +291,8 @@ def test_every_estimate_is_a_probability(seed: int) -> None:
     for _ in range(5):
         learnt.observe(codes.tolist(), (rng.random(50) < rng.random()).tolist())
         learnt.fade()
-    found = learnt.chances(rng.integers(0, CODES, size=(200, 3)))
-    assert found.shape == (200,)
-    assert ((found > 0.0) & (found < 1.0)).all()
-    assert learnt.chances(np.zeros((0, 3), dtype=np.int64)).shape == (0,)
+    for copied, ranked, neural in rng.integers(0, CODES, size=(200, 3)).tolist():
+        assert 0.0 < learnt.chance((copied, ranked, neural)) < 1.0
 
 
 # --- temperatures ---------------------------------------------------------------------------------
@@ -312,13 +312,13 @@ def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
     assert known.at(1e-3) is low
     assert known.at(1.5) is high
     assert len({id(greedy), id(low), id(high)}) == 3
-    unknown = chance(greedy, (0, 0, 0))
-    assert chance(greedy, (5, 0, 0)) == chance(low, (5, 0, 0)) == unknown
-    assert chance(high, (5, 0, 0)) > 0.8
+    unknown = greedy.chance((0, 0, 0))
+    assert greedy.chance((5, 0, 0)) == low.chance((5, 0, 0)) == unknown
+    assert high.chance((5, 0, 0)) > 0.8
     teach(low, [((5, 0, 0), False)] * 100)
-    assert chance(greedy, (5, 0, 0)) == unknown
-    assert chance(high, (5, 0, 0)) > 0.8
-    assert chance(low, (5, 0, 0)) < 0.1
+    assert greedy.chance((5, 0, 0)) == unknown
+    assert high.chance((5, 0, 0)) > 0.8
+    assert low.chance((5, 0, 0)) < 0.1
 
 
 def test_a_calibration_fades_as_it_is_told() -> None:
@@ -329,7 +329,7 @@ def test_a_calibration_fades_as_it_is_told() -> None:
         for _ in range(10):
             learnt.fade()
         teach(learnt, [((5, 0, 0), False)] * 50)
-        found.append(chance(learnt, (5, 0, 0)))
+        found.append(learnt.chance((5, 0, 0)))
     assert found[0] < 0.1
     assert found[1] == pytest.approx(0.5, abs=0.1)
 
@@ -350,8 +350,9 @@ def test_what_is_saved_is_where_the_next_process_begins(tmp_path: Path) -> None:
     assert np.array_equal(found["high"], prior["high"]), "a band that was not used is kept"
     again = Calibration(found, half_life=FOREVER)
     for temperature in (0.0, 0.3, 1.0):
-        expected = known.at(temperature).chances(SPOKEN_CODES)
-        assert again.at(temperature).chances(SPOKEN_CODES) == pytest.approx(expected)
+        for codes in SPOKEN:
+            expected = known.at(temperature).chance(codes)
+            assert again.at(temperature).chance(codes) == pytest.approx(expected)
     path.write_text(dumps(found), encoding="utf-8")
     assert dumps(load(path)) == dumps(found)
 

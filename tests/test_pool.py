@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.evidence import CELLS, CODES, OTHER, SILENT, Voice, cells, copied_code, ranked_codes
+from draftwood.evidence import CELLS, CODES, OTHER, SILENT, Codes, Voice, copied_code, ranked_codes
 from draftwood.pool import Pool
 from draftwood.tree import ROOT, TokenTree
 from tests.policies.canned import paths
@@ -32,11 +32,8 @@ class Hashed:
         rng = np.random.default_rng(seed)
         self.table = rng.choice(values, CELLS) if values else rng.uniform(0.05, 1.0, CELLS)
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(self.table[cells(codes)], dtype=np.float64)
-
-    def of(self, codes: Sequence[int]) -> float:
-        return float(self.table[np.ravel_multi_index(tuple(codes), CODES)])
+    def chance(self, codes: Codes) -> float:
+        return float(self.table[np.ravel_multi_index(codes, CODES)])
 
 
 @dataclass
@@ -45,9 +42,9 @@ class Heard:
 
     codes: list[tuple[int, ...]] = field(default_factory=list)
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        self.codes += map(tuple, codes.tolist())
-        return np.full(len(codes), 0.5)
+    def chance(self, codes: Codes) -> float:
+        self.codes.append(codes)
+        return 0.5
 
 
 def ranked(*rows: Row) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -85,12 +82,13 @@ class Account:
         for token, found in codes.items():
             self.said.setdefault((*above, token), {})[voice] = found
 
-    def codes(self, path: Path) -> list[int]:
+    def codes(self, path: Path) -> Codes:
         silent = [OTHER if (path[:-1], voice) in self.spoken else SILENT for voice in Voice]
-        return [self.said[path].get(voice, silent[voice]) for voice in Voice]
+        copied, ranked, neural = (self.said[path].get(voice, silent[voice]) for voice in Voice)
+        return copied, ranked, neural
 
     def path_chance(self, chances: Hashed, path: Path) -> float:
-        return math.prod(chances.of(self.codes(path[: i + 1])) for i in range(len(path)))
+        return math.prod(chances.chance(self.codes(path[: i + 1])) for i in range(len(path)))
 
 
 def path_of(pool: Pool, node: int) -> Path:
@@ -347,8 +345,8 @@ def check_part(pool: Pool, tree: TokenTree) -> list[float]:
 
 def test_a_certain_child_goes_with_its_parent() -> None:
     class Certain:
-        def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.where(codes[:, 0] == copied_code(3, preferred=True, first=True), 0.5, 1.0)
+        def chance(self, codes: Codes) -> float:
+            return 0.5 if codes[0] == copied_code(3, preferred=True, first=True) else 1.0
 
     pool = Pool(99, Certain(), floor=0.0, most=ALL)
     pool.copy((1, 2, 3), 3, "context", preferred=True)
@@ -393,9 +391,9 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
     assert judged.codes.dtype == np.int64
     assert judged.taken.dtype == np.bool_
     expected = sorted((account.codes(path), hit) for path, hit in shown)
-    assert sorted(zip(judged.codes.tolist(), judged.taken.tolist(), strict=True)) == expected
+    assert sorted(zip(judged.said, judged.right, strict=True)) == expected
     # A chance is the candidate's own, not its path's.
-    own = [Hashed(seed).of(codes) for codes in judged.codes.tolist()]
+    own = [Hashed(seed).chance(codes) for codes in judged.said]
     assert judged.chances.tolist() == pytest.approx(own)
     assert judged.chances.dtype == np.float64
     assert len(judged.sources) == len(shown)
@@ -409,7 +407,7 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
             below = [path for path in candidates if path[:-1] == above]
             alone = {path for path in below if set(account.said[path]) == {voice}}
             others = sum(
-                Hashed(seed).of(account.codes(path)) for path in below if path not in alone
+                Hashed(seed).chance(account.codes(path)) for path in below if path not in alone
             )
             found.append((i < accepted and (*above, token) in alone, max(0.0, 1.0 - others)))
         added = pool.added(voice, committed, accepted)

@@ -17,13 +17,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import OTHER, Voice
+from draftwood.evidence import OTHER, Codes, Voice
 from draftwood.pool import Pool
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TreeBuilder
@@ -203,9 +200,9 @@ class _Untold:
     price = 0.1
     coverage = 0.7
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def chance(self, codes: Codes) -> float:
         """By whether it was copied."""
-        return np.where(codes[:, 0] > OTHER, 0.6, 0.3)
+        return 0.6 if codes[Voice.COPIED] > OTHER else 0.3
 
     def level(self, width: int) -> float:
         """Nothing, as nobody knows."""

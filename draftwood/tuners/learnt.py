@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
-from draftwood.evidence import Voice
+from draftwood.evidence import Codes, Voice
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold, Load, Spent
@@ -43,6 +43,9 @@ _HALF_LIFE = 24.0
 
 _LOWEST, _HIGHEST = 0.004, 0.4
 """Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
+
+_BELOW = 0.9
+"""The floor, over the usual price: what costs more than usual may cost less next time."""
 
 _SELDOM = 4
 """Where looks do not pay, one step in so many has one."""
@@ -140,7 +143,7 @@ class Tuner:
         """
         if not self._looks:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, 0.7 * self.usual_price / worth))
+        return min(_HIGHEST, max(_LOWEST, _BELOW * self.usual_price / worth))
 
     def level_seconds(self, width: int) -> float:
         """Of a draft forward for the whole batch, over ``width`` nodes of each request."""
@@ -266,9 +269,9 @@ class Expectations:
         """See :class:`draftwood.bids.Outlook`."""
         return self.tuner.coverage.value
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def chance(self, codes: Codes) -> float:
         """See :class:`draftwood.pool.Chances`."""
-        return self.counts.chances(codes)
+        return self.counts.chance(codes)
 
     def level(self, width: int) -> float:
         """See :class:`draftwood.bids.Outlook`: a request's share of the batch's forward."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.bids import Bid
-from draftwood.evidence import CELLS, OTHER, Voice, cells
+from draftwood.evidence import CELLS, CODES, OTHER, Codes, Voice, cells
 from draftwood.pool import Chances
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT
@@ -62,12 +62,10 @@ class Rates:
             np.add.at(self._counts[0], places, 1.0)
             np.add.at(self._counts[1], places, one.taken)
 
-    def chances(
-        self, codes: NDArray[np.int64], otherwise: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Of candidates ``[n, 3]``; of cells seldom or never seen, nearer to ``otherwise``."""
-        offered, hits = self._counts[:, cells(codes)]
-        return np.asarray((hits + otherwise) / (offered + 1.0), dtype=np.float64)
+    def chance(self, codes: Codes, otherwise: float) -> float:
+        """Of a candidate; of cells seldom or never seen, nearer to ``otherwise``."""
+        offered, hits = self._counts[:, np.ravel_multi_index(codes, CODES)].tolist()
+        return float((hits + otherwise) / (offered + 1.0))
 
 
 def judgement(bid: Bid, outcome: Outcome, chances: Chances, ahead: Ahead) -> Judgement:
@@ -81,7 +79,7 @@ def judgement(bid: Bid, outcome: Outcome, chances: Chances, ahead: Ahead) -> Jud
     places = np.array(ranks(bid, path), dtype=np.int64)
     right = np.zeros(len(bid.values), dtype=np.bool_)
     right[places[places <= len(right)] - 1] = True
-    foretold = chances.chances(judged.codes)
+    foretold = np.array([chances.chance(codes) for codes in judged.said])
     return Judgement(judged.codes, foretold, judged.taken, depths, np.array(bid.values), right)
 
 

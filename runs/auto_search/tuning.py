@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.evidence import Codes
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.replay.hosts import PricedHost
@@ -92,9 +92,9 @@ class _Outlook:
     def coverage(self) -> float:
         return self.inner.coverage
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        found = self.inner.chances(codes)
-        return found if self.told.rates is None else self.told.rates.chances(codes, found)
+    def chance(self, codes: Codes) -> float:
+        found = self.inner.chance(codes)
+        return found if self.told.rates is None else self.told.rates.chance(codes, found)
 
     def level(self, width: int) -> float:
         return self.inner.level(width) if self.told.level is None else self.told.level

@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import SILENT, copied_code
+from draftwood.evidence import OTHER, SILENT, Codes, copied_code
 from draftwood.policies.auto import Auto
 from draftwood.protocols import Continuation, Continue, Expand, Growth, Query
 from draftwood.tree import ROOT, Draw, TokenTree
@@ -36,10 +34,9 @@ class Outlook:
     price: float = 0.1
     coverage: float = 0.9
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        says = codes > 1
-        best = (says * (self.copied, self.ranked, self.modelled)).max(axis=1)
-        return np.asarray(best / 2.0 ** (codes == 1).sum(axis=1))
+    def chance(self, codes: Codes) -> float:
+        said = zip(codes, (self.copied, self.ranked, self.modelled), strict=True)
+        return max(each * (code > OTHER) for code, each in said) / 2.0 ** codes.count(OTHER)
 
     def level(self, width: int) -> float:
         return self.cost
@@ -134,8 +131,8 @@ def test_sources_are_merged_in_one_tree() -> None:
 
 def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
     class Told(Outlook):
-        def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.asarray(0.5 + codes[:, 0] / 100, dtype=np.float64)
+        def chance(self, codes: Codes) -> float:
+            return 0.5 + codes[0] / 100
 
     def told(match_length: int, *, preferred: bool, first: bool) -> float:
         return 0.5 + copied_code(match_length, preferred=preferred, first=first) / 100
@@ -253,8 +250,8 @@ def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
 def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: list[int]) -> None:
     # Of the root all is left, and below its children, which have 0.64 and 0.6 of it: 0.9 of these.
     class Told(Outlook):
-        def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.where(codes[:, 2] < 12, 0.64, 0.6)
+        def chance(self, codes: Codes) -> float:
+            return 0.64 if codes[2] < 12 else 0.6
 
     stage = Stage(model=lambda token: [(10 * token + 1, 0.5), (10 * token + 2, 0.4)])
     stage.grow(NEURAL, Told(cost=0.0, price=price), room=2)

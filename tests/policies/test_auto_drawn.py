@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.drawn_pool import DrawnPool
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import OTHER, RANKED_CODES, drawn_code
+from draftwood.evidence import OTHER, RANKED_CODES, Codes, drawn_code
 from draftwood.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
 from draftwood.policies import auto
@@ -43,12 +42,13 @@ class Outlook:
     floor: float = 0.001
     coverage: float = 1.0
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        copied, table, neural = codes.T
-        place = np.clip((neural - RANKED_CODES) // 10, 0, 2)
-        found = np.where(table > OTHER, self.ranked, self.top)
-        found = np.where(copied > OTHER, self.copied, found)
-        return np.where(neural >= RANKED_CODES, np.array(self.drawn)[place], found)
+    def chance(self, codes: Codes) -> float:
+        copied, table, neural = codes
+        if neural >= RANKED_CODES:
+            return self.drawn[min((neural - RANKED_CODES) // 10, 2)]
+        if copied > OTHER:
+            return self.copied
+        return self.ranked if table > OTHER else self.top
 
     def level(self, width: int) -> float:
         return self.cost

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from numpy.typing import NDArray
 
 from draftwood import cli
 from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import SILENT, Voice
+from draftwood.evidence import SILENT, Codes, Voice
 from draftwood.pool import Pool
 from draftwood.replay.paths import Paths
 from draftwood.replay.ranked import Ranked
@@ -49,8 +48,8 @@ COSTS = StepCosts(Curve((1, 11), (1.0, 2.0)), fixed=0.5, node=0.1)
 class Half:
     """Everything is as likely as not."""
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.full(len(codes), 0.5)
+    def chance(self, codes: Codes) -> float:
+        return 0.5
 
 
 def text(context: Sequence[int], answer: Sequence[int], beyond: Sequence[int] = ()) -> Text:
@@ -148,8 +147,9 @@ def test_judgements_are_summed() -> None:
     assert by_depth([one]) == {"1-1": (1, 0.5, 1), "3-4": (2, 0.375, 0)}
     assert by_voice([]) == by_depth([]) == by_rank([]) == {}
     # Taken once of once, drawn half of the way to what is said otherwise; never seen: that itself.
-    told = Rates([one]).chances(np.array([[5, SILENT, SILENT], [9, 9, SILENT]]), np.full(2, 0.2))
-    assert told == pytest.approx([0.6, 0.2])
+    rates = Rates([one])
+    assert rates.chance((5, SILENT, SILENT), 0.2) == pytest.approx(0.6)
+    assert rates.chance((9, 9, SILENT), 0.2) == pytest.approx(0.2)
 
 
 def test_paths_are_put_right() -> None:

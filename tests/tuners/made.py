@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.bids import Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.evidence import Voice
+from draftwood.evidence import Codes, Voice
 from draftwood.pool import Pool
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
@@ -35,8 +34,8 @@ class TrueCosts(LiveCosts):
 class Sure:
     """Every candidate is certain."""
 
-    def chances(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.ones(len(codes))
+    def chance(self, codes: Codes) -> float:
+        return 1.0
 
 
 class Settled(Pool):

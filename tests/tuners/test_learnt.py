@@ -226,7 +226,7 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
         assert told.judged.sources == ("context", "table")
         assert told.judged.taken.tolist() == [False, True]
         assert told.judged.chances.tolist() == before
-        after = of.calibration.at(0.0).chances(told.judged.codes)
+        after = [of.calibration.at(0.0).chance(codes) for codes in told.judged.said]
         assert after[0] < before[0], "what was not taken is less likely now"
         assert after[1] > before[1]
 
@@ -253,15 +253,15 @@ def test_a_step_teaches_what_steps_cost() -> None:
 def test_the_drafted_and_the_others_teach_the_calibration() -> None:
     of = tuner(STEEP)
     made = bid(0.1, 0.1)
-    codes = made.pool.judged((0,)).codes
+    codes = list(made.pool.judged((0,)).said)
     for _ in range(50):
         begin(of, [10])
         of.price([made])
         observe(of, [made], [outcome(plain(), (1,))])
-    first, second = of.calibration.at(0.0).chances(codes)
+    first, second = map(of.calibration.at(0.0).chance, codes)
     assert second > 0.9
     assert first < 0.1
-    assert of.calibration.at(1.0).chances(codes)[1] < 0.5, "another temperature has learnt nothing"
+    assert of.calibration.at(1.0).chance(codes[1]) < 0.5, "another temperature has learnt nothing"
 
 
 def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
@@ -283,11 +283,11 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
     of = Tuner(Tables(), TrueCosts(StepCosts(LINEAR)))
     cold, hot, _ = of.begin(loads([10, 10, 10], 0.0, 1.0, 1.0), queued=False)
     bids = [bid(0.5) for _ in range(3)]
-    codes = bids[0].pool.judged((0,)).codes
+    (codes,) = bids[0].pool.judged((0,)).said
     of.price(bids)
     observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
     assert faded == ["once"] * 2
-    assert cold.chances(codes) > 0.25 > hot.chances(codes)
+    assert cold.chance(codes) > 0.25 > hot.chance(codes)
 
 
 def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
@@ -326,13 +326,12 @@ INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
-    codes = np.array([[0, 5, 0]])
     counts = np.zeros((2, CELLS))
     counts[:, np.ravel_multi_index((0, 5, 0), CODES)] = 100.0, 99.0
     path = tmp_path / "mine.json"
     path.write_text(dumps({"greedy": counts}), encoding="utf-8")
     built = Learnt(str(path)).build(FakeHost(INFO), {})
-    assert built.calibration.at(0.0).chances(codes)[0] > 0.8
+    assert built.calibration.at(0.0).chance((0, 5, 0)) > 0.8
     assert isinstance(Learnt().build(FakeHost(INFO), {}), Tuner)
     with pytest.raises(DraftwoodError, match="cannot read the calibration"):
         Learnt(str(tmp_path / "missing.json")).build(FakeHost(INFO), {})

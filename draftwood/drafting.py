@@ -1,11 +1,13 @@
 """Runs the policies of a batch in lockstep: one tree per sequence, one drafter call per round.
 
 A policy is written for one sequence and yields queries; here the queries that all sequences wait
-on are gathered by drafter and answered together. Bids wait until every sequence has bid or ended,
-so that one price is made of all. Knows nothing of targets and verifiers.
+on are gathered by source and answered together. Sources take turns: while anybody waits for one
+that the policy names earlier, those that it names later are not asked, so that sequences which need
+more rounds of a quick source catch up with the others before a forward is spent on all of them.
+Bids wait until every sequence has bid or ended, so that one price is made of all. Knows nothing of
+targets and verifiers.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,38 +51,37 @@ def draft(
     trees: list[TokenTree | None] = [None] * len(slots)
     growers = [policy.grow(growth, state) for growth, state in zip(growths, states, strict=True)]
     answers: dict[int, Answer | None] = dict.fromkeys(range(len(slots)))
+    queries: dict[int, Query] = {}
     bids: dict[int, Bid] = {}
     while answers:
-        queries: dict[int, Query] = {}
         for i, answer in answers.items():
             try:
                 queries[i] = growers[i].send(answer)
             except StopIteration as finished:
+                queries.pop(i, None)
                 trees[i] = finished.value
-        bids |= {i: query for i, query in queries.items() if isinstance(query, Bid)}
-        answers = _answer(drafters, slots, queries)
-        waiting = [] if answers else [i for i in bids if trees[i] is None]
-        if waiting:
-            answers = dict.fromkeys(waiting, price([bids[i] for i in waiting]))
+        answers = {}
+        for source in policy.sources:
+            answers = answers or _answer(drafters[source], source, slots, queries)
+        if not answers and queries:
+            # Nobody waits for a source any more: all that are left have bid.
+            offered = {i: query for i, query in queries.items() if isinstance(query, Bid)}
+            answers = dict.fromkeys(offered, price(list(offered.values())))
+            bids |= offered
     return [Drafted(tree, bids.get(i)) for i, tree in enumerate(trees) if tree is not None]
 
 
 def _answer(
-    drafters: Mapping[str, Drafter], slots: Sequence[int], queries: Mapping[int, Query]
+    drafter: Drafter, source: str, slots: Sequence[int], queries: Mapping[int, Query]
 ) -> dict[int, Answer | None]:
-    """Answers to all queries but bids."""
-    copies: dict[str, list[int]] = defaultdict(list)
-    expansions: dict[str, list[tuple[int, Expand]]] = defaultdict(list)
-    for i, query in queries.items():
-        if isinstance(query, Continue):
-            copies[query.source].append(i)
-        elif isinstance(query, Expand):
-            expansions[query.source].append((i, query))
+    """Answers to all that wait for a source."""
+    copies = [i for i, q in queries.items() if isinstance(q, Continue) and q.source == source]
+    asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
     answers: dict[int, Answer | None] = {}
-    for source, members in copies.items():
-        found = drafters[source].continuations([slots[i] for i in members])
-        answers.update(zip(members, found, strict=True))
-    for source, asked in expansions.items():
-        offered = drafters[source].expand([slots[i] for i, _ in asked], [q for _, q in asked])
-        answers.update(zip((i for i, _ in asked), offered, strict=True))
+    if copies:
+        found = drafter.continuations([slots[i] for i in copies])
+        answers.update(zip(copies, found, strict=True))
+    if asked:
+        offered = drafter.expand([slots[i] for i in asked], list(asked.values()))
+        answers.update(zip(asked, offered, strict=True))
     return answers

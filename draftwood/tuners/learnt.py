@@ -33,6 +33,7 @@ from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
 from draftwood.evidence import Codes, Voice
+from draftwood.fading import Ratio
 from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold, Load, Spent
@@ -105,9 +106,10 @@ class Tuner:
     def __init__(self, calibration: Calibration, costs: LiveCosts) -> None:
         self.calibration = calibration
         self.costs = costs
-        self.coverage = _Ratio(_COVERAGE, weight=10.0)
-        self._gain = _Ratio(_GAIN, weight=8.0)
-        self._added = [_Ratio(_ADDED, weight=8.0, half_life=each) for each in _LOOKS]
+        self.coverage = Ratio(_COVERAGE, 10.0, _HALF_LIFE)
+        self._together = Ratio(1.0, 8.0, _HALF_LIFE)
+        self._gain = Ratio(_GAIN, 8.0, _HALF_LIFE)
+        self._added = [Ratio(_ADDED, 8.0, each) for each in _LOOKS]
         self._counts: list[Counts] = []
         self._looks = True
         self.batch, self._context, self._plain = 1, 0, 1.0
@@ -146,12 +148,16 @@ class Tuner:
         return min(_HIGHEST, max(_LOWEST, _BELOW * self.usual_price / worth))
 
     def level_seconds(self, width: int) -> float:
-        """Of a draft forward for the whole batch, over ``width`` nodes of each request."""
+        """A request's part of a draft forward over ``width`` nodes of each request that asks for
+        one: of as many as have asked together of late."""
+        together = max(1, round(self._together.value * self.batch))
+        return self._level(width, together) / together
+
+    def _level(self, width: int, requests: int) -> float:
+        """Seconds of a draft forward over so many nodes of each of so many requests."""
+        context = self._context * requests // self.batch
         levels = self._now.drafters.values()
-        return max(
-            (c.seconds(width * self.batch, self._context, self.batch) for c in levels),
-            default=0.0,
-        )
+        return max((c.seconds(width * requests, context, requests) for c in levels), default=0.0)
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.tuning.Tuner`."""
@@ -233,8 +239,11 @@ class Tuner:
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
         levels = [bid.levels for bid in bids if bid is not None]
-        widest = [max(level) for level in zip_longest(*levels, fillvalue=0)]
-        return sum(self.level_seconds(width) for width in widest)
+        forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
+        if forwards:
+            self._together.add(sum(map(len, forwards)) / self.batch, len(forwards))
+        # Trees of a batch are padded to the largest there as well.
+        return sum(self._level(max(widths), len(widths)) for widths in forwards)
 
 
 def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
@@ -274,25 +283,8 @@ class Expectations:
         return self.counts.chance(codes)
 
     def level(self, width: int) -> float:
-        """See :class:`draftwood.bids.Outlook`: a request's share of the batch's forward."""
-        seconds = self.tuner.level_seconds(width) / self.tuner.batch
-        return self.tuner.rate * seconds / self.worth
-
-
-class _Ratio:
-    """A ratio of two sums whose old parts fade."""
-
-    def __init__(self, start: float, weight: float, half_life: float = _HALF_LIFE) -> None:
-        self._parts = [start * weight, weight]
-        self._kept = 2.0 ** (-1.0 / half_life)
-
-    @property
-    def value(self) -> float:
-        return self._parts[0] / self._parts[1]
-
-    def add(self, above: float, below: float, observations: int = 1) -> None:
-        kept = self._kept**observations
-        self._parts = [self._parts[0] * kept + above, self._parts[1] * kept + below]
+        """See :class:`draftwood.bids.Outlook`."""
+        return self.tuner.rate * self.tuner.level_seconds(width) / self.worth
 
 
 PART = Learnt

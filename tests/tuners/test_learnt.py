@@ -102,8 +102,8 @@ def test_levels_of_a_batch_are_shared_and_as_wide_as_the_widest() -> None:
         of.price(bids)
         observe(of, bids, [outcome(chain(1), (0, 1))] * 2)
     begin(of, [10, 10])
-    # Three and eight nodes of both requests.
-    expected = 1.0 + draft.seconds(6) + draft.seconds(16)
+    # Three nodes of both requests, and eight of one.
+    expected = 1.0 + draft.seconds(6) + draft.seconds(8)
     assert of.rate == pytest.approx(4 / expected, rel=1e-3)
 
 
@@ -116,6 +116,25 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     assert outlook.level(8) == pytest.approx(draft.seconds(16), rel=1e-3)
     assert outlook.level(0) == 0.0
     assert begin(tuner(FLAT), [10])[0].level(8) == 0.0, "no drafter has a model"
+
+
+def test_a_level_is_paid_for_by_those_that_ask_together() -> None:
+    draft = Curve((1, 101), (0.1, 1.1))
+    found = {}
+    for asking in (0, 1, 2, 3):
+        of = tuner(StepCosts(FLAT, {"draft": draft}), [10] * 4)
+        for _ in range(200):
+            begin(of, [10] * 4)
+            bids = [bid(0.9, levels=(2, 2)[: 1 + (i == 0)] if i < asking else ()) for i in range(4)]
+            of.price(bids)
+            observe(of, bids, [outcome(chain(1), (0, 1))] * 4)
+        outlook = begin(of, [10] * 4)[0]
+        found[asking] = outlook.level(8) / of.rate
+    # Whoever has not asked yet expects all to. Of two forwards one was for the first request alone.
+    assert found[0] == pytest.approx(draft.seconds(32) / 4)
+    assert found[1] == pytest.approx(draft.seconds(8))
+    assert found[2] == pytest.approx(draft.seconds(16) / 2), "one and a half is nearer to two"
+    assert found[3] == pytest.approx(draft.seconds(16) / 2), "three and one"
 
 
 def floors(curve: Curve, *chances: float) -> tuple[Tuner, list[float]]:

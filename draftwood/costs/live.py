@@ -6,8 +6,8 @@ sequence, and neither the forward nor what is around it is the same for many at 
 
 The forward's curve comes right by :mod:`draftwood.costs.refine`. Seconds outside of forwards are a
 line over drafted nodes, fitted to the steps of late; one that took far longer than usual counts as
-if it had taken a few times as long. Levels of drafters move with the machine as a whole. Knows
-neither engine nor clock.
+if it had taken a few times as long. Levels of drafters move with the machine as a whole, and with
+how much longer than without them it takes to grow trees. Knows neither engine nor clock.
 """
 
 import math
@@ -29,7 +29,7 @@ _SPREAD = 16.0
 
 _CUT = 4.0
 _LOOK = 0.1
-"""Part of what a look took longer than usual that becomes usual."""
+"""Part of what a look or a level took longer than usual that becomes usual."""
 
 
 class LiveCosts:
@@ -59,7 +59,6 @@ class LiveCosts:
         batch: int,
         target: float,
         outside: float,
-        look: float | None,
     ) -> None:
         """A step is over.
 
@@ -69,13 +68,21 @@ class LiveCosts:
             batch: sequences.
             target: seconds of the target's forward.
             outside: seconds outside of all forwards, from when the trees stood.
-            look: seconds until then, levels of drafters included; None if nobody looked for
-                candidates.
         """
-        followed = self._at(batch)
-        followed.observe(tokens, context, batch, target, outside)
-        if look is not None:
-            followed.looked(look)
+        self._at(batch).observe(tokens, context, batch, target, outside)
+
+    def grown(self, batch: int, seconds: float, levels: float) -> None:
+        """In a step somebody has looked for candidates, until all trees stood.
+
+        Args:
+            batch: sequences.
+            seconds: that it took.
+            levels: seconds that levels of drafters were expected to take of it; 0 if none was run.
+        """
+        if levels:
+            self._at(batch).drafted(seconds, levels)
+        else:
+            self._at(batch).looked(seconds)
 
     def _at(self, batch: int) -> "_Followed":
         """Shared by all that are nearest to the same power of two, on a logarithmic scale."""
@@ -101,6 +108,7 @@ class _Followed:
     def __init__(self, costs: StepCosts) -> None:
         self.now = costs
         self.look = 0.0
+        self._levels = 1.0
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
@@ -128,6 +136,11 @@ class _Followed:
             self.look = seconds
         self.look += _LOOK * (min(seconds, _CUT * self.look) - self.look)
 
+    def drafted(self, seconds: float, expected: float) -> None:
+        """With levels of drafters, which were expected to take so much of it."""
+        ratio = max(0.0, seconds - self.look) / expected
+        self._levels *= min(max(ratio, 1.0 / _CUT), _CUT) ** _LOOK
+
     def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         self._target = self._target.observe(tokens, context, batch, target)
         nodes = tokens - batch
@@ -143,7 +156,7 @@ class _Followed:
         spread = square - n * n / weight
         slope = max(0.0, (product - n * seconds / weight) / spread) if spread > 0.0 else 0.0
         fixed = max(0.0, (seconds - slope * n) / weight)
-        factor = self._target.factor
+        factor = self._target.factor * self._levels
         self.now = StepCosts(
             target=self._target.curve,
             drafters={

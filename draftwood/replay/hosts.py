@@ -17,8 +17,11 @@ from draftwood.protocols import TargetInfo
 class GivenCosts(LiveCosts):
     """Costs that stay as they are: what a step takes without its models says nothing of them."""
 
-    def observe(self, *step: float | None) -> None:
+    def observe(self, *step: float) -> None:
         """Nothing is learnt."""
+
+    def grown(self, *step: float) -> None:
+        """Nothing either."""
 
 
 @dataclass(frozen=True)

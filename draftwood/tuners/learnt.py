@@ -220,14 +220,17 @@ class Tuner:
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
         tokens = self.batch * (1 + max(sizes))
+        drafting = self._draft_seconds(bids)
         looked = any(bid is not None for bid in bids)
         if looked:
+            net = max(0.0, self._net - self.rate * drafting / self.batch)
             for each in self._added:
-                each.add(self._net, 1.0, self.batch)
-        look = spent.growing if looked else None
-        self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after, look)
+                each.add(net, 1.0, self.batch)
+        self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after)
+        if looked:
+            self.costs.grown(self.batch, spent.growing, drafting)
         committed = sum(len(outcome.committed) for outcome in outcomes)
-        expected = self._seconds(max(sizes), sum(sizes)) + self._draft_seconds(bids)
+        expected = self._seconds(max(sizes), sum(sizes)) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
         return foretold
 

@@ -36,7 +36,7 @@ def taught(true: StepCosts, batch: int, steps: int = 400) -> LiveCosts:
         noise = rng.uniform(0.9, 1.1)
         outside = true.fixed + true.node * batch * nodes
         target = noise * true.target.seconds(tokens, 100, batch)
-        live.observe(tokens, 100, batch, target, noise * outside, None)
+        live.observe(tokens, 100, batch, target, noise * outside)
     return live
 
 
@@ -64,7 +64,7 @@ def test_what_is_outside_of_forwards_comes_right(batch: int) -> None:
 def test_the_first_steps_tell_at_once_that_a_batch_is_slower() -> None:
     live = LiveCosts(GIVEN)
     for _ in range(6):
-        live.observe(16, 100, 16, 6.0, 0.2, None)
+        live.observe(16, 100, 16, 6.0, 0.2)
     known = LiveCosts(GIVEN).now(16).target.seconds(16, 100, 16)
     assert live.now(16).target.seconds(16, 100, 16) > 1.5 * known
 
@@ -89,7 +89,7 @@ def test_a_pause_moves_nothing_far() -> None:
     live = taught(GIVEN, 1)
     before = live.now(1)
     for _ in range(8):
-        live.observe(1, 100, 1, 1000.0, 1000.0, None)
+        live.observe(1, 100, 1, 1000.0, 1000.0)
     after = live.now(1)
     assert after.target.seconds(1) < 1.5 * before.target.seconds(1)
     assert after.fixed < 2.0 * before.fixed
@@ -98,15 +98,36 @@ def test_a_pause_moves_nothing_far() -> None:
 def test_a_look_takes_what_looks_took_of_late() -> None:
     live = LiveCosts(GIVEN)
     assert live.look(1) == 0.0
-    for look in (0.3, None, 0.3):
-        live.observe(1, 100, 1, 1.0, 0.2, look)
+    live.grown(1, 0.3, 0.0)
     assert live.look(1) == pytest.approx(0.3)
     assert live.look(16) == 0.0
-    live.observe(1, 100, 1, 1.0, 0.2, 1000.0)
+    live.grown(1, 1000.0, 0.0)
     assert live.look(1) < 0.5, "a pause counts as a slow one"
     for _ in range(60):
-        live.observe(1, 100, 1, 1.0, 0.2, 0.1)
+        live.grown(1, 0.1, 0.0)
     assert live.look(1) == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.parametrize(("took", "factor"), [(1.0, 2.0), (0.6, 1.0), (0.25, 0.125), (0.1, 0.0)])
+def test_levels_take_what_trees_take_longer_with_them(took: float, factor: float) -> None:
+    live = LiveCosts(GIVEN)
+    level = GIVEN.drafters["draft"].seconds(1)
+    for _ in range(400):
+        live.grown(1, 0.2, 0.0)
+        live.grown(1, took, live.now(1).drafters["draft"].seconds(1) * 0.4 / level)
+        live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
+    # A look takes 0.2 of it, and two levels were expected to take 0.4.
+    assert live.look(1) == pytest.approx(0.2)
+    found = live.now(1).drafters["draft"].seconds(1)
+    assert found == pytest.approx(factor * level, rel=0.05, abs=1e-6)
+
+
+def test_a_pause_among_levels_moves_little() -> None:
+    live = LiveCosts(GIVEN)
+    before = live.now(1).drafters["draft"].seconds(1)
+    live.grown(1, 1000.0, 0.4)
+    live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
+    assert before < live.now(1).drafters["draft"].seconds(1) < 1.2 * before
 
 
 def test_steps_that_wait_count_as_if_each_had_been_counted_at_once() -> None:
@@ -115,7 +136,7 @@ def test_steps_that_wait_count_as_if_each_had_been_counted_at_once() -> None:
     known = [live.now(1)]
     for _ in range(32):
         tokens, seconds = rng.choice([1, 4, 9, 64]), rng.uniform(0.5, 3.0)
-        live.observe(tokens, 100, 1, seconds, 0.2, None)
+        live.observe(tokens, 100, 1, seconds, 0.2)
         refined = refined.observe(tokens, 100, 1, seconds)
         if live.now(1) is not known[-1]:
             known.append(live.now(1))
@@ -126,7 +147,7 @@ def test_steps_that_wait_count_as_if_each_had_been_counted_at_once() -> None:
 
 def test_seconds_outside_of_forwards_by_hand() -> None:
     live = LiveCosts(GIVEN)
-    live.observe(4, 100, 1, 1.0, 0.3, None)
+    live.observe(4, 100, 1, 1.0, 0.3)
     kept = 2.0 ** (-1 / 64)
     # Sixteen steps of 16 nodes on average with a deviation of 16, as was given, and one of 3.
     weight, n, square = 16 * kept + 1, 256 * kept + 3, 8192 * kept + 9

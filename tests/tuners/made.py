@@ -28,7 +28,9 @@ CURVES = (FLAT, LINEAR, STEEP, STEPPED)
 class TrueCosts(LiveCosts):
     """Costs that are true and need no steps to tell."""
 
-    def observe(self, *step: float | None) -> None: ...
+    def observe(self, *step: float) -> None: ...
+
+    def grown(self, *step: float) -> None: ...
 
 
 class Sure:

@@ -251,10 +251,13 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
 
 
 def test_a_step_teaches_what_steps_cost() -> None:
-    seen: list[tuple[float | None, ...]] = []
+    seen: list[tuple[float, ...]] = []
 
     class Recording(LiveCosts):
-        def observe(self, *step: float | None) -> None:
+        def observe(self, *step: float) -> None:
+            seen.append(step)
+
+        def grown(self, *step: float) -> None:
             seen.append(step)
 
     of = Tuner(Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))})))
@@ -262,11 +265,30 @@ def test_a_step_teaches_what_steps_cost() -> None:
     bids = [bid(0.9, levels=(1, 4)), bid(0.9)]
     of.price(bids)
     of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], Spent(0.5, 1.25, 0.75))
-    # The smaller tree is padded.
-    assert seen == [(8, 12, 2, 1.25, 0.75, 0.5)]
+    # The smaller tree is padded; two draft forwards were a part of the growing.
+    assert seen == [(8, 12, 2, 1.25, 0.75), (2, 0.5, 0.5)]
+    begin(of, [7])
+    of.price([bid(0.9)])
+    of.observe([bid(0.9)], [outcome(chain(1), (0, 1))], Spent(0.2, 1.0, 0.25))
+    assert seen[2:] == [(2, 7, 1, 1.0, 0.25), (1, 0.2, 0.0)]
     begin(of, [7])
     of.observe([None], [outcome(plain(), (5,))], Spent(0.1, 1.0, 0.25))
-    assert seen[1] == (1, 7, 1, 1.0, 0.25, None)
+    assert seen[4:] == [(1, 7, 1, 1.0, 0.25)], "nobody has looked"
+
+
+def test_what_drafts_add_pays_for_their_forwards_and_not_for_looks() -> None:
+    """A look finds what is worth 0.28 tokens, to which a cheap level or a dear one has helped."""
+    for seconds, often in ((0.1, True), (0.5, False)):
+        costs = Looks(StepCosts(LINEAR, {"draft": Curve((1, 2), (seconds, seconds))}))
+        costs.seconds = 0.1
+        of, seen = Tuner(Calibration(), costs), []
+        for _ in range(300):
+            seen.append(begin(of, [10])[0].floor <= 1.0)
+            made = bid(0.3, levels=(1,)) if seen[-1] else None
+            if made is not None:
+                of.price([made])
+            observe(of, [made], [outcome(plain(), (50,))])
+        assert all(seen[-40:]) == often
 
 
 def test_the_drafted_and_the_others_teach_the_calibration() -> None:

@@ -328,7 +328,7 @@ class Policy(Protocol):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the drafters it queries."""
+        """Names of the drafters it queries, the quick ones first: in a batch the others wait."""
         ...
 
     @property

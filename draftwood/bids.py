@@ -18,8 +18,8 @@ class Price(NamedTuple):
     trees up to that size, and beyond it what a larger forward costs. Hence two numbers.
 
     Attributes:
-        least: chance that a candidate's path is accepted, from which on it is verified; above 1,
-            none is.
+        least: what a candidate must be worth to be verified: the chance that its path is accepted,
+            times what its request's tokens are worth (:attr:`Outlook.worth`).
         most: nodes of each tree.
     """
 

@@ -81,7 +81,7 @@ class Counts:
 
     def chance(self, codes: Codes) -> float:
         """The probability that the target takes a candidate with these codes."""
-        # A step asks for the same few over and over, and so do the next steps.
+        # A step asks for the same few over and over.
         if codes not in self._chances:
             self._chances[codes] = self._estimate(codes)
         return self._chances[codes]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes
+from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes, cell
 from draftwood.files import write_text
 
 VERSION = 1
@@ -58,10 +58,7 @@ class Counts:
     """
 
     def __init__(
-        self,
-        offered: NDArray[np.float64],
-        taken: NDArray[np.float64],
-        half_life: float,
+        self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
     ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
         self._odds: dict[int, float] = {}
@@ -93,7 +90,7 @@ class Counts:
         for row, code in ((copied, copied), (_TABLE + ranked, ranked), (_NEURAL + neural, neural)):
             if code != SILENT:
                 odds += self._odds_of(row, common) - base
-        offered, taken, own = self._counts[_cell_row(codes)].tolist()
+        offered, taken, own = self._counts[_CELLS + cell(codes)].tolist()
         own *= self._weight
         return float((taken + own / (1.0 + math.exp(-odds))) / (offered + own))
 
@@ -113,9 +110,9 @@ class Counts:
         # first, a few numpy calls take longer than this takes for dozens.
         counts = cast("memoryview[float]", self._counts.data)
         weight = self._weight
-        for (copied, ranked, neural), hit in zip(codes, taken, strict=True):
-            cell = _cell_row((copied, ranked, neural))
-            for row in (copied, _TABLE + ranked, _NEURAL + neural, cell):
+        for each, hit in zip(codes, taken, strict=True):
+            copied, ranked, neural = each
+            for row in (copied, _TABLE + ranked, _NEURAL + neural, _CELLS + cell(each)):
                 counts[row, 0] += weight
                 if hit:
                     counts[row, 1] += weight
@@ -227,11 +224,6 @@ def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:
     if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts[1] <= counts[0]).all()):
         raise ValueError("a count that is negative or above what was offered")
     return counts
-
-
-def _cell_row(codes: Codes) -> int:
-    copied, ranked, neural = codes
-    return _CELLS + (copied * CODES[1] + ranked) * CODES[2] + neural
 
 
 def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:

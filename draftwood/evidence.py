@@ -99,6 +99,12 @@ def _first_codes(k: int) -> NDArray[np.int64]:
     return np.array([2 + min(rank, _RANKS - 1) * (len(_SCORES) + 1) for rank in range(k)])
 
 
+def cell(codes: Codes) -> int:
+    """The cell of one candidate, from its codes."""
+    copied, ranked, neural = codes
+    return (copied * CODES[1] + ranked) * CODES[2] + neural
+
+
 def cells(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The cells of candidates, int64 ``[n]``, from the codes of each, ``[n, 3]``."""
     return np.asarray(codes @ _STRIDES, dtype=np.int64)

@@ -34,7 +34,8 @@ def worths(loads: Sequence[Load], alone: float, *, queued: bool) -> list[float]:
     most = max(steps)
     late = [(each / most) ** _SURE for each in steps]
     # Chance of each to be the last one; the others leave a batch that is smaller by one.
-    last = [each / sum(late) for each in late]
+    all_late = sum(late)
+    last = [each / all_late for each in late]
     parts = [alone * chance + (1.0 - alone) * (1.0 - chance) / others for chance in last]
     pace = sum(load.pace for load in loads)
     return [part * pace / load.pace for part, load in zip(parts, loads, strict=True)]

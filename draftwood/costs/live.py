@@ -52,14 +52,7 @@ class LiveCosts:
         has looked."""
         return self._at(batch).look
 
-    def observe(
-        self,
-        tokens: int,
-        context: int,
-        batch: int,
-        target: float,
-        outside: float,
-    ) -> None:
+    def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """A step is over.
 
         Args:

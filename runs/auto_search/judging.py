@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.bids import Bid
-from draftwood.evidence import CELLS, CODES, OTHER, Codes, Voice, cells
+from draftwood.evidence import CELLS, OTHER, Codes, Voice, cell, cells
 from draftwood.pool import Chances
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT
@@ -64,7 +64,7 @@ class Rates:
 
     def chance(self, codes: Codes, otherwise: float) -> float:
         """Of a candidate; of cells seldom or never seen, nearer to ``otherwise``."""
-        offered, hits = self._counts[:, np.ravel_multi_index(codes, CODES)].tolist()
+        offered, hits = self._counts[:, cell(codes)].tolist()
         return float((hits + otherwise) / (offered + 1.0))
 
 

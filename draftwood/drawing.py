@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import Frontier, Level, children, no_children, promote
+from draftwood.frontier import (
+    Frontier,
+    Level,
+    children,
+    log_probability,
+    no_children,
+    promote,
+)
 from draftwood.protocols import Candidates, DraftNoise, Expand, Growth
 from draftwood.tree import Draw, TreeBuilder
 
@@ -97,6 +104,7 @@ def draw_below(
     drawing: Drawing,
     certain: Level,
     certain_source: str,
+    min_score: float = 0.0,
 ) -> Generator[Expand, Any, tuple[Frontier, Frontier]]:
     """Draw children of a frontier, and append those that are certain behind them.
 
@@ -111,6 +119,7 @@ def draw_below(
         certain: at most one child below each node, whose token is kept out of the drawing.
         certain_source: name of the source that offered these. If it is the drafter itself, the
             others' logq, which it gives without that token, is put back on the scale of q.
+        min_score: least estimate of a child that is not drawn. A drawn child always stays.
 
     Returns:
         The drawn children, parent by parent in drawing order, and the certain ones.
@@ -130,6 +139,8 @@ def draw_below(
         level = children(asked, answer, counts[wanted])
         if certain_source == drawing.source:
             level = _with_share(level, certain)
+        if drawing.draw is Draw.ONE_HOT:
+            level = level.take(level.logq >= log_probability(min_score))
         drawn = _plant(builder, level, drawing, asked, answer.q_rows)
     return drawn, promote(builder, certain, certain_source)
 

@@ -67,7 +67,6 @@ class SpineCase:
     unigram: Mapping[str, Row]
     bigram: Mapping[str, Row]
     shape: SpineShape
-    min_score: float
     expected: Mapping[str, tuple[int, ...]]
 
     def rebuild(self) -> TreeBuilder:
@@ -89,7 +88,7 @@ class SpineCase:
             token, parent = builder.tokens[node], builder.parents[node]
             before = self.before if parent < 0 else builder.tokens[parent]
             row = self.bigram.get(f"{before},{token}", self.unigram.get(str(token), ()))
-            rows.append([pair for pair in row if pair[1] >= self.min_score][: self.shape.top_k])
+            rows.append(row[: self.shape.top_k])
         return [[t for t, _ in row] for row in rows], [[s for _, s in row] for row in rows]
 
 
@@ -162,8 +161,8 @@ def _case(raw: object, where: str) -> SpineCase:
             max_depth=counts["D"],
             top_k=counts["K"],
             room=counts["B"],  # no deeper tree has so few nodes
+            min_score=shares["min_score"],
         ),
-        min_score=shares["min_score"],
         expected={name: _tokens(raw, name, where) for name in ("tokens", "parents", "kinds")},
     )
 

@@ -18,7 +18,8 @@ The difference from ``draftwood.policies.spine``:
   ranked tree stops attaching when the budget is spent.
 * A token of the spine among the successors costs the ranked tree one of its K candidates; here it
   is excluded beforehand.
-* In a greedy step the branches are the likeliest tokens.
+* In a greedy step the branches are the likeliest tokens, those below ``min_score`` left out. A
+  drawn token stays, however unlikely: to leave it out would change the law of the output.
 
 A match to which nothing can be drawn is verified as the whole chain. A batch's price is not looked
 at: the paper's tree always spends its budget.
@@ -91,7 +92,9 @@ def draw_branches(
     while asked:
         frontier = Frontier(list(asked), np.zeros(len(asked)))
         counts = np.array(list(asked.values()), dtype=np.int64)
-        drawn, _ = yield from draw_below(tree, frontier, counts, drawing, certain, chain)
+        drawn, _ = yield from draw_below(
+            tree, frontier, counts, drawing, certain, chain, shape.min_score
+        )
         certain = no_children()
         queue += _shares(tree, drawn.nodes, shape, below)
         left = shape.size - len(tree)

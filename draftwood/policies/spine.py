@@ -10,6 +10,9 @@ Where the paper is silent or ambiguous:
   would leave the rest of the budget unused and break Proposition 4.
 * What the per-node caps leave over goes to step 4, first come first served: a branch leaf gets at
   most ``max(1, round(K * score / best score among those attached with it))`` successors.
+* Successors with a score below ``min_score`` are dropped wherever they would be attached. The paper
+  prunes its table at 0.01; the same bound holds here for a source that prunes nothing by itself,
+  such as a draft model or an EAGLE-3 head.
 * ``spine="control"`` (Table 2) draws the spine's tokens, and the bypass chain's, one by one from
   the ranking source. They keep the copying source's name, which is how acceptance is told apart.
 
@@ -30,7 +33,7 @@ from draftwood.tree import ROOT, Draw, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
 """For each node asked about: tokens, best first, and scores. A negative token ends the row, and so
-does a score of 0."""
+does a score of 0 or below ``SpineShape.min_score``."""
 
 
 def attach_branches(
@@ -44,6 +47,7 @@ def attach_branches(
     these leaves' children are, they queue up behind them.
     """
     size, deepest, add = shape.size, shape.max_depth, builder.add
+    least = shape.min_score
     sequence, depths, spine = builder.tokens, builder.depths, builder.drafted
     queue: list[tuple[int, int, float]] = []  # leaf, depth below its branching point, score / best
 
@@ -52,7 +56,7 @@ def attach_branches(
         best = 0.0
         for token, score in zip(tokens, scores, strict=True):
             index = len(sequence)
-            if most <= 0 or token < 0 or score <= 0.0 or index >= size:
+            if most <= 0 or token < 0 or score <= 0.0 or score < least or index >= size:
                 return
             if add(parent, token, source, logq=math.log(score)) != index:
                 continue
@@ -152,7 +156,7 @@ class Spine(SpineRule):
         node = ROOT
         for _ in tokens:
             answer: Candidates = yield Expand(self.branches, builder, [node], 1)
-            if answer.tokens[0, 0] < 0:
+            if answer.tokens[0, 0] < 0 or math.exp(answer.logq[0, 0]) < self.min_score:
                 return
             node = builder.add(
                 node, int(answer.tokens[0, 0]), self.chain, logq=float(answer.logq[0, 0])

@@ -17,6 +17,7 @@ EMA = 0.3
 FIRST_P_S = 0.3
 TIERS = ((0.2, 0.15), (0.4, 0.30))
 TOP_RATIO = 0.50
+MIN_SCORE = 0.01
 
 Bypass: TypeAlias = Literal["distinct", "paper", "off"]
 
@@ -32,6 +33,7 @@ class SpineShape:
         max_depth: deepest branch node, counted from its branching point (D).
         top_k: most children that the branches' source gives a node (K).
         room: deepest useful node, counted from the root.
+        min_score: least score of a branch node (0.01 in Section 4.1).
         spine_branches: whether spine nodes get branches of their own.
     """
 
@@ -41,6 +43,7 @@ class SpineShape:
     max_depth: int
     top_k: int
     room: int
+    min_score: float = MIN_SCORE
     spine_branches: bool = True
 
     def spine_length(self, available: int) -> int:
@@ -119,6 +122,10 @@ class SpineRule:
     top_k: int = field(
         default=10, metadata={"help": "most children asked for or drawn per node (K)"}
     )
+    min_score: float = field(
+        default=MIN_SCORE,
+        metadata={"help": "least probability of a branch node that is not drawn"},
+    )
     ratio: float = field(
         default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
     )
@@ -139,6 +146,8 @@ class SpineRule:
         for name in ("rho", "ratio"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
+        if not 0.0 <= self.min_score < 1.0:
+            raise DraftwoodError(f"min_score is {self.min_score}; give a number in [0, 1)")
         if self.bypass not in ("distinct", "paper", "off"):
             raise DraftwoodError(f'bypass is "{self.bypass}"; give one of distinct, paper, off')
 
@@ -165,5 +174,6 @@ class SpineRule:
             max_depth=self.max_depth,
             top_k=self.top_k,
             room=room,
+            min_score=self.min_score,
             spine_branches=spine_branches,
         )

@@ -236,8 +236,10 @@ def test_a_greedy_request_gets_gooses_tree(
     def table(token: int) -> Row:
         return [(20 * token + i + 1, 0.6**i * (1 + seed % 7) / 20) for i in range(10)]
 
-    ours = SampledSpine(bypass="off", rho=rho, ratio=ratio, top_k=9)
-    theirs = Spine(bypass="off", rho=rho, ratio=ratio, top_k=9, chain="context", branches="draft")
+    # Every leaf has as many successors as its share: where it has fewer, the shares differ.
+    rule: dict[str, Any] = {"rho": rho, "ratio": ratio, "top_k": 9, "min_score": 0.0}
+    ours = SampledSpine(bypass="off", **rule)
+    theirs = Spine(bypass="off", chain="context", branches="draft", **rule)
     offers = offer(*chain) if chain else ()
     expected = Sources(offers, table, ranking="draft").grow(theirs, budget=budget, room=room)
     tree = Sources(offers, table, ranking="draft").grow(ours, budget=budget, room=room)
@@ -245,6 +247,16 @@ def test_a_greedy_request_gets_gooses_tree(
     # Where the ranked tree loses a candidate to the spine, this one has the next best instead.
     if all(after not in dict(table(before)) for before, after in pairwise([0, *chain])):
         assert sorted(paths(tree)) == sorted(paths(expected))
+
+
+def test_only_what_is_drawn_may_be_unlikely() -> None:
+    def row(token: int) -> Row:
+        return [(20 * token + 1, 0.6), (20 * token + 2, 0.009)]
+
+    greedy = drafter(row).grow(TREE, budget=12)
+    assert {int(t) % 20 for t in greedy.tokens[1:]} == {1}
+    drawn = drafter(row, drawn={(): [2, 1]}).grow(TREE, budget=12, temperature=1.0)
+    assert paths(drawn) == [(2,), (1,)]
 
 
 @given(

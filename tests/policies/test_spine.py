@@ -128,6 +128,28 @@ def test_widths_follow_the_score_among_those_attached_together() -> None:
     assert children == [10, 5, 1]
 
 
+def test_unlikely_successors_are_dropped_wherever_they_would_be_attached() -> None:
+    # Of a source that prunes nothing by itself, such as a draft model: below the root, below the
+    # spine's nodes and below branch leaves.
+    def row(token: int) -> Row:
+        return [(100 * token + 1, 0.6), (100 * token + 2, 0.011), (100 * token + 3, 0.009)]
+
+    for offers in ((), offer(7, 8, 9)):
+        tree = Sources(offers, row).grow(TREE)
+        branches = [i for i in range(1, len(tree)) if tree.sources[i] == "adjacency"]
+        assert {int(tree.tokens[i]) % 100 for i in branches} == {1, 2}
+        assert {int(tree.depths[i]) for i in branches} >= {1, 2, 3}
+        uncut = Sources(offers, row).grow(replace(TREE, min_score=0.0))
+        assert 3 in {int(t) % 100 for t in uncut.tokens[1:]}
+
+
+def test_a_control_spine_ends_where_the_source_is_unsure() -> None:
+    policy = Spine(spine="control")
+    rows = {0: [(5, 0.5)], 5: [(6, 0.009)]}
+    tree = Sources(offer(1, 2, 3, count=2), rows).grow(policy)
+    assert (tree.tokens.tolist(), tree.route) == ([0, 5], "bypass")
+
+
 def test_a_spine_continuation_among_the_successors_is_skipped_not_counted() -> None:
     rows = {0: [(7, 0.5), (1, 0.4), (2, 0.3)]}
     tree = Sources(offer(7), rows).grow(Spine(budget=6, ratio=0.2, bypass="off", rho=0.5))
@@ -256,6 +278,8 @@ def test_what_it_declares() -> None:
         {"bypass_length": 0},
         {"rho": 1.1},
         {"ratio": -0.1},
+        {"min_score": -0.1},
+        {"min_score": 1.0},
         {"bypass": "never"},
         {"spine": "maybe"},
         {"branches": "context"},

@@ -16,7 +16,7 @@ LAYERS = [
     {"drawn_pool"},
     {"bids"},
     {"loops", "protocols"},
-    {"extras", "files"},
+    {"busy", "extras", "files"},
     {"calibration", "costs"},
     {"cells", "eagle", "frontier", "hosts", "outputs", "picture"},
     {"tuning"},

@@ -4,8 +4,10 @@ Knows nothing of how runs are made; :mod:`draftwood.bench.session` does.
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import click
 from rich.console import Console
@@ -16,11 +18,13 @@ from draftwood.bench.journal import Journal
 from draftwood.bench.outputs import Outputs
 from draftwood.bench.peers import names as peer_names
 from draftwood.bench.prompts import sources
+from draftwood.bench.quiet import warning
 from draftwood.bench.session import Session
 from draftwood.bench.settings import Settings
 from draftwood.bench.stopping import stoppable
 from draftwood.bench.table import table
 from draftwood.bench.trace import Trace
+from draftwood.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.options import model_options, numbers
 from draftwood.sampling import SamplingParams
@@ -140,6 +144,7 @@ def bench(
     outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
     outputs.check()
     journal = _journal(outputs, resume, warm)
+    warn_if_busy(threads)
     session = Session(settings, journal)
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -160,6 +165,9 @@ def bench(
         found = session.document(complete=complete)
         outputs.write(found)
         console.print(table(found))
+        disturbed = warning(cast(Mapping[str, Any], found["provenance"]))
+        if disturbed is not None:
+            console.print(disturbed, style="yellow", markup=False, highlight=False)
         click.echo(json.dumps(summary(found, output)))
     if journal is not None:
         journal.remove()

@@ -11,6 +11,7 @@ from draftwood.bench.acceptance import Acceptance
 from draftwood.bench.forecast import Forecasts
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
+from draftwood.busy import Others
 from draftwood.loops import looping
 from draftwood.stats import Tally
 
@@ -28,6 +29,7 @@ class Run:
         group: number of the prompts that were decoded together; the same for every seed.
         turns: the answers.
         peak_memory_mb: most memory in use while the group was decoded; None if unknown.
+        others: what other processes used meanwhile, the group's; None if unknown.
     """
 
     method: str
@@ -38,6 +40,7 @@ class Run:
     group: int
     turns: tuple[Turn, ...]
     peak_memory_mb: float | None = None
+    others: Others | None = None
 
     @property
     def tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -73,6 +76,7 @@ class Row:
         truncated: whether a context was cut to fit.
         reasons: why each answer ended.
         peak_memory_mb: most memory in use while the group was decoded; None if unknown.
+        others: share of the cores that other processes used meanwhile; None if unknown.
         identical: whether the tokens are the reference's; None if they were not compared.
     """
 
@@ -99,6 +103,7 @@ class Row:
     truncated: bool
     reasons: tuple[str, ...]
     peak_memory_mb: float | None
+    others: float | None = None
     identical: bool | None = None
 
     def figures(self) -> dict[str, object]:
@@ -131,6 +136,7 @@ class Row:
             "finish_reasons": list(self.reasons),
             "looping": self.looping,
             "peak_memory_mb": self.peak_memory_mb,
+            "other_processes": self.others,
             "identical": self.identical,
         }
 
@@ -167,6 +173,7 @@ def row_of(run: Run, identical: bool | None) -> Row:
         truncated=any(turn.context.cut for turn in run.turns),
         reasons=tuple(c.reason for c in completions),
         peak_memory_mb=run.peak_memory_mb,
+        others=None if run.others is None else run.others.share,
         identical=identical,
     )
 

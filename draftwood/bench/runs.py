@@ -19,6 +19,7 @@ from draftwood.bench.measure import Contender, Decoding, Item, play
 from draftwood.bench.memory import peak_memory
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Run
+from draftwood.busy import watched
 from draftwood.noise import SEED_LIMIT
 from draftwood.sampling import SamplingParams
 from draftwood.stats import StepStats
@@ -152,7 +153,7 @@ def execute(
         for job in jobs:
             starting(job, True)
             told = None if watch is None else partial(_tell, watch, job)
-            with peak_memory(device) as peak:
+            with peak_memory(device) as peak, watched() as neighbours:
                 turns = play(
                     contenders[job.method], job.items, contexts, decoding, told, quoting(job)
                 )
@@ -166,6 +167,7 @@ def execute(
                     group=job.group,
                     turns=of_one,
                     peak_memory_mb=peak.mb,
+                    others=neighbours.others,
                 )
                 for item, of_one in zip(job.items, turns, strict=True)
             ]

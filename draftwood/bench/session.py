@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from draftwood import models
+from draftwood import busy, models
 from draftwood.bench.aggregate import Baselines
 from draftwood.bench.comparison import Compared, compare, references
 from draftwood.bench.contenders import (
@@ -30,9 +30,11 @@ from draftwood.bench.journal import Journal
 from draftwood.bench.measure import Contender, Decoding, Item
 from draftwood.bench.prompts import Prompt, read
 from draftwood.bench.provenance import decisive, part_of, provenance
+from draftwood.bench.quiet import recorded
 from draftwood.bench.rows import Run
 from draftwood.bench.runs import Job, Where, execute, grouped, items, plan, warm_up
 from draftwood.bench.settings import Settings
+from draftwood.busy import between, together
 from draftwood.errors import DraftwoodError
 from draftwood.stats import StepStats
 
@@ -58,6 +60,7 @@ class Session:
     """
 
     def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
+        self._began = busy.counters()
         self.settings = settings
         self._journal = journal
         self.choices: list[Choice] = choose(settings.methods, settings.defaults)
@@ -156,12 +159,16 @@ class Session:
         quoted = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
         parts = self._journal.parts if self._journal is not None and self.ended else []
         return document(
-            {**self._provenance, "resumed": parts},
+            {**self._provenance, "resumed": parts, "other_processes": self._others()},
             entries,
             self.missing,
             excerpt_entries(quoted),
             complete=complete,
         )
+
+    def _others(self) -> dict[str, object]:
+        jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}
+        return recorded(together(jobs.values()), between(self._began, busy.counters()))
 
     def _add_peers(self, names: Sequence[str]) -> None:
         for name in names:

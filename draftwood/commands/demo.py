@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from draftwood import models
+from draftwood.busy import warn_if_busy
 from draftwood.commands.generate import encode, show
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
@@ -73,6 +74,7 @@ def demo(
     trust_remote_code: bool,
 ) -> None:
     """Decode a code, a math and a prose prompt with each method, beside plain decoding."""
+    warn_if_busy(threads)
     if threads:
         torch.set_num_threads(threads)
     chosen = [method(text) for text in METHODS]

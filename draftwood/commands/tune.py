@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from draftwood import models, registry
 from draftwood.bench.document import write
 from draftwood.bench.provenance import provenance
+from draftwood.busy import warn_if_busy
 from draftwood.commands.timed_steps import SOURCE, Check, check, run_steps
 from draftwood.costs import plot as pictures
 from draftwood.costs import store
@@ -90,6 +91,7 @@ def tune(
         check_writable(output)
     if picture is not None:
         pictures.check(picture)
+    warn_if_busy(threads)
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)

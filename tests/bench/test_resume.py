@@ -38,6 +38,7 @@ TIMES = {
     "predicted_speedup",
     "predicted_speedup_with_verification",
     "peak_memory_mb",
+    "other_processes",
     "command",
     "date",
     "load_average",

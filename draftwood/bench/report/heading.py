@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from draftwood.bench.plots.record import REFERENCE, Method, Record
+from draftwood.bench.quiet import warning
 from draftwood.bench.report.words import interval, plain_value, terms, text
 
 
@@ -46,6 +47,12 @@ def interrupted(record: Record) -> str:
         '<p class="warning" role="note">This run was interrupted. The figures are of what had '
         "ended by then, and not every method may have seen the same prompts.</p>"
     )
+
+
+def disturbed(record: Record) -> str:
+    """A warning if other processes kept the machine busy."""
+    found = warning(record.provenance)
+    return "" if found is None else f'<p class="warning" role="note">{text(found)}</p>'
 
 
 def _sentences(record: Record) -> Iterator[str]:

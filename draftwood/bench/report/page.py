@@ -16,7 +16,7 @@ from draftwood.bench.plots.record import Record
 from draftwood.bench.report.comparison import tables
 from draftwood.bench.report.equality import equality, missing
 from draftwood.bench.report.figures import figures
-from draftwood.bench.report.heading import facts, interrupted, summary
+from draftwood.bench.report.heading import disturbed, facts, interrupted, summary
 from draftwood.bench.report.reliability import reliability
 from draftwood.bench.report.traces import excerpts, legend, sources
 from draftwood.bench.report.words import text
@@ -38,7 +38,7 @@ def html(document: Mapping[str, object]) -> str:
         style=_file("page.css") + style(len(names)) + _colours(len(names)),
         script=script,
         title=text(_title(record)),
-        warning=interrupted(record),
+        warning=interrupted(record) + disturbed(record),
         facts=facts(record),
         summary=summary(record),
         tables=tables(record),

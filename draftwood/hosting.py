@@ -4,17 +4,24 @@ Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
-from draftwood.costs.curve import StepCosts
+from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import fit
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.machine import identity_at, key_of
-from draftwood.costs.measure import Grid, measure_levels, measure_target
+from draftwood.costs.measure import (
+    SHORTEST,
+    Grid,
+    NoLevelError,
+    measure_levels,
+    measure_target,
+)
 from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
@@ -26,6 +33,9 @@ from draftwood.vocabulary import check_vocabulary
 _OUTSIDE, _NODE = 0.08, 0.001
 """What a step and a node of it are taken to cost outside of forwards, over a forward of one token,
 until steps have been timed."""
+
+_FLAT = Curve((1, 2), (1.0, 1.0))
+"""Of a model whose context has no room for drafts: one second a forward, whatever its size."""
 
 
 class TargetHost:
@@ -83,16 +93,26 @@ class TargetHost:
         return self._costs[key]
 
     def _measured(self, drafters: Mapping[str, Built]) -> StepCosts:
-        target = self._target
+        if self.info.context_limit < SHORTEST:
+            # Nothing can be drafted there, so that nobody asks what it would cost.
+            return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
         grid = Grid().fitted(self.info.context_limit)
-        curve = fit(measure_target(target, grid, Needs(top_k=10)))
-        levels = {
-            source: fit(measure_levels(built.drafter, source, target, grid))
-            for source, built in drafters.items()
-        }
+        curve = fit(measure_target(self._target, grid, Needs(top_k=10)))
+        levels = {source: self._level(source, built, grid) for source, built in drafters.items()}
         # Outside of forwards nothing is known yet; live costs soon do.
         first = curve.seconds(1)
         return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
+
+    def _level(self, source: str, built: Built, grid: Grid) -> Curve:
+        """Seconds of a level, at contexts that the drafter's own model reaches."""
+        while True:
+            try:
+                return fit(measure_levels(built.drafter, source, self._target, grid))
+            except NoLevelError:
+                shorter = grid.contexts[:-1] or (grid.contexts[0] // 2,)
+                if shorter[0] < 1:
+                    return _FLAT  # its context is too short to draft at all
+                grid = replace(grid, contexts=shorter)
 
     def _load(self, name: Any) -> DraftModel:
         if not isinstance(name, str):

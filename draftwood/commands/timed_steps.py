@@ -62,7 +62,9 @@ def run_steps(
     engine = Engine(target, method(name), host=host)
     found: list[Timed] = []
     end = perf_counter() + seconds
-    while not found or perf_counter() < end:
+    begun = False
+    while not begun or perf_counter() < end:
+        begun = True
         numbers = [engine.add(Request(prompt, _TOKENS)) for _ in range(batch)]
         cached = batch * len(prompt)
         fresh = True  # the first step prefills

@@ -38,6 +38,7 @@ from draftwood.methods import method
 from draftwood.options import model_options, numbers
 from draftwood.target.attach import attach
 
+_CONTEXTS = (128, 1024)
 _FILE_WIDTH = 120
 """Columns of the tables where there is no terminal to ask."""
 _TEXT = "def add(self, a, b):\n    return a + b\n\n"
@@ -51,7 +52,10 @@ _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
     "--head", help="An EAGLE-3 head to measure as well: 'embedded-eagle3', a directory..."
 )
 @click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
-@click.option("--context", default="128,1024", show_default=True, help="Cached tokens of each.")
+@click.option(
+    "--context",
+    help="Cached tokens of each: one or more numbers.  [default: 128,1024, or what fits the model]",
+)
 @click.option(
     "--largest",
     type=click.IntRange(2),
@@ -67,7 +71,7 @@ def tune(
     draft: str | None,
     head: str | None,
     batch: str,
-    context: str,
+    context: str | None,
     largest: int,
     seconds: float,
     output: Path | None,
@@ -85,8 +89,8 @@ def tune(
     if draft is not None and head is not None:
         raise DraftwoodError("--draft and --head are one drafter each: measure one at a time")
     share = 0.3 if draft or head else 0.0
-    grid = Grid(_sizes(largest), _numbers("--context", context), _numbers("--batch", batch))
-    for_target = replace(grid, seconds=(0.7 - share) * seconds)
+    contexts = _CONTEXTS if context is None else _numbers("--context", context)
+    grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
     if output is not None:
         check_writable(output)
     if picture is not None:
@@ -97,13 +101,15 @@ def tune(
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     target = attach(loaded.model, packing="move")
     host = TargetHost(target, loaded.tokenizer)
+    if context is None:
+        grid = grid.fitted(target.info.context_limit)
 
     # What methods want handed over with every row takes time as well.
     needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
     drafter = _spec(draft, head).build(host) if share else None
     if drafter is not None:
         needs |= drafter.needs
-    samples = {"target": measure_target(target, for_target, needs)}
+    samples = {"target": measure_target(target, grid, needs)}
     found = StepCosts(fit(samples["target"]))
     if drafter is not None:
         levels = replace(grid, seconds=share * seconds)

@@ -31,6 +31,10 @@ Cell: TypeAlias = tuple[int, int, int]
 Probe: TypeAlias = Callable[[], float]
 """Runs a forward and returns its seconds."""
 
+SHORTEST = 3
+"""Tokens of the shortest context in which forwards can be timed: one that is cached, and a tree of
+two. A shorter one has no room for a draft either."""
+
 _CHILDREN = 8
 """Children asked for of each node of a drafter's level."""
 _QUANTILE = 0.25
@@ -69,19 +73,26 @@ class Grid:
             raise DraftwoodError(f"costs are measured for {self.seconds} seconds: give more than 0")
 
     def fitted(self, limit: int) -> "Grid":
-        """The same for a model that reaches ``limit`` tokens: contexts that fit, or what is left.
+        """The same for a model that reaches ``limit`` tokens: trees of at most half of that, and
+        contexts that fit beside the largest, or all that it leaves.
 
         Raises:
-            DraftwoodError: not even one cached token would fit.
+            DraftwoodError: the limit is below :data:`SHORTEST`.
         """
-        left = limit - self.sizes[-1]
-        if left < 1:
+        if limit < SHORTEST:
             raise DraftwoodError(
-                f"a tree of {self.sizes[-1]} tokens does not fit a context of {limit} tokens: "
-                "measure smaller ones"
+                f"no tree fits a context of {limit} tokens: costs need at least {SHORTEST}"
             )
+        sizes = tuple(size for size in self.sizes if size <= limit // 2)
+        if len(sizes) < 2:
+            sizes = (1, 2)
+        left = limit - sizes[-1]
         contexts = tuple(c for c in self.contexts if c <= left) or (left,)
-        return Grid(self.sizes, contexts, self.batches, self.seconds)
+        return Grid(sizes, contexts, self.batches, self.seconds)
+
+
+class NoLevelError(DraftwoodError):
+    """A drafter ran no forward where a level of it was to be timed."""
 
 
 def measure_target(
@@ -125,8 +136,8 @@ def measure_levels(
         clock: seconds.
 
     Raises:
-        DraftwoodError: a context does not fit the target, or the drafter runs no model there: it
-            has none, or its own context is shorter.
+        DraftwoodError: a context does not fit the target.
+        NoLevelError: the drafter runs no model there: it has none, or its own context is shorter.
     """
     deadline = clock() + grid.seconds
     _check_room(target, grid)
@@ -212,7 +223,7 @@ class _Level:
             _settle(self._info.device)
             seconds = self._clock() - start
             if timed and self._drafter.forwards != before + 1:
-                raise DraftwoodError(
+                raise NoLevelError(
                     f"drafter {self._source!r} ran no forward for a level: it has no model, or "
                     "the measured context is beyond its own"
                 )

@@ -2,13 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from draftwood.costs.fit import fit
-from draftwood.costs.measure import Grid, heap, measure_levels, measure_target, take_turns
+from draftwood.costs.measure import (
+    SHORTEST,
+    Grid,
+    heap,
+    measure_levels,
+    measure_target,
+    take_turns,
+)
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
@@ -148,10 +155,28 @@ def test_a_context_beyond_the_models_is_refused() -> None:
     grid = Grid((1, 8), (16, 60), seconds=1.0)
     with pytest.raises(DraftwoodError, match=r"60 cached tokens and 8 more do not fit .* 64"):
         measure_target(target, grid)
-    assert grid.fitted(64).contexts == (16,)
-    assert grid.fitted(20).contexts == (12,)
-    with pytest.raises(DraftwoodError, match="tree of 8 tokens does not fit a context of 8"):
-        grid.fitted(8)
+
+
+@pytest.mark.parametrize("limit", range(1, 129))
+def test_a_grid_is_cut_to_what_a_short_context_holds(limit: int) -> None:
+    if limit < SHORTEST:
+        with pytest.raises(DraftwoodError, match=f"no tree fits a context of {limit} tokens"):
+            Grid().fitted(limit)
+        return
+    fitted = Grid().fitted(limit)
+    assert len(fitted.sizes) >= 2
+    assert fitted.sizes[-1] <= max(2, limit // 2)
+    assert fitted.sizes[-1] + fitted.contexts[-1] <= limit
+    assert (fitted.batches, fitted.seconds) == (Grid().batches, Grid().seconds)
+    # All of it can be timed, and has a curve.
+    quick = replace(fitted, seconds=0.001)
+    assert fit(measure_target(MarkovTarget(context_limit=limit), quick)).seconds(64) > 0.0
+
+
+def test_a_grid_that_fits_is_left_alone() -> None:
+    assert Grid().fitted(1024) == Grid()
+    assert Grid((1, 8), (16, 60)).fitted(64) == Grid((1, 8), (16,))
+    assert Grid((1, 8), (16, 60)).fitted(20) == Grid((1, 8), (12,))
 
 
 @pytest.mark.parametrize(

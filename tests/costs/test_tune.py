@@ -15,7 +15,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
 from tests.fakes import FakeHost, MarkovTarget
-from tests.tiny import save_tiny
+from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 
 QUICK = ["--seconds", "0.3", "--context", "16,32", "--largest", "5"]
 
@@ -61,6 +61,22 @@ def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
     for argv, message in cases:
         with pytest.raises(DraftwoodError, match=message):
             CliRunner().invoke(tune, ["--model", "nowhere", *argv], catch_exceptions=False)
+
+
+def test_without_a_context_it_measures_what_fits_the_model(tmp_path: Path) -> None:
+    model = tiny_llama(context=64)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    argv = ["--model", str(tmp_path), "--seconds", "0.3", "--json", str(tmp_path / "costs.json")]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    settings = json.loads((tmp_path / "costs.json").read_text())["provenance"]["settings"]
+    assert (settings["sizes"][-1], settings["contexts"]) == (32, [32])
+
+
+def test_a_prompt_that_leaves_no_second_step_is_not_tried_for_ever() -> None:
+    target = MarkovTarget(context_limit=8)
+    assert run_steps(target, FakeHost(target.info), "ar", [1] * 6, 1, 0.0) == []
 
 
 def test_the_curves_are_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""``auto`` on models of every short context, and on prompts that leave next to no room."""
+
+from functools import partial
+from itertools import product
+
+import pytest
+
+from draftwood import hosting
+from draftwood.costs import store
+from draftwood.costs.measure import Grid
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.hosting import TargetHost
+from draftwood.methods import method
+from draftwood.requests import Request
+from draftwood.sampling import SamplingParams
+from draftwood.target.attach import attach
+from draftwood.target.runner import Runner
+from tests.tiny import VOCAB, tiny_llama
+
+LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
+
+
+@pytest.fixture(autouse=True)
+def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs are measured in no time, and kept nowhere else."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(hosting, "Grid", partial(Grid, seconds=0.001))
+
+
+def prompt(length: int) -> list[int]:
+    return [7 * i % 5 for i in range(length)]
+
+
+def answers(
+    target: Runner, host: TargetHost, name: str, lengths: list[int], heat: float
+) -> list[tuple[tuple[int, ...], str]]:
+    requests = [
+        Request(prompt(n), 128, SamplingParams(temperature=heat, seed=i))
+        for i, n in enumerate(lengths)
+    ]
+    done = Engine(target, method(name), host=host).generate(requests)
+    return [(each.tokens, each.reason) for each in done]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_short_contexts_are_filled_like_by_plain_decoding(limit: int) -> None:
+    target = attach(tiny_llama(context=limit), self_test=False)
+    host = TargetHost(target)
+    # What is left: as much as there is, half of it, and room for 3, 2 and 1 tokens.
+    lengths = sorted({n for n in (1, limit // 2, limit - 3, limit - 2, limit - 1) if n > 0})
+    for heat in (0.0, 1.0):
+        expected = answers(target, host, "ar", lengths, heat)
+        assert [len(tokens) for tokens, _ in expected] == [limit - n for n in lengths]
+        assert {reason for _, reason in expected} <= {"context", "length"}
+        assert answers(target, host, "auto", lengths, heat) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 5, 64])
+def test_a_prompt_that_fills_the_context_is_refused(limit: int) -> None:
+    target = attach(tiny_llama(context=limit), self_test=False)
+    engine = Engine(target, method("auto"), host=TargetHost(target))
+    with pytest.raises(DraftwoodError, match=f"the model's context holds {limit}"):
+        engine.add(Request(prompt(limit), 1))
+
+
+@pytest.mark.parametrize(("limit", "reach"), list(product((3, 64, 128), (1, 2, 3, 4, 16, 64))))
+def test_a_draft_model_may_have_a_shorter_context_than_its_target(limit: int, reach: int) -> None:
+    target = attach(tiny_llama(context=limit), self_test=False)
+    host = TargetHost(target)
+    draft = tiny_llama(seed=1, layers=1, context=reach)
+    engine = Engine(target, method("auto", draft__model=draft), host=host)
+    assert draft.config.vocab_size == VOCAB
+    expected = answers(target, host, "ar", [1, limit - 2], 0.0)
+    done = engine.generate([Request(prompt(n), 128) for n in (1, limit - 2)])
+    assert [(each.tokens, each.reason) for each in done] == expected

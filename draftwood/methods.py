@@ -31,23 +31,20 @@ def method(text: str, **options: object) -> Method:
     """A method from its name and settings, e.g. ``method("goose:budget=16:bypass=off")``.
 
     Settings may be spelt in ``text``, behind colons, or given as keyword arguments, where a
-    drafter's ``source.field`` is written ``source__field``. A source may be given another drafter,
-    as in ``method("goose:adjacency=model")``.
+    drafter's ``source.field`` is written ``source__field``. ``draft`` names a draft model (a path,
+    a hub id or, as a keyword, a loaded model), ``head`` an EAGLE-3 head and ``drafter`` which
+    registered drafter answers; any other source may be given another drafter by its own name, as
+    in ``method("goose:adjacency=model:draft=PATH")``.
 
     Raises:
         DraftwoodError: the name or a setting is unknown, or a value is out of range.
     """
     name, *spelt = text.split(":")
-    chosen = recipe(name)
     values = {key.replace("__", "."): value for key, value in options.items()}
     pairs = [item.partition("=") for item in spelt]
-    named = {key: value for key, equals, value in pairs if equals and key in chosen.drafters}
-    named |= {key: str(values.pop(key)) for key in chosen.drafters if key in values}
-    chosen = chosen.rebound(named)
+    chosen = recipe(name).bound({**{key: value for key, _, value in pairs}, **values})
     known = chosen.settings()
     for item, (key, equals, value) in zip(spelt, pairs, strict=True):
-        if key in named:
-            continue
         if not equals or key not in known:
             raise DraftwoodError(
                 f"method {name!r} has no setting {item!r}: write name=value with one of "

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from draftwood import registry
+from draftwood.binding import DRAFT, binder, bindings, model_flags
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
@@ -62,24 +63,42 @@ class Recipe:
         presets |= {self.optional[source]: source for source in drafters if source in self.optional}
         return dataclasses.replace(self, drafters={**self.drafters, **drafters}, presets=presets)
 
+    def bound(self, options: Mapping[str, object]) -> "Recipe":
+        """The same recipe with its sources answered as the options say.
+
+        Raises:
+            DraftwoodError: see :func:`draftwood.binding.bindings`.
+        """
+        return self.rebound(bindings(self.name, self.drafters, self.optional, options))
+
+    def binds(self, source: str) -> bool:
+        """Whether the source is asked: an optional one has to be given first."""
+        return source not in self.optional or self.presets.get(self.optional[source]) == source
+
     def settings(self) -> dict[str, Setting]:
         """Everything that can be set, by option name, with this recipe's defaults.
 
-        A source's name is a setting too: which registered drafter answers (:meth:`rebound`).
+        :mod:`draftwood.binding` says what those do that bind a source to a drafter.
         """
-        found: dict[str, Setting] = {
-            source: Setting(source, str, part, "drafter that answers this source's queries")
-            for source, part in self.drafters.items()
-        }
+        found: dict[str, Setting] = {}
+        parts = [("", registry.load("policies", self.policy))]
+        for source, drafter in self.drafters.items():
+            name = binder(source)
+            default = drafter if self.binds(source) else None
+            found[name] = Setting(name, str, default, f"which drafter answers: {source}")
+            parts.append((f"{source}.", registry.load("drafters", drafter)))
+        if DRAFT in self.drafters:
+            for flag, (_, setting) in model_flags().items():
+                found[flag] = dataclasses.replace(setting, name=flag, default=None)
         found["verifier"] = Setting("verifier", str, self.verifier, "accept rule")
-        parts = {"": registry.load("policies", self.policy)}
-        parts |= {f"{src}.": registry.load("drafters", d) for src, d in self.drafters.items()}
-        parts["tuner."] = registry.load("tuners", self.tuner)
-        for prefix, part in parts.items():
+        parts.append(("tuner.", registry.load("tuners", self.tuner)))
+        for prefix, part in parts:
             for setting in settings(part):
-                name = prefix + setting.name
-                default = self.presets.get(name, setting.default)
-                found[name] = dataclasses.replace(setting, name=name, default=default)
+                name = setting.flag or prefix + setting.name
+                value = self.presets.get(name, setting.default)
+                if setting.flag and not self.binds(prefix[:-1]):
+                    value = None
+                found[name] = dataclasses.replace(setting, name=name, default=value)
         return found
 
     def build(self, options: Mapping[str, object] | None = None) -> "Method":
@@ -89,37 +108,37 @@ class Recipe:
             DraftwoodError: an option is unknown or out of range, or policy and verifier together
                 are not lossless.
         """
-        options = dict(options or {})
-        named = {source: str(options.pop(source)) for source in self.drafters if source in options}
-        if named:
-            return self.rebound(named).build(options)
+        options = options or {}
+        return self.bound(options)._built(options)
+
+    def _built(self, options: Mapping[str, object]) -> "Method":
         known = self.settings()
-        accept_rule = str(options.pop("verifier", self.verifier))
-        bound = {
+        optional = {
             setting: source
             for source, setting in self.optional.items()
             if any(name.startswith(f"{source}.") for name in options)
         }
-        values = {**self.presets, **bound, **options}
+        values = {**self.presets, **optional, **options}
         for name in values:
             if name not in known:
                 raise DraftwoodError(
                     f"method {self.name!r} has no setting {name!r}: it has {', '.join(known)}"
                 )
+        accept_rule = str(values.pop("verifier", self.verifier))
 
-        def of(prefix: str) -> dict[str, Any]:
-            n = len(prefix)
-            own = {k[n:]: v for k, v in values.items() if k.startswith(prefix)}
-            return {k: v for k, v in own.items() if "." not in k}
+        def made(kind: registry.Kind, name: str, prefix: str = "") -> Any:
+            part = registry.load(kind, name)
+            own = {s.name: s.flag or prefix + s.name for s in settings(part)}
+            return part(**{field: values[key] for field, key in own.items() if key in values})
 
-        policy = cast(Policy, registry.load("policies", self.policy)(**of("")))
+        policy = cast(Policy, made("policies", self.policy))
         drafters = {
-            source: cast(DrafterSpec, registry.load("drafters", part)(**of(f"{source}.")))
+            source: cast(DrafterSpec, made("drafters", part, f"{source}."))
             for source, part in self.drafters.items()
             if source in policy.sources
         }
         verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
-        tuner = cast(TunerSpec, registry.load("tuners", self.tuner)(**of("tuner.")))
+        tuner = cast(TunerSpec, made("tuners", self.tuner, "tuner."))
         return Method(self.name, policy, drafters, verifier, tuner)
 
 

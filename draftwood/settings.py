@@ -14,19 +14,35 @@ from draftwood.errors import DraftwoodError
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One field of a part: ``name``, annotated ``type``, ``default`` and one line of ``help``."""
+    """One field of a part.
+
+    Attributes:
+        name: of the field.
+        type: as annotated.
+        default: its value where nothing else is said.
+        help: one line.
+        flag: what a method calls it whichever source its part answers (metadata ``flag``), such as
+            ``draft`` for the path of a draft model; None: the source's name and its own.
+    """
 
     name: str
     type: Any
     default: object
     help: str
+    flag: str | None = None
 
 
 def settings(part: type) -> list[Setting]:
     """The settings of a part: the fields of its dataclass, in order."""
     hints = typing.get_type_hints(part)
     return [
-        Setting(field.name, hints[field.name], field.default, field.metadata.get("help", ""))
+        Setting(
+            field.name,
+            hints[field.name],
+            field.default,
+            field.metadata.get("help", ""),
+            field.metadata.get("flag"),
+        )
         for field in dataclasses.fields(part)
         if field.init
     ]

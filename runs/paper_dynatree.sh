@@ -50,6 +50,6 @@ contexts() {
 }
 memory() {
     save peak_memory "$python" "$(dirname "$0")/peak_memory.py" --tokens "${TOKENS:-256}" ${TINY:+--tokens 8} \
-        --methods ar,goose,sd,fixed-tree,dynatree,talon,opt-tree,sequoia,eagle3,talon:draft=eagle3,traversal
+        --methods ar,goose,sd,fixed-tree,dynatree,talon,opt-tree,sequoia,eagle3,talon:drafter=eagle3,traversal
 }
 run "components fixed long longer_set lengths contexts memory" "$@"

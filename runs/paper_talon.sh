@@ -10,16 +10,16 @@ set -euo pipefail
 source "$(dirname "$0")/parts.sh"
 families=$(sets spec_bench)
 trees=ar,sd,fixed-tree,eagle3,goose-eagle3,goose:adjacency=model
-for each in dynatree talon opt-tree sequoia; do trees+=,$each,$each:draft=eagle3; done
-trees+=,sd:draft=eagle3,talon:chain=context,dynatree:chain=context
+for each in dynatree talon opt-tree sequoia; do trees+=,$each,$each:drafter=eagle3; done
+trees+=,sd:drafter=eagle3,talon:chain=context,dynatree:chain=context
 
 greedy() { bench draft_tau_t0 --prompts "$families" --methods "$trees"; }
 sampled() { bench draft_tau_t1 --prompts "$families" --methods "$trees" --temperature 1 --seeds "${SEEDS:-1}"; }
 sweeps() {
-    local methods=ar,eagle3,talon:draft=eagle3 each
-    for each in 15 31 95; do methods+=,talon:draft=eagle3:budget=$each,eagle3:budget=$each; done
-    for each in 0.01 0.04 0.05; do methods+=,talon:draft=eagle3:mu=$each; done
-    for each in 0 2 3; do methods+=,talon:draft=eagle3:robust=$each; done
+    local methods=ar,eagle3,talon:drafter=eagle3 each
+    for each in 15 31 95; do methods+=,talon:drafter=eagle3:budget=$each,eagle3:budget=$each; done
+    for each in 0.01 0.04 0.05; do methods+=,talon:drafter=eagle3:mu=$each; done
+    for each in 0 2 3; do methods+=,talon:drafter=eagle3:robust=$each; done
     bench talon_sweeps --prompts "$families" --methods "$methods"
 }
 run "greedy sampled sweeps" "$@"

@@ -66,6 +66,7 @@ contenders() {
     "$python" - "$@" << 'END'
 import sys
 
+from draftwood.binding import binder
 from draftwood.methods import recipes
 
 rule, *drafters = sys.argv[1:]
@@ -80,7 +81,7 @@ for recipe in recipes().values():
         found.append(recipe.name)
     for source in sources:
         named = [d for d in drafters if d != asked.get(source)]
-        found += [f"{recipe.name}:{source}={drafter}" for drafter in named]
+        found += [f"{recipe.name}:{binder(source)}={drafter}" for drafter in named]
     chain = recipe.settings().get("chain")
     if usable and asked and chain is not None and chain.default == "":
         found.append(f"{recipe.name}:chain=context")

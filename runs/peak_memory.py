@@ -2,7 +2,7 @@
 
 Prints one JSON object.
 
-    python runs/peak_memory.py --methods ar,sd,fixed-tree,dynatree,eagle3,talon:draft=eagle3
+    python runs/peak_memory.py --methods ar,sd,fixed-tree,dynatree,eagle3,talon:drafter=eagle3
 """
 
 import json

@@ -50,7 +50,7 @@ def test_every_method_generates_the_same_tokens(checkpoint: str, name: str) -> N
     plain = generate(checkpoint, "--method", "ar")
     extra: list[str] = []
     if "draft" in recipes()[name].drafters:
-        extra = ["--draft", "model", "--draft.model", checkpoint]
+        extra = ["--draft", checkpoint]
     found = generate(checkpoint, "--method", name, *extra)
     assert found["tokens"] == plain["tokens"]
     assert found["text"] == plain["text"]

@@ -233,13 +233,13 @@ def test_draft_forwards_are_shared_by_a_batch() -> None:
 
 AUTO = [
     "auto",
-    "auto:draft=model:layout=ranked",
-    "auto:draft=eagle3:layout=ranked",
-    "auto:draft.model=x:budget=9:level=2:layout=ranked",
+    "auto:drafter=model:layout=ranked",
+    "auto:drafter=eagle3:layout=ranked",
+    "auto:draft=x:budget=9:level=2:layout=ranked",
 ]
 
 
-@pytest.mark.parametrize("name", ["auto:draft=model", "auto:draft=eagle3"])
+@pytest.mark.parametrize("name", ["auto:drafter=model", "auto:drafter=eagle3"])
 def test_what_auto_draws_of_a_greedy_request_is_nothing(name: str) -> None:
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 25) for i in range(3)]
@@ -247,7 +247,7 @@ def test_what_auto_draws_of_a_greedy_request_is_nothing(name: str) -> None:
     assert [c.tokens for c in found] == [target.greedy(r.prompt, 25) for r in requests]
 
 
-@pytest.mark.parametrize("name", ["auto:draft=model:layout=drawn", "auto:draft=eagle3"])
+@pytest.mark.parametrize("name", ["auto:drafter=model:layout=drawn", "auto:drafter=eagle3"])
 def test_what_auto_draws_of_a_sampled_request_is_verified_as_drawn(name: str) -> None:
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 40, SamplingParams(0.9, seed=i)) for i in range(4)]
@@ -279,7 +279,7 @@ def test_auto_yields_what_plain_decoding_does(
 
 def test_auto_asks_a_model_only_if_it_is_given_one() -> None:
     target = MarkovTarget()
-    for name, asks in (("auto", False), ("auto:draft=model", True)):
+    for name, asks in (("auto", False), ("auto:drafter=model", True)):
         engine = Engine(target, method(name), host=FakeHost(target.info))
         tally = engine.generate([Request(PROMPT, 60)])[0].tally
         assert (tally.draft_calls > 0) == asks

@@ -41,6 +41,7 @@ LAYERS = [
         "models",
         "vocabulary",
     },
+    {"binding"},
     {"recipes", "drafting", "requests", "golden"},
     {"builtin"},
     {"methods"},

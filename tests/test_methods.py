@@ -33,13 +33,45 @@ def test_settings_by_text_and_by_keyword() -> None:
 
 
 def test_a_source_may_be_given_another_drafter() -> None:
-    built = method("goose:adjacency=model:adjacency.model=some/name")
+    built = method("goose:adjacency=model:draft=some/name")
     assert built.drafters["adjacency"] == Model("some/name")
-    assert built == method("goose", adjacency="model", adjacency__model="some/name")
-    assert built == recipes()["goose"].build({"adjacency": "model", "adjacency.model": "some/name"})
+    assert built == method("goose", adjacency="model", draft="some/name")
+    assert built == recipes()["goose"].build({"adjacency": "model", "draft": "some/name"})
     # What Token Recycling decides about its table means nothing to another drafter.
     assert method("tr:adjacency=model").drafters["adjacency"] == Model()
     assert method("tr:adjacency=adjacency") == method("tr")
+
+
+def test_a_path_says_which_drafter_answers() -> None:
+    for text, drafter in (
+        ("talon:draft=some/name", Model("some/name")),
+        ("talon:head=some/name", Eagle3("some/name")),
+        ("talon:drafter=eagle3:head=some/name", Eagle3("some/name")),
+        ("eagle3:draft=some/name", Model("some/name")),
+        ("goose-eagle3:head=some/name", Eagle3("some/name")),
+        ("auto:head=some/name", Eagle3("some/name")),
+    ):
+        assert method(text).drafters["draft"] == drafter, text
+    given = object()
+    assert method("talon", draft=given).drafters["draft"].model is given
+    assert method("eagle3", draft=given).drafters["draft"].model is given
+
+
+def test_each_path_goes_to_the_source_that_drafts_with_it() -> None:
+    both = method("auto:adjacency=eagle3:draft=a:head=b").drafters
+    assert (both["adjacency"], both["draft"]) == (Eagle3("b"), Model("a"))
+    assert set(method("auto:adjacency=model:draft=a").drafters) == {"context", "adjacency"}
+    twice = method("auto:adjacency=model:drafter=model:draft=a").drafters
+    assert twice["adjacency"] == twice["draft"] == Model("a")
+
+
+def test_an_optional_source_has_no_model_by_default() -> None:
+    unbound, bound = recipes()["auto"], recipes()["auto"].bound({"head": "x"})
+    assert [unbound.settings()[name].default for name in ("drafter", "draft", "head")] == [None] * 3
+    assert bound.settings()["drafter"].default == "eagle3"
+    assert bound.settings()["head"].default == "embedded-eagle3"
+    assert bound.settings()["draft"].default is None
+    assert "draft" not in recipes()["goose"].settings()
 
 
 def test_sources_that_the_policy_does_not_ask_are_not_built() -> None:
@@ -66,12 +98,31 @@ def test_presets_reach_the_parts() -> None:
         ("goose:verifier=nope", "no 'nope' among verifiers"),
         ("goose:verifier=block", "Spine grows trees, but verifier Block is lossless for chains"),
         ("traversal:verifier=walk", "Sampled draws .*WITHOUT_REPLACEMENT nodes.*Walk is not"),
-        ("traversal:draft=adjacency", "Sampled samples its nodes, but no drafter among draft can"),
+        (
+            "traversal:drafter=adjacency",
+            "Sampled samples its nodes, but no drafter among draft can",
+        ),
         ("auto:tuner.nope=1", r"no setting 'tuner\.nope=1'.*tuner\.calibration"),
         ("goose:tuner.calibration=x", r"no setting 'tuner\.calibration=x'"),
         ("auto:neural=nope", "asks drafters .*nope.*does not bind"),
         ("auto:neural=adjacency", "name different ones"),
-        ("auto:draft=nope", "no 'nope' among drafters"),
+        ("auto:drafter=nope", "no 'nope' among drafters.*a model's path is draft=PATH, head=PATH"),
+        ("talon:draft=eagle3", "'eagle3' is a kind of drafter, .*: write drafter=eagle3"),
+        ("goose:adjacency=model:draft=context", "write drafter=context"),
+        ("talon:draft=a:head=b", "draft= and head= were given, and talon drafts with one model"),
+        ("auto:draft=a:head=b", "draft= and head= were given, and auto drafts with one model"),
+        ("talon:drafter=eagle3:draft=a", "draft=a needs drafter=model, but drafter=eagle3 was"),
+        ("eagle3:drafter=model:head=b", "head=b needs drafter=eagle3, but drafter=model was"),
+        (
+            "goose:draft=a",
+            "goose drafts without a model: use --method auto --draft a, "
+            "or goose:adjacency=model:draft=a",
+        ),
+        ("ar:head=a", "ar drafts without a model: use --method auto --head a$"),
+        ("pld:draft=a", "pld drafts without a model: use --method auto --draft a$"),
+        ("talon:draft.model=a", "no setting 'draft.model=a'"),
+        ("goose:adjacency=model:adjacency.model=a", "no setting 'adjacency.model=a'"),
+        ("goose:drafter=model", "no setting 'drafter=model'"),
     ],
 )
 def test_refusals(text: str, complaint: str) -> None:
@@ -109,17 +160,17 @@ def test_an_optional_source_is_bound_by_naming_its_drafter_or_one_of_its_setting
     assert set(method("auto").drafters) == {"context", "adjacency"}
     assert method("auto").policy.sources == ("context", "adjacency")
     for text, drafter in (
-        ("auto:draft=model", Model()),
-        ("auto:draft.model=some/name", Model("some/name")),
-        ("auto:draft=model:draft.model=some/name", Model("some/name")),
-        ("auto:draft=eagle3", Eagle3()),
+        ("auto:drafter=model", Model()),
+        ("auto:draft=some/name", Model("some/name")),
+        ("auto:drafter=model:draft=some/name", Model("some/name")),
+        ("auto:drafter=eagle3", Eagle3()),
     ):
         built = method(text)
         assert built.policy.sources == ("context", "adjacency", "draft")
         assert built.drafters["draft"] == drafter
         assert set(built.drafters) == {"context", "adjacency", "draft"}
-    assert method("auto", draft__model="some/name") == method("auto:draft.model=some/name")
-    assert method("auto:neural=draft") == method("auto:draft=model")
+    assert method("auto", draft="some/name") == method("auto:draft=some/name")
+    assert method("auto:neural=draft") == method("auto:drafter=model")
     # Other sources' settings bind nothing.
     assert set(method("auto:adjacency.width=3:context=context").drafters) == {
         "context",
@@ -133,13 +184,13 @@ def test_an_optional_source_needs_no_recipe_of_ours() -> None:
         "-",
         "-",
         "auto",
-        {"context": "context", "adjacency": "adjacency", "head": "eagle3"},
+        {"context": "context", "adjacency": "adjacency", "mine": "eagle3"},
         verifier="traversal",
-        optional={"head": "neural"},
+        optional={"mine": "neural"},
     )
     assert mine.build().policy.sources == ("context", "adjacency")
-    assert mine.build({"head.model": "some/name"}).policy.sources[-1] == "head"
-    assert mine.build({"head": "model"}).drafters["head"] == Model()
+    assert mine.build({"head": "some/name"}).drafters["mine"] == Eagle3("some/name")
+    assert mine.build({"mine": "model"}).drafters["mine"] == Model()
 
 
 def test_a_recipe_names_its_tuner_and_other_methods_learn_nothing() -> None:

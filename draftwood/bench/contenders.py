@@ -101,13 +101,14 @@ class OwnChoice:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The policy's, its budget first, drafters' and tuner's as ``part.field``, the verifier."""
+        """The policy's, its budget first, drafters' and tuner's, the verifier, as methods spell."""
         own = self.method
         parts: dict[str, object] = {"": own.policy, **own.drafters, "tuner": own.tuner}
         found: dict[str, object] = {"budget": own.policy.budget}
         for prefix, part in parts.items():
             for setting in fields_of(type(part)):
                 key = f"{prefix}.{setting.name}" if prefix else setting.name
+                key = setting.flag or key
                 found[key] = getattr(part, setting.name)
         return {**found, "verifier": type(self.method.verifier).__name__}
 

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draftwood.bench import peers
+from draftwood.binding import model_flags
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipe
 from draftwood.settings import settings
 
-_OWN = {"model": "draft", "eagle3": "head"}
-"""Registered drafter with a model of its own to the field that names this model."""
-
-_PEERS = {"hf-assistant": {"model": "draft"}}
-"""Peer to its settings that name a draft model, and the field that names it."""
+_PEERS = {"hf-assistant": ("draft",)}
+"""Peer to its settings that name a model."""
 
 _USERS = {
     "draft": "a method that drafts with a model of its own, such as sd or dynatree",
@@ -40,7 +38,7 @@ class Defaults:
     warm: bool = False
 
     def of(self, text: str) -> dict[str, object]:
-        """The settings that fall to this contender, by name (``"source.field"``).
+        """The settings that fall to this contender, by name.
 
         Raises:
             DraftwoodError: the text names no contender, or a setting that it has not.
@@ -69,18 +67,20 @@ class Defaults:
                 )
 
     def _peer(self, name: str) -> dict[str, object]:
-        return {key: getattr(self, flag) for key, flag in _PEERS.get(name, {}).items()}
+        return {flag: getattr(self, flag) for flag in _PEERS.get(name, ())}
 
     def _own(self, text: str, spelt: dict[str, str]) -> dict[str, object]:
-        chosen = recipe(text.partition(":")[0])
+        chosen = recipe(text.partition(":")[0]).bound(spelt)
         found: dict[str, object] = {}
         if "budget" in chosen.settings():
             found["budget"] = self.budget
         # Only what the policy asks in these settings is built; a bound drafter may go unused.
         for source, spec in method(text).drafters.items():
-            drafter = spelt.get(source, chosen.drafters[source])
-            if drafter in _OWN:
-                found[f"{source}.model"] = getattr(self, _OWN[drafter])
+            found |= {
+                flag: getattr(self, flag, None)
+                for flag, (kind, _) in model_flags().items()
+                if kind == chosen.drafters[source]
+            }
             if self.warm and any(s.name == "shared" for s in settings(type(spec))):
                 found[f"{source}.shared"] = True
         return found

@@ -30,8 +30,9 @@ from draftwood.theory.sequoia_tree import RankTree, best_tree, fastest_tree
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--prompts", required=True, metavar="FILE[,FILE]", help="JSON lines; one set each.")
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
-@click.option("--drafter", default="model", show_default=True, help="model or eagle3.")
-@click.option("--draft", help="The draft model or head; the embedded one if not given.")
+@click.option("--draft", help="Directory or hub id of the draft model; embedded-draft otherwise.")
+@click.option("--head", help="Directory or hub id of an EAGLE-3 head to draft with instead.")
+@click.option("--drafter", help="Which drafter answers: model or eagle3.")
 @click.option("--ranks", type=click.IntRange(1), default=10, show_default=True)
 @click.option(
     "--nodes", type=click.IntRange(1), default=59, show_default=True, help="Largest tree."
@@ -51,8 +52,9 @@ def sequoia(
     output: Path,
     prompts: str,
     limit: int | None,
-    drafter: str,
     draft: str | None,
+    head: str | None,
+    drafter: str | None,
     ranks: int,
     nodes: int,
     max_depth: int,
@@ -71,9 +73,10 @@ def sequoia(
     Use it with --method sequoia --file OUTPUT.
     """
     check_writable(output)
-    named = {} if draft is None else {"draft__model": draft}
+    given = {"draft": draft, "head": head, "drafter": drafter}
     one_level = method(
-        f"fixed-tree:draft={drafter}:breadth={ranks}:depth=1:threshold=0:budget={ranks}", **named
+        f"fixed-tree:breadth={ranks}:depth=1:threshold=0:budget={ranks}",
+        **{name: value for name, value in given.items() if value is not None},
     )
     sets = sources(prompts)
     members = read(sets, limit)

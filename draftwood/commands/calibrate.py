@@ -44,7 +44,7 @@ _FLOOR = 0.002
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
 @click.option(
     "--methods",
-    default="auto,auto:draft=model,auto:draft=eagle3",
+    default="auto,auto:drafter=model,auto:drafter=eagle3",
     show_default=True,
     help="Comma-separated: with which drafters.",
 )

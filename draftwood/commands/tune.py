@@ -222,8 +222,7 @@ def _spec(draft: str | None, head: str | None) -> DrafterSpec:
 
 
 def _held_out_chain(draft: str | None, head: str | None) -> str:
-    part = "model" if draft is not None else "eagle3"
-    return f"sd:draft={part}:draft.model={draft or head}"
+    return f"sd:draft={draft}" if draft is not None else f"sd:head={head}"
 
 
 def _sizes(largest: int) -> tuple[int, ...]:

@@ -36,7 +36,10 @@ class Eagle3:
 
     model: str | Any = field(
         default="embedded-eagle3",
-        metadata={"help": "'embedded-eagle3', a directory or a hub id of a head for this target"},
+        metadata={
+            "flag": "head",
+            "help": "EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id",
+        },
     )
 
     draws: ClassVar = frozenset(Draw)

@@ -35,7 +35,10 @@ class Model:
 
     model: str | PreTrainedModel = field(
         default="embedded-draft",
-        metadata={"help": "'embedded-draft', a directory or a hub id of a smaller model"},
+        metadata={
+            "flag": "draft",
+            "help": "draft model: 'embedded-draft', a directory or a hub id",
+        },
     )
 
     draws: ClassVar = frozenset(Draw)

@@ -35,7 +35,7 @@ class Contest:
 
 FREE = Contest("auto", ("goose", "iso3"))
 DRAFTED = Contest(
-    "auto:draft=model:layout=ranked", ("talon", "eagle3:draft=model"), ("context", "adjacency")
+    "auto:drafter=model:layout=ranked", ("talon", "eagle3:drafter=model"), ("context", "adjacency")
 )
 
 LEVEL = 0.05

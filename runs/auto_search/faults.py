@@ -36,7 +36,7 @@ DRAFTED_OTHERS = (
     "sd",
     "talon:budget=16",
     "talon",
-    "eagle3:draft=model:budget=16",
+    "eagle3:drafter=model:budget=16",
     "opt-tree",
     "goose:adjacency=model:budget=16",
 )

@@ -56,8 +56,8 @@ def talon(run: Run, paper: str) -> str:
     low, middle, high = (number(of(printed)) for of in (min, mean, max))
     found = []
     for method, entry in methods.items():
-        rival = method.replace("talon:draft=eagle3", "eagle3")
-        if rival in methods and re.fullmatch(r"talon:draft=eagle3(:budget=\d+)?", method):
+        rival = method.replace("talon:drafter=eagle3", "eagle3")
+        if rival in methods and re.fullmatch(r"talon:drafter=eagle3(:budget=\d+)?", method):
             budget = entry["settings"]["budget"]
             tau, other = (methods[m]["mean_acceptance_length"]["value"] for m in (method, rival))
             found.append(

@@ -84,12 +84,12 @@ def test_an_end_inside_what_was_accepted_ends_the_answer(stock: Loaded, twin: st
     eos = frozenset({end, 256})
     wanted = spoken(answers(HuggingFace().enter(stock), eos))
     assert wanted[0] == (plain[: plain.index(end) + 1], "eos")
-    for peer in (HuggingFaceLookup(), HuggingFaceAssistant(model=twin, tokens=7)):
+    for peer in (HuggingFaceLookup(), HuggingFaceAssistant(draft=twin, tokens=7)):
         assert spoken(answers(peer.enter(stock), eos)) == wanted
 
 
 def test_an_assistant_with_the_targets_weights_is_always_right(stock: Loaded, twin: str) -> None:
-    contender = HuggingFaceAssistant(model=twin, tokens=3).enter(stock)
+    contender = HuggingFaceAssistant(draft=twin, tokens=3).enter(stock)
     contender.extra["assistant_model"].generation_config.assistant_confidence_threshold = 0.0
     plain = answers(HuggingFace().enter(stock), prompts=PROMPTS[1:])
     (found,) = answers(contender, prompts=PROMPTS[1:])
@@ -103,7 +103,7 @@ def test_an_assistant_with_the_targets_weights_is_always_right(stock: Loaded, tw
 
 def test_an_assistant_that_is_wrong_costs_forwards_only(stock: Loaded, stranger: str) -> None:
     plain = answers(HuggingFace().enter(stock))
-    found = answers(HuggingFaceAssistant(model=stranger).enter(stock))
+    found = answers(HuggingFaceAssistant(draft=stranger).enter(stock))
     assert spoken(found) == spoken(plain)
     assert any(a.completion.tally.steps > 10 for a in found)
 
@@ -111,7 +111,7 @@ def test_an_assistant_that_is_wrong_costs_forwards_only(stock: Loaded, stranger:
 def test_another_vocabulary_goes_through_text(stock: Loaded, wider: str) -> None:
     # Bytes that are no text do not survive a way through text, so the prompt is plain ASCII.
     prompts = [tiny_tokenizer().encode("abc abc ")]
-    contender = HuggingFaceAssistant(model=wider).enter(stock)
+    contender = HuggingFaceAssistant(draft=wider).enter(stock)
     assert set(contender.extra) == {"assistant_model", "tokenizer", "assistant_tokenizer"}
     wanted = spoken(answers(HuggingFace().enter(stock), prompts=prompts))
     assert spoken(answers(contender, prompts=prompts)) == wanted
@@ -127,7 +127,7 @@ def test_the_assistants_own_generation_config_does_not_apply(
     model.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     config = (
-        HuggingFaceAssistant(model=str(tmp_path))
+        HuggingFaceAssistant(draft=str(tmp_path))
         .enter(stock)
         .extra["assistant_model"]
         .generation_config
@@ -147,7 +147,7 @@ def test_a_group_is_answered_one_by_one(stock: Loaded) -> None:
 
 @pytest.mark.parametrize("name", ["lookup", "assistant"])
 def test_sampling_follows_the_seed_of_each_request(stock: Loaded, twin: str, name: str) -> None:
-    peer: Any = HuggingFaceLookup() if name == "lookup" else HuggingFaceAssistant(model=twin)
+    peer: Any = HuggingFaceLookup() if name == "lookup" else HuggingFaceAssistant(draft=twin)
     decode = peer.enter(stock).begin(2)
 
     def drawn(*seeds: int, top_k: int = 0) -> list[tuple[int, ...]]:
@@ -184,7 +184,7 @@ def test_settings_below_one_are_refused(peer: Any, settings: dict[str, int], sai
 
 def test_an_assistant_that_cannot_be_used_is_refused(stock: Loaded, tmp_path: Path) -> None:
     with pytest.raises(DraftwoodError, match="cannot load model"):
-        HuggingFaceAssistant(model=str(tmp_path)).enter(stock)
+        HuggingFaceAssistant(draft=str(tmp_path)).enter(stock)
     with pytest.raises(DraftwoodError, match="4096 tokens and the target 260: name a smaller"):
         HuggingFaceAssistant().enter(stock)
 

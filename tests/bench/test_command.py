@@ -173,13 +173,13 @@ def test_a_draft_model_for_whoever_has_none_of_its_own(
     # The embedded draft has another vocabulary than this target, and would be refused.
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "sd,hf-assistant"]
     methods = bench(tmp_path / "out.json", *argv, "--draft", checkpoint)["methods"]
-    assert methods["sd"]["settings"]["draft.model"] == checkpoint
+    assert methods["sd"]["settings"]["draft"] == checkpoint
     assert methods["sd"]["acceptance_rate"]["value"] > 0.5  # the target drafts for itself
-    assert methods["hf-assistant"]["settings"]["model"] == checkpoint
+    assert methods["hf-assistant"]["settings"]["draft"] == checkpoint
     joined = bench(
         tmp_path / "out.json", *argv[:4], "--methods", "sd", "--peers", "--draft", checkpoint
     )
-    assert joined["methods"]["hf-assistant"]["settings"]["model"] == checkpoint
+    assert joined["methods"]["hf-assistant"]["settings"]["draft"] == checkpoint
     assert "hf-assistant" not in joined["missing"]
 
 
@@ -223,13 +223,13 @@ def test_all_peers_join_and_one_that_cannot_is_reported(
     assert lookup["acceptance_rate"]["value"] is None
     # The embedded draft has another vocabulary than the tiny target.
     assert "hf-assistant" not in found["methods"]
-    assert "hf-assistant:model=NAME" in found["missing"]["hf-assistant"]
+    assert "hf-assistant:draft=PATH" in found["missing"]["hf-assistant"]
     assert json.loads(said.splitlines()[-1])["missing"] == found["missing"]
     assert "missing hf-assistant: the assistant 'embedded-draft' has 4096 tokens" in err
 
 
 def test_assisted_peers_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> None:
-    assistant = f"hf-assistant:model={checkpoint}:tokens=4"
+    assistant = f"hf-assistant:draft={checkpoint}:tokens=4"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", f"hf-lookup,{assistant}"]
     found = bench(tmp_path / "out.json", *argv, "--batch", "2")
     assert found["missing"] == {}

@@ -74,11 +74,11 @@ def test_peers_are_found_by_file_name() -> None:
 
 
 def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
-    specs = ["hf-lookup:tokens=20", "hf-assistant:model=some/draft:tokens=5"]
+    specs = ["hf-lookup:tokens=20", "hf-assistant:draft=some/draft:tokens=5"]
     found = choose(specs, Defaults(budget=16))
     assert [c.name for c in found[1:]] == [
         "hf-lookup:tokens=20",
-        "hf-assistant:model=some/draft:tokens=5",
+        "hf-assistant:draft=some/draft:tokens=5",
     ]
     assert found[1].settings == {"tokens": 20, "ngram": 2}
     assert found[2].settings == {"model": "some/draft", "tokens": 5}

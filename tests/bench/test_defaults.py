@@ -10,22 +10,24 @@ from draftwood.errors import DraftwoodError
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("sd", {"draft.model": "some/draft"}),
-        ("sd:budget=3", {"draft.model": "some/draft"}),
-        ("sd:draft.model=other", {}),
-        ("sd:draft=eagle3", {"draft.model": "some/head"}),
-        ("eagle3", {"draft.model": "some/head"}),
-        ("eagle3:draft=model", {"draft.model": "some/draft"}),
+        ("sd", {"draft": "some/draft"}),
+        ("sd:budget=3", {"draft": "some/draft"}),
+        ("sd:draft=other", {}),
+        ("sd:drafter=eagle3", {"head": "some/head"}),
+        ("eagle3", {"head": "some/head"}),
+        ("eagle3:drafter=model", {"draft": "some/draft"}),
         ("goose", {}),
-        ("goose:adjacency=model", {"adjacency.model": "some/draft"}),
+        ("goose:adjacency=model", {"draft": "some/draft"}),
         ("auto", {}),  # drafts with a model only where it is told to
-        ("auto:draft=model", {"draft.model": "some/draft"}),
-        ("auto:draft.model=other", {}),
-        ("goose-eagle3", {"draft.model": "some/head"}),
+        ("auto:drafter=model", {"draft": "some/draft"}),
+        ("auto:draft=other", {}),
+        ("goose-eagle3", {"head": "some/head"}),
         ("ar", {}),
         ("hf", {}),
-        ("hf-assistant:tokens=5", {"model": "some/draft"}),
-        ("hf-assistant:model=other", {}),
+        ("hf-assistant:tokens=5", {"draft": "some/draft"}),
+        ("hf-assistant:draft=other", {}),
+        ("talon:head=other", {}),
+        ("goose:adjacency=eagle3", {"head": "some/head"}),
     ],
 )
 def test_models_fall_to_those_who_have_one_and_do_not_spell_it(
@@ -39,7 +41,7 @@ def test_models_fall_to_those_who_have_one_and_do_not_spell_it(
 
 def test_names_may_hold_what_separates_settings() -> None:
     settings = chosen("sd:budget=3", Defaults(draft="C:/drafts,a=b")).settings
-    assert (settings["draft.model"], settings["budget"]) == ("C:/drafts,a=b", 3)
+    assert (settings["draft"], settings["budget"]) == ("C:/drafts,a=b", 3)
 
 
 def test_tables_are_shared_where_the_text_does_not_say_otherwise() -> None:
@@ -54,7 +56,7 @@ def test_tables_are_shared_where_the_text_does_not_say_otherwise() -> None:
 @pytest.mark.parametrize(
     ("defaults", "names", "said"),
     [
-        (Defaults(draft="d"), ["ar", "goose", "eagle3", "sd:draft.model=x"], "--draft d: no"),
+        (Defaults(draft="d"), ["ar", "goose", "eagle3", "sd:draft=x"], "--draft d: no"),
         (Defaults(head="h"), ["ar", "sd", "hf-assistant"], "--head h: no contender of this run"),
         (Defaults(draft="d", head="h", budget=3, warm=True), ["sd"], "such as eagle3, or leave"),
     ],
@@ -68,5 +70,5 @@ def test_a_model_that_nobody_would_draft_with_is_refused(
 
 def test_one_that_drafts_with_it_is_enough() -> None:
     Defaults(draft="d").check(["ar", "hf-assistant"])
-    Defaults(head="h").check(["ar", "talon:draft=eagle3"])
+    Defaults(head="h").check(["ar", "talon:drafter=eagle3"])
     Defaults(budget=3, warm=True).check(["ar"])

@@ -19,7 +19,7 @@ PROMPT = (1, 5, 2, 7)
 
 
 def one_level(ranks: int, target: MarkovTarget, name: str = "x") -> Engine:
-    spelt = f"fixed-tree:breadth={ranks}:depth=1:threshold=0:budget={ranks}:draft.model={name}"
+    spelt = f"fixed-tree:breadth={ranks}:depth=1:threshold=0:budget={ranks}:draft={name}"
     return Engine(target, method(spelt), host=FakeHost(target.info))
 
 

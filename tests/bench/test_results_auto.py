@@ -22,7 +22,7 @@ def test_each_set_has_its_own_best_other_method(tmp_path: Path) -> None:
         "goose": both((16, 16, 16), (24,)),
         "talon": both((12, 12, 12), (48,)),
         "auto": both((10, 20, 30), (32,), looping=1),
-        "auto:draft=model": both((5, 5, 5), (60,)),
+        "auto:drafter=model": both((5, 5, 5), (60,)),
     }
     save(tmp_path / "every_speed_greedy_1.json", methods)
     page = text(tmp_path)
@@ -38,7 +38,8 @@ def test_each_set_has_its_own_best_other_method(tmp_path: Path) -> None:
     ]
     assert "\n".join(lines) in page
     assert (
-        "| mbpp | 1 (0) | 20 | `talon` 48 | `auto:draft=model` 60 | 1.25 | - | 3.00 | 3.00 | 3.00 |"
+        "| mbpp | 1 (0) | 20 | `talon` 48 | `auto:drafter=model` 60 "
+        "| 1.25 | - | 3.00 | 3.00 | 3.00 |"
     ) in page
     assert HEADLINE in page
     # Of 10/16, 20/16 and 30/16 each end is the median in 7 of 27 draws.
@@ -49,7 +50,7 @@ def test_each_set_has_its_own_best_other_method(tmp_path: Path) -> None:
     ]
     assert "\n".join(lines) in page
     # The mean of 5 over 16 and 60 over 48.
-    assert "over the best other: `auto:draft=model` 0.78." in page
+    assert "over the best other: `auto:drafter=model` 0.78." in page
 
 
 def test_plain_decoding_may_be_the_best_other(tmp_path: Path) -> None:
@@ -83,15 +84,15 @@ def test_the_best_other_and_variant_are_also_chosen_in_advance(tmp_path: Path) -
         "talon": timed(12, 12, 2),
         "auto": timed(15, 20, 10),
         # Afterwards the best variant; on the other two prompts only where it is slow itself.
-        "auto:draft=model": timed(16, 25, 4),
+        "auto:drafter=model": timed(16, 25, 4),
     }
     save(tmp_path / "every_speed_greedy_1.json", methods)
     page = text(tmp_path)
     # 15/10, 20/10 and 10/2; then 15/10, 20/10 and 4/2.
     first = "| humaneval | 3 (0) | 5 | `talon` 12 | `auto` 15 | 1.25 | 2.00 | 3.00 | 2.10 | 2.00 |"
     second = (
-        "| humaneval | 3 (0) | 5 | `talon` 12 | `auto:draft=model` 16 | 1.33 | 2.00 | 3.20 | 1.04 "
-        "| 0.80 |"
+        "| humaneval | 3 (0) | 5 | `talon` 12 | `auto:drafter=model` 16 "
+        "| 1.33 | 2.00 | 3.20 | 1.04 | 0.80 |"
     )
     assert first in page
     assert second in page

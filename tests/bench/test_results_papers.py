@@ -53,10 +53,10 @@ def test_talon_is_held_against_eagle3_with_as_many_nodes(tmp_path: Path) -> None
         "ar": committing(timed(10, 10), 1),
         "eagle3": committing(timed(20, 20), 4),
         "eagle3:budget=15": committing(timed(20, 40), 4),
-        "talon:draft=eagle3": committing(timed(30, 40), 3),
-        "talon:draft=eagle3:budget=15": committing(timed(30, 30), 3),
-        "talon:draft=eagle3:budget=31": committing(timed(30, 30), 3),
-        "talon:draft=eagle3:mu=0.01": committing(timed(30, 30), 3),
+        "talon:drafter=eagle3": committing(timed(30, 40), 3),
+        "talon:drafter=eagle3:budget=15": committing(timed(30, 30), 3),
+        "talon:drafter=eagle3:budget=31": committing(timed(30, 30), 3),
+        "talon:drafter=eagle3:mu=0.01": committing(timed(30, 30), 3),
     }
     settings = {
         name: {"budget": int(name.rpartition("=")[2]) if "budget" in name else 59}
@@ -65,12 +65,12 @@ def test_talon_is_held_against_eagle3_with_as_many_nodes(tmp_path: Path) -> None
     save(tmp_path / "talon_sweeps.json", methods, settings)
     save(tmp_path / "draft_tau_t1.json", methods, settings)
     page = text(tmp_path)
-    ours = "| `talon:draft=eagle3` over `eagle3` | 59 | 0.75 | 1.75 | 1.75 | 1.75 |"
+    ours = "| `talon:drafter=eagle3` over `eagle3` | 59 | 0.75 | 1.75 | 1.75 | 1.75 |"
     assert f"{ours} 1.09, 1.03 to 1.18 (Table 1) |" in page
     assert f"{ours} 1.10, 1.00 to 1.21 (Table 3) |" in page
     assert (
-        "| `talon:draft=eagle3:budget=15` over `eagle3:budget=15` | 15 | 0.75 | 1.00 | 1.12 | 1.00 "
-        "| - |"
+        "| `talon:drafter=eagle3:budget=15` over `eagle3:budget=15` "
+        "| 15 | 0.75 | 1.00 | 1.12 | 1.00 | - |"
     ) in page
     assert page.count("` over `eagle3") == 4
 

@@ -101,7 +101,7 @@ def test_without_matplotlib_there_is_a_sentence(
 def test_steps_say_what_they_were() -> None:
     target = MarkovTarget(context_limit=512)
     prompt = [1, 5, 2, 7] * 4
-    spelt = "sd:budget=2:draft.model=x"
+    spelt = "sd:budget=2:draft=x"
     found = run_steps(target, FakeHost(target.info), spelt, prompt, 2, 0.0)
     assert not target.cached
     for step in found[:-2]:

@@ -31,10 +31,10 @@ def check(*argv: str) -> tuple[int, list[str], str]:
 
 def test_methods_are_enumerated_and_sampled(checkpoint: str) -> None:
     code, lines, err = check(
-        "goose:budget=6", "sd", "--draft.model", checkpoint, "--model", checkpoint, "--samples=150"
+        "goose:budget=6", "sd", "--draft", checkpoint, "--model", checkpoint, "--samples=150"
     )
     assert code == 2
-    assert "no setting 'draft.model" in err
+    assert "goose drafts without a model" in err
     flags = ("--model", checkpoint, "--samples", "150", "--prompt", "abc abc abc ab")
     code, lines, err = check("goose:budget=6", "pld", *flags)
     assert code == 0, err
@@ -46,7 +46,7 @@ def test_methods_are_enumerated_and_sampled(checkpoint: str) -> None:
 
 
 def test_settings_are_flags(checkpoint: str) -> None:
-    flags = ("--draft.model", checkpoint, "--budget=3", "--model", checkpoint, "--samples", "150")
+    flags = ("--draft", checkpoint, "--budget=3", "--model", checkpoint, "--samples", "150")
     code, lines, err = check("sd", *flags, "--json")
     assert code == 0, err
     (text,) = lines

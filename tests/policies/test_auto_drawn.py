@@ -335,9 +335,9 @@ def test_what_may_be_drawn_decides_which_verifiers_are_lossless() -> None:
     assert recipes()["auto"].verifier == "traversal"
     assert method("auto").policy.draws == {Draw.ONE_HOT}
     assert method("auto:verifier=walk").policy.draws == {Draw.ONE_HOT}
-    assert method("auto:draft=model").policy.draws == {Draw.ONE_HOT, WITHOUT}
+    assert method("auto:drafter=model").policy.draws == {Draw.ONE_HOT, WITHOUT}
     with pytest.raises(DraftwoodError, match="draws WITHOUT_REPLACEMENT"):
-        method("auto:draft=model:verifier=walk")
-    assert method("auto:draft=model:verifier=walk:layout=ranked").policy.draws == {Draw.ONE_HOT}
+        method("auto:drafter=model:verifier=walk")
+    assert method("auto:drafter=model:verifier=walk:layout=ranked").policy.draws == {Draw.ONE_HOT}
     with pytest.raises(DraftwoodError, match="either, ranked, drawn"):
         method("auto:layout=both")

@@ -81,7 +81,7 @@ def test_drafts_beyond_an_end_are_as_right_as_live(at: Stage, temperature: float
 
 def test_a_draft_model_with_a_short_context_stops_where_it_does_live(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=60)
-    spelt = f"sd:draft.model={draft}"
+    spelt = f"sd:draft={draft}"
     prompt = recording.prompts[0]
     wanted = lived(at, spelt, prompt, recording.asked)
     assert wanted[-2].draft_calls == 0  # the context of the draft model has ended
@@ -92,7 +92,7 @@ def test_a_draft_model_with_a_short_context_stops_where_it_does_live(at: Stage, 
 
 def test_levels_are_told_with_their_widths(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=12)
-    spelt = f"fixed-tree:threshold=0:breadth=2:depth=3:budget=14:draft.model={draft}"
+    spelt = f"fixed-tree:threshold=0:breadth=2:depth=3:budget=14:draft={draft}"
     _, found = replayed(Replayer(recording, at.live), spelt, recording.prompts[0])
     assert found.played.steps[0].nodes == 14
     assert found.played.steps[0].levels == {"draft": (1, 2, 4)}
@@ -101,7 +101,7 @@ def test_levels_are_told_with_their_widths(at: Stage, draft: str) -> None:
 def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=12)
     prompt = recording.prompts[0]
-    narrow = f"fixed-tree:threshold=0:depth=1:breadth=3:budget=3:draft.model={draft}"
+    narrow = f"fixed-tree:threshold=0:depth=1:breadth=3:budget=3:draft={draft}"
     wide = narrow.replace("breadth=3:budget=3", "breadth=40:budget=40")
     replayed(Replayer(recording, at.live), narrow, prompt)
     with pytest.raises(MissingRowError):
@@ -127,7 +127,7 @@ def test_a_method_that_weighs_by_cost_needs_costs(at: Stage) -> None:
 
 
 def test_a_loaded_draft_model_has_no_name(at: Stage) -> None:
-    spec = method("sd", draft__model=tiny_llama(layers=1)).drafters["draft"]
+    spec = method("sd", draft=tiny_llama(layers=1)).drafters["draft"]
     with pytest.raises(DraftwoodError, match="has a loaded LlamaForCausalLM: name its model"):
         drafter_name(spec)
 
@@ -224,7 +224,7 @@ def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
     recording = at.record(PROMPTS, max_new_tokens=12, chat=False)
     replayer = Replayer(recording, at.live)
     replayed(replayer, "tr", recording.prompts[1])
-    replayed(replayer, f"sd:draft.model={draft}", recording.prompts[0])
+    replayed(replayer, f"sd:draft={draft}", recording.prompts[0])
     path = tmp_path_factory.mktemp("saved") / "r.safetensors"
     file.write(path, recording)
     back = file.read(path)
@@ -247,7 +247,7 @@ def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_what_was_learnt_is_there_after_writing_and_reading(saved: Path, draft: str) -> None:
     recording = file.read(saved)
     assert not replayed(Replayer(recording), "tr", recording.prompts[1])[1].live
-    spelt = f"sd:draft.model={draft}"
+    spelt = f"sd:draft={draft}"
     assert not replayed(Replayer(recording), spelt, recording.prompts[0])[1].live
     with pytest.raises(MissingRowError):
         replayed(Replayer(recording), "tr", recording.prompts[0])

@@ -223,7 +223,7 @@ def test_trees_of_a_draft_model(tmp_path: Path) -> None:
     flags = ("--sources", "drafted", "--parts", "nodes", "--sizes", "4", "--limit", "1")
     found, tables = search(record(tmp_path, "embedded", "one"), *flags)
     (by_group,) = found["nodes_drafted"]["sizes"].values()
-    names = ("auto:draft=model:layout=ranked", "talon", "eagle3:draft=model")
+    names = ("auto:drafter=model:layout=ranked", "talon", "eagle3:drafter=model")
     assert all(by_group["one"][name]["drafts"] > 0 for name in names)
     # The model speaks alone: no tree has a token of another source.
     assert found["nodes_drafted"]["mute"] == ["context", "adjacency"]

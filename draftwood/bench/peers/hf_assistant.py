@@ -25,7 +25,7 @@ from draftwood.models import Loaded
 class HuggingFaceAssistant:
     """The settings of assisted generation; the default of ``tokens`` is transformers' own."""
 
-    model: str = field(
+    draft: str = field(
         default="embedded-draft",
         metadata={"help": "'embedded-draft', a directory or a hub id of a smaller model"},
     )
@@ -40,7 +40,7 @@ class HuggingFaceAssistant:
     def enter(self, stock: Loaded) -> OneByOne:
         """Assisted generation on the model, with an assistant of the same dtype beside it."""
         dtype = next((n for n, d in models.DTYPES.items() if d == stock.model.dtype), "auto")
-        drafts = models.load(self.model, dtype=dtype, device=str(stock.model.device))
+        drafts = models.load(self.draft, dtype=dtype, device=str(stock.model.device))
         drafts.model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             num_assistant_tokens=self.tokens
         )
@@ -51,10 +51,10 @@ class HuggingFaceAssistant:
         size, theirs = _vocab(stock), _vocab(drafts)
         if size == theirs:
             return {}
-        if self.model in models.EMBEDDED:
+        if self.draft in models.EMBEDDED:
             raise DraftwoodError(
-                f"the assistant {self.model!r} has {theirs} tokens and the target {size}: name a "
-                "smaller model of the target's own family, hf-assistant:model=NAME"
+                f"the assistant {self.draft!r} has {theirs} tokens and the target {size}: name a "
+                "smaller model of the target's own family, hf-assistant:draft=PATH"
             )
         return {"tokenizer": stock.tokenizer, "assistant_tokenizer": drafts.tokenizer}
 

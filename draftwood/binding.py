@@ -1,0 +1,113 @@
+"""Which drafter answers each source of a method, as its options say.
+
+``drafter=KIND`` binds the source named ``draft``, and any other source is bound by its own name, as
+in ``adjacency=model``. The path of a model says it too: ``draft=PATH`` names a draft model and
+``head=PATH`` an EAGLE-3 head, whichever source drafts with it. Which drafter a path belongs to, the
+``flag`` of the drafter's field says.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+
+from draftwood import registry
+from draftwood.errors import DraftwoodError
+from draftwood.settings import Setting, settings
+
+DRAFT = "draft"
+"""The source that draft models and heads answer."""
+
+
+def binder(source: str) -> str:
+    """The option that says which drafter answers a source."""
+    return "drafter" if source == DRAFT else source
+
+
+@cache
+def model_flags() -> dict[str, tuple[str, Setting]]:
+    """Option that names a model, to the registered drafter that drafts with it and its setting."""
+    found = {
+        setting.flag: (kind, setting)
+        for kind in registry.names("drafters")
+        for setting in settings(registry.load("drafters", kind))
+        if setting.flag is not None
+    }
+    return dict(sorted(found.items()))
+
+
+def bindings(
+    method: str,
+    drafters: Mapping[str, str],
+    optional: Collection[str],
+    options: Mapping[str, object],
+) -> dict[str, str]:
+    """The sources that the options give a drafter, with its registered name.
+
+    Args:
+        method: name of the method, for messages.
+        drafters: source to registered drafter, as the method has them.
+        optional: sources that are not asked unless an option binds them.
+        options: everything that was set.
+
+    Raises:
+        DraftwoodError: there is no such drafter, or a model is named that no source drafts with.
+    """
+    found = {
+        source: _known(binder(source), str(options[binder(source)]))
+        for source in drafters
+        if binder(source) in options
+    }
+    given = {flag: kind for flag, (kind, _) in model_flags().items() if flag in options}
+    implied: dict[str, str] = {}
+    for flag, kind in given.items():
+        _refuse_kind(flag, options[flag])
+        answered = {**drafters, **found}
+        takers = [source for source, drafter in answered.items() if drafter == kind]
+        if any(source in found or source not in optional for source in takers):
+            continue
+        free = takers or [source for source in drafters if source == DRAFT and source not in found]
+        implied |= {source: kind for source in free if source not in implied}
+    answered = {**drafters, **found, **implied}
+    for flag, kind in given.items():
+        if kind not in answered.values():
+            raise DraftwoodError(_unused(method, flag, drafters, options))
+    return found | implied
+
+
+def _known(option: str, kind: str) -> str:
+    kinds = registry.names("drafters")
+    if kind in kinds:
+        return kind
+    paths = ", ".join(f"{flag}=PATH" for flag in model_flags())
+    raise DraftwoodError(
+        f"there is no {kind!r} among drafters: write {option}= with one of {', '.join(kinds)}; "
+        f"a model's path is {paths}"
+    )
+
+
+def _refuse_kind(flag: str, value: object) -> None:
+    if isinstance(value, str) and value in registry.names("drafters") and not Path(value).exists():
+        raise DraftwoodError(
+            f"{flag}={value}: {value!r} is a kind of drafter, not the path of a model: "
+            f"write drafter={value}"
+        )
+
+
+def _unused(
+    method: str, flag: str, drafters: Mapping[str, str], options: Mapping[str, object]
+) -> str:
+    value = options[flag]
+    shown = value if isinstance(value, str) else "MODEL"
+    kind = model_flags()[flag][0]
+    if DRAFT not in drafters:
+        instead = f"use --method auto --{flag} {shown}"
+        if "adjacency" in drafters:
+            instead += f", or {method}:adjacency={kind}:{flag}={shown}"
+        return f"{method} drafts without a model: {instead}"
+    if "drafter" in options:
+        return (
+            f"{flag}={shown} needs drafter={kind}, but drafter={options['drafter']} was given: "
+            "leave one out"
+        )
+    both = " and ".join(f"{name}=" for name in model_flags() if name in options)
+    return f"{both} were given, and {method} drafts with one model: leave one out"

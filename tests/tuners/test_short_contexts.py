@@ -69,7 +69,7 @@ def test_a_draft_model_may_have_a_shorter_context_than_its_target(limit: int, re
     target = attach(tiny_llama(context=limit), self_test=False)
     host = TargetHost(target)
     draft = tiny_llama(seed=1, layers=1, context=reach)
-    engine = Engine(target, method("auto", draft__model=draft), host=host)
+    engine = Engine(target, method("auto", draft=draft), host=host)
     assert draft.config.vocab_size == VOCAB
     expected = answers(target, host, "ar", [1, limit - 2], 0.0)
     done = engine.generate([Request(prompt(n), 128) for n in (1, limit - 2)])

@@ -14,10 +14,12 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     MaxLengthCriteria,
+    PreTrainedTokenizerBase,
     StoppingCriteriaList,
 )
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
+from draftwood.byte_text import text_stream
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.generate_rows import Recorder, Row, RowProcessors, Stops, rows_of
 from draftwood.requests import Completion, Request
@@ -99,7 +101,9 @@ class GenerateCall:
             observer=recorder,
         )
 
-    def finish(self, completions: Sequence[Completion]) -> list[Completion]:
+    def finish(
+        self, completions: Sequence[Completion], tokenizer: PreTrainedTokenizerBase | None
+    ) -> list[Completion]:
         """The completions, without tokens that ``generate`` would not have returned."""
         if any(done.reason == "context" for done in completions):
             logger.warning(
@@ -107,9 +111,18 @@ class GenerateCall:
                 "ended there"
             )
         return [
-            replace(done, tokens=self._stops.cut(row, done.tokens))
+            self._cut(row, done, tokenizer)
             for row, done in zip(self.rows, completions, strict=True)
         ]
+
+    def _cut(
+        self, row: Row, done: Completion, tokenizer: PreTrainedTokenizerBase | None
+    ) -> Completion:
+        tokens = self._stops.cut(row, done.tokens)
+        if tokenizer is None or len(tokens) == len(done.tokens):
+            return replace(done, tokens=tokens)
+        stream = text_stream(tokenizer, row.prompt)
+        return replace(done, tokens=tokens, text=stream.push(tokens) + stream.flush())
 
     def result(self, completions: Sequence[Completion]) -> Generated:
         """What ``generate`` returns.

@@ -11,12 +11,13 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
+from draftwood.integrations.calling_frame import KeptBack
 
 _REASONS = {
     "output_attentions": "attention weights of a tree are not those of a sequence",
     "output_hidden_states": "hidden states of a tree are not those of a sequence",
-    "num_beams": "a beam is not a draft",
-    "num_beam_groups": "a beam is not a draft",
+    "num_beams": "beam search is not supported",
+    "num_beam_groups": "beam search is not supported",
     "constraints": "they need beam search",
     "force_words_ids": "they need beam search",
     "penalty_alpha": "contrastive search is not sampling from the model",
@@ -39,9 +40,12 @@ _KNOWN = {"attention_mask", "position_ids", "past_key_values", "use_cache", "log
 
 
 def refuse_unsupported(
-    model: PreTrainedModel, config: GenerationConfig, model_kwargs: Mapping[str, Any]
+    model: PreTrainedModel,
+    config: GenerationConfig,
+    model_kwargs: Mapping[str, Any],
+    kept: KeptBack,
 ) -> None:
-    """Check what ``generate`` prepared.
+    """Check what ``generate`` prepared, and what it keeps to itself.
 
     Raises:
         DraftwoodError: something was asked for that cannot be honoured; the message names it.
@@ -50,6 +54,7 @@ def refuse_unsupported(
         raise DraftwoodError(
             f"{type(model).__name__} is an encoder-decoder model: Draftwood needs a decoder only"
         )
+    _refuse_kept(kept)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)
         if value and value != _HARMLESS.get(name):
@@ -63,6 +68,20 @@ def refuse_unsupported(
             raise DraftwoodError(f"generate({name}=...) is not supported by a Draftwood method")
     _refuse_cache(model_kwargs.get("past_key_values"))
     _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
+
+
+def _refuse_kept(kept: KeptBack) -> None:
+    if kept.assistant_model is not None:
+        raise DraftwoodError(
+            "generate(assistant_model=...) is transformers' own assisted decoding and would be "
+            "ignored: leave it out and give the model to the method, as in "
+            "custom_generate=draftwood.talon(draft=assistant_model)"
+        )
+    if kept.synced_gpus:
+        raise DraftwoodError(
+            "generate(synced_gpus=True) cannot be honoured: processes would take different "
+            "numbers of steps; keep the whole model on each device"
+        )
 
 
 def _refuse_cache(cache: Any) -> None:

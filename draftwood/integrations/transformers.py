@@ -2,12 +2,13 @@
 
 ``generate`` prepares everything (configuration, processors, stopping criteria) and hands it to the
 callable made here, which returns what ``generate`` would have returned. What transformers does not
-hand to a callable (``streamer``, ``tokenizer``) is taken by :func:`generate`.
+hand to a callable (``streamer``, ``tokenizer``) is found by
+:mod:`draftwood.integrations.calling_frame`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from transformers import (
@@ -16,15 +17,17 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     StoppingCriteriaList,
-    StopStringCriteria,
 )
 
 from draftwood import methods
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.attachment import attachment_of, detach
+from draftwood.integrations.calling_frame import HandsTokenizerBack, kept_back
 from draftwood.integrations.generate_call import GenerateCall, Generated
+from draftwood.integrations.generate_inputs import Inputs, arguments, pad_token
 from draftwood.integrations.generate_limits import refuse_unsupported
+from draftwood.integrations.streaming import EndsOnce, Streamer, put_tokens, refuse_rows
 from draftwood.recipes import Method
 from draftwood.requests import Completion, Delta, Finished, Request
 
@@ -32,18 +35,6 @@ __all__ = ["CustomGenerate", "Generated", "custom_generate", "detach", "generate
 
 OnTokens: TypeAlias = Callable[[Delta], None]
 OnFinish: TypeAlias = Callable[[list[Completion]], None]
-
-
-class Streamer(Protocol):
-    """What transformers' streamers do."""
-
-    def put(self, value: torch.Tensor) -> object:
-        """Take the prompt int64 ``[1, L]``, then token after token int64 ``[1]``."""
-        ...
-
-    def end(self) -> object:
-        """There is no more."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +51,8 @@ class CustomGenerate:
     spelling: str
     method: Method
 
+    __signature__: ClassVar = HandsTokenizerBack()
+
     def __call__(
         self,
         model: PreTrainedModel,
@@ -69,9 +62,12 @@ class CustomGenerate:
         generation_config: GenerationConfig,
         on_tokens: OnTokens | None = None,
         on_finish: OnFinish | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         **model_kwargs: Any,
     ) -> Generated:
         """Called by ``generate``, which takes ``on_tokens`` and ``on_finish`` as its own arguments.
+
+        ``generate``'s ``streamer`` is served too, and ended even if decoding fails.
 
         Args:
             model: the one whose ``generate`` was called.
@@ -81,29 +77,44 @@ class CustomGenerate:
             generation_config: as prepared by ``generate``.
             on_tokens: told of new tokens as they are committed; ``request_id`` is the row.
             on_finish: told of the finished rows, in order, with their statistics.
+            tokenizer: makes the text of what ``on_tokens`` and ``on_finish`` are told; without one
+                that text is empty.
             model_kwargs: what ``generate`` would have handed to the model.
 
         Raises:
             DraftwoodError: something was asked for that cannot be honoured; the message names it.
         """
-        refuse_unsupported(model, generation_config, model_kwargs)
-        call = GenerateCall(
-            input_ids,
-            model_kwargs.get("attention_mask"),
-            logits_processor,
-            stopping_criteria,
-            generation_config,
-        )
-        with attachment_of(model).engine(self.spelling, self.method) as engine:
-            completions = call.finish(_decode(engine, call.requests(), on_tokens))
+        kept = kept_back(model)
+        try:
+            refuse_unsupported(model, generation_config, model_kwargs, kept)
+            if kept.streamer is not None:
+                refuse_rows(input_ids.shape[0])
+            call = GenerateCall(
+                input_ids,
+                model_kwargs.get("attention_mask"),
+                logits_processor,
+                stopping_criteria,
+                generation_config,
+            )
+
+            def told(delta: Delta) -> None:
+                if kept.streamer is not None:
+                    put_tokens(kept.streamer, delta)
+                if on_tokens is not None:
+                    on_tokens(delta)
+
+            with attachment_of(model).engine(self.spelling, self.method) as engine:
+                engine.tokenizer = tokenizer
+                completions = call.finish(_decode(engine, call.requests(), told), tokenizer)
+        finally:
+            if kept.streamer is not None:
+                kept.streamer.end()
         if on_finish is not None:
             on_finish(completions)
         return call.result(completions)
 
 
-def _decode(
-    engine: Engine, requests: Sequence[Request], on_tokens: OnTokens | None
-) -> list[Completion]:
+def _decode(engine: Engine, requests: Sequence[Request], on_tokens: OnTokens) -> list[Completion]:
     rows: dict[int, int] = {}
     done: dict[int, Completion] = {}
     try:
@@ -113,7 +124,7 @@ def _decode(
             for event in engine.step():
                 if isinstance(event, Finished):
                     done[rows[event.request_id]] = event.completion
-                elif isinstance(event, Delta) and on_tokens is not None:
+                elif isinstance(event, Delta):
                     on_tokens(replace(event, request_id=rows[event.request_id]))
     finally:
         # Whatever a callback, a criterion or the model raised, the engine is kept for later calls.
@@ -139,8 +150,8 @@ def custom_generate(text: str, **options: object) -> CustomGenerate:
 
 def generate(
     model: PreTrainedModel,
-    inputs: str | Sequence[str] | torch.Tensor,
-    method: str | CustomGenerate = "goose",
+    inputs: Inputs | None = None,
+    method: str | CustomGenerate = "auto",
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     streamer: Streamer | None = None,
@@ -148,11 +159,13 @@ def generate(
     on_finish: OnFinish | None = None,
     **kwargs: Any,
 ) -> Generated:
-    """``model.generate`` with a Draftwood method, streamers and stop strings included.
+    """``model.generate`` with a Draftwood method, for prompts in any form.
 
     Args:
         model: a decoder-only transformers model.
-        inputs: text, several texts, or token ids int64 ``[L]`` or ``[B, L]``.
+        inputs: text, token ids, several of either (texts are tokenised one by one and prompts
+            padded on the left: no pad token is needed), or what a tokenizer returned, which may
+            also be given as ``**inputs``.
         method: its spelling, e.g. ``"goose:budget=16"``, or what :func:`custom_generate` made.
         tokenizer: needed for text and for ``stop_strings``.
         streamer: is put the prompt, then each token as int64 ``[1]``, as by ``generate``; it is
@@ -162,73 +175,42 @@ def generate(
         kwargs: everything else that ``model.generate`` takes.
 
     Returns:
-        What ``model.generate`` returns: the prompt and the generated tokens.
+        What ``model.generate`` returns: the prompts and the generated tokens, int64 ``[B, L]``.
+        Shorter prompts are padded on the left and shorter continuations on the right with the
+        model's or tokenizer's pad token, or where there is none with the end-of-sequence token.
 
     Raises:
         DraftwoodError: something was asked for that cannot be honoured; the message names it.
     """
-    if isinstance(method, str):
-        method = custom_generate(method)
-    if "custom_generate" in kwargs:
-        raise DraftwoodError("custom_generate is given by method: leave it out")
-    kwargs = _inputs(model, inputs, tokenizer) | _with_stop_strings(model, tokenizer, kwargs)
-    kwargs |= {"custom_generate": method, "on_finish": on_finish}
-    if streamer is None:
-        return _generate(model, **kwargs, on_tokens=on_tokens)
-    if kwargs["input_ids"].shape[0] != 1:
-        raise DraftwoodError("a streamer takes one sequence: give one prompt")
-
-    def put(delta: Delta) -> None:
-        if delta.request_id != 0:
-            raise DraftwoodError("a streamer takes one sequence: leave num_return_sequences at 1")
-        for token in delta.tokens:
-            streamer.put(torch.tensor([token]))
-        if on_tokens is not None:
-            on_tokens(delta)
-
+    ending = None if streamer is None else EndsOnce(streamer)
     try:
-        streamer.put(kwargs["input_ids"].cpu())
-        return _generate(model, **kwargs, on_tokens=put)
+        if "custom_generate" in kwargs:
+            raise DraftwoodError("custom_generate is given by method: leave it out")
+        if kwargs.get("stop_strings") and tokenizer is None:
+            raise DraftwoodError("stop_strings need a tokenizer: give one")
+        configs = (kwargs.get("generation_config"), model.generation_config, tokenizer)
+        pad = pad_token(kwargs, *configs)
+        kwargs = arguments(inputs, kwargs, tokenizer, pad, model.device)
+        generate: Any = model.generate  # which transformers leaves without a usable type
+        generated: Generated = generate(
+            **kwargs,
+            custom_generate=_chosen(method),
+            tokenizer=tokenizer,
+            streamer=ending,
+            on_tokens=on_tokens,
+            on_finish=on_finish,
+        )
+        return generated
     finally:
-        streamer.end()
+        if ending is not None:
+            ending.end()
 
 
-def _generate(model: PreTrainedModel, **kwargs: Any) -> Generated:
-    generate: Any = model.generate  # which transformers leaves without a usable type
-    generated: Generated = generate(**kwargs)
-    return generated
-
-
-def _inputs(
-    model: PreTrainedModel,
-    inputs: str | Sequence[str] | torch.Tensor,
-    tokenizer: PreTrainedTokenizerBase | None,
-) -> dict[str, Any]:
-    if isinstance(inputs, torch.Tensor):
-        ids = inputs.to(model.device)
-        return {"input_ids": ids[None] if ids.dim() == 1 else ids}
-    if tokenizer is None:
-        raise DraftwoodError("a prompt that is text needs a tokenizer: give one, or token ids")
-    if isinstance(inputs, str):
-        encoded = tokenizer([inputs], return_tensors="pt")
-    else:
-        encoded = tokenizer(list(inputs), padding=True, padding_side="left", return_tensors="pt")
-    return {name: encoded[name].to(model.device) for name in ("input_ids", "attention_mask")}
-
-
-def _with_stop_strings(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """The arguments with stop strings as a criterion: to callables transformers refuses them."""
-    found = kwargs.get("stop_strings")
-    if "stop_strings" not in kwargs:
-        configs = (kwargs.get("generation_config"), model.generation_config)
-        strings = [getattr(config, "stop_strings", None) for config in configs]
-        found = next((s for s in strings if s is not None), None)
-    if not found:
-        return kwargs
-    if tokenizer is None:
-        raise DraftwoodError("stop_strings need a tokenizer: give one")
-    criteria = StoppingCriteriaList(kwargs.get("stopping_criteria") or ())
-    criteria.append(StopStringCriteria(tokenizer, found))
-    return kwargs | {"stop_strings": None, "stopping_criteria": criteria}
+def _chosen(method: object) -> CustomGenerate:
+    if isinstance(method, CustomGenerate):
+        return method
+    if isinstance(method, str):
+        return custom_generate(method)
+    raise DraftwoodError(
+        f"a method cannot be {method!r}: give its name, such as 'auto', or draftwood.auto()"
+    )

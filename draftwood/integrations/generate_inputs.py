@@ -1,0 +1,130 @@
+"""Prompts in whatever form they come, as the tensors that ``generate`` takes.
+
+Texts are tokenised one by one and token ids are padded here, on the left, so that neither needs a
+tokenizer that can pad. Knows nothing of methods or of how requests are decoded.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.errors import DraftwoodError
+
+Inputs: TypeAlias = (
+    str
+    | Sequence[str]
+    | Sequence[int]
+    | Sequence[Sequence[int]]
+    | torch.Tensor
+    | Sequence[torch.Tensor]
+    | Mapping[str, Any]
+)
+"""Text, token ids, several of either, or what a tokenizer returned."""
+
+_FORMS = "text, token ids, a list of either, or what the tokenizer returned"
+
+
+def arguments(
+    inputs: Inputs | None,
+    given: Mapping[str, Any],
+    tokenizer: PreTrainedTokenizerBase | None,
+    pad: int,
+    device: torch.device,
+) -> dict[str, Any]:
+    """``generate``'s keyword arguments, its prompt among them on the model's device.
+
+    Args:
+        inputs: the prompts, or None if they are in ``given``, as after ``**inputs``.
+        given: the caller's keyword arguments.
+        tokenizer: needed for text.
+        pad: what stands left of a prompt that is shorter than another; never shown to the model.
+        device: the model's.
+
+    Raises:
+        DraftwoodError: there is no prompt, or two, or one that is neither text nor token ids.
+    """
+    kwargs = dict(given)
+    prompts: Any = inputs
+    if isinstance(inputs, Mapping):
+        prompts, kwargs = None, {**inputs, **kwargs}
+    if "input_ids" in kwargs:
+        if prompts is not None:
+            raise DraftwoodError("the prompt is given twice: as inputs and as input_ids")
+        prompts = kwargs.pop("input_ids")
+    if prompts is None:
+        if kwargs.get("inputs_embeds") is None:
+            raise DraftwoodError(f"there is no prompt: give {_FORMS}")
+        return kwargs  # refused by name, with all else that cannot be served
+    mask = kwargs.pop("attention_mask", None)
+    if isinstance(prompts, torch.Tensor):
+        kwargs["input_ids"] = _tensor(prompts).to(device)
+    else:
+        rows = _rows(prompts, tokenizer)
+        width = max(map(len, rows))
+        ids = [[pad] * (width - len(row)) + row for row in rows]
+        kwargs["input_ids"] = torch.tensor(ids, device=device)
+        if mask is None:
+            mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    if mask is not None:
+        mask = torch.as_tensor(mask, device=device)
+        kwargs["attention_mask"] = mask[None] if mask.dim() == 1 else mask
+    return kwargs
+
+
+def pad_token(given: Mapping[str, Any], *configs: Any) -> int:
+    """What to pad prompts with: a pad token of the arguments or configs, else an eos, else 0."""
+    for name in ("pad_token_id", "eos_token_id"):
+        for found in (given.get(name), *(getattr(config, name, None) for config in configs)):
+            if found is not None:
+                return int(found[0] if isinstance(found, (list, tuple)) else found)
+    return 0
+
+
+def _tensor(ids: torch.Tensor) -> torch.Tensor:
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise DraftwoodError(f"token ids are integers, but this tensor is {ids.dtype}")
+    if ids.dim() not in {1, 2} or not ids.numel():
+        raise DraftwoodError(
+            f"token ids have the shape [L] or [B, L] with at least one token, but this tensor has "
+            f"{list(ids.shape)}"
+        )
+    return (ids[None] if ids.dim() == 1 else ids).long()
+
+
+def _rows(prompts: Any, tokenizer: PreTrainedTokenizerBase | None) -> list[list[int]]:
+    if isinstance(prompts, str):
+        prompts = [prompts]
+    if not isinstance(prompts, Iterable):
+        raise DraftwoodError(f"a prompt cannot be {type(prompts).__name__}: give {_FORMS}")
+    parts: list[Any] = [
+        part.tolist() if isinstance(part, torch.Tensor) else part for part in prompts
+    ]
+    if parts and all(isinstance(part, str) for part in parts):
+        rows = [_encoded(text, tokenizer) for text in parts]
+    elif parts and not any(isinstance(part, (str, Iterable)) for part in parts):
+        rows = [_ids(parts)]
+    else:
+        rows = [_ids(part) for part in parts]
+    if not rows or not all(rows):
+        empty = next((i for i, row in enumerate(rows) if not row), 0)
+        raise DraftwoodError(f"prompt {empty} is empty: give every prompt at least one token")
+    return rows
+
+
+def _encoded(text: str, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+    if tokenizer is None:
+        raise DraftwoodError("a prompt that is text needs a tokenizer: give one, or token ids")
+    return [int(token) for token in tokenizer(text)["input_ids"]]
+
+
+def _ids(row: Any) -> list[int]:
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        raise DraftwoodError(f"{row!r} stands among prompts of another kind: give {_FORMS}")
+    ids = list(row)
+    wrong = [i for i in ids if isinstance(i, bool) or not isinstance(i, Integral)]
+    if wrong:
+        raise DraftwoodError(f"token ids are integers, but {wrong[0]!r} is none")
+    return [int(i) for i in ids]

@@ -1,0 +1,264 @@
+"""What ``generate`` keeps from a callable is served, or refused before anything is decoded."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, TextIteratorStreamer, TextStreamer
+
+import draftwood
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.calling_frame import kept_back
+from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
+from draftwood.requests import Completion, Delta
+from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+
+TEXT = "ab ab ab ab"
+LETTERS = {"suppress_tokens": [i for i in range(VOCAB) if not 64 <= i < 91]}
+SETTINGS: dict[str, Any] = {"max_new_tokens": 16, "eos_token_id": None, "pad_token_id": 0}
+HUB = Path(__file__).parents[2] / "examples" / "hub"
+
+
+class Kept:
+    """A streamer that remembers what it was told and fails at the value numbered ``fails``."""
+
+    def __init__(self, fails: int = -1) -> None:
+        self.values: list[Any] = []
+        self.fails = fails
+
+    def put(self, value: torch.Tensor) -> None:
+        if len(self.values) == self.fails:
+            raise RuntimeError("the reader has gone")
+        self.values.append(value.tolist())
+
+    def end(self) -> None:
+        self.values.append("end")
+
+
+def encoded(*texts: str) -> dict[str, torch.Tensor]:
+    found = tiny_tokenizer()(list(texts), return_tensors="pt")
+    return {name: found[name] for name in ("input_ids", "attention_mask")}
+
+
+def goose() -> CustomGenerate:
+    return custom_generate("goose", budget=8)
+
+
+def plainly(**kwargs: Any) -> Any:
+    model: Any = tiny_llama()
+    return model.generate(**encoded(TEXT), **SETTINGS, **kwargs)
+
+
+def in_thread(work: Callable[[], object], reader: TextIteratorStreamer) -> str:
+    """The text that a reader gets from work in another thread, as in a chat."""
+
+    def run() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading, "excepthook", lambda _: None)
+            with suppress(RuntimeError):
+                work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        return "".join(reader)
+    finally:
+        thread.join()
+
+
+def test_a_text_iterator_streamer_is_fed_and_ended() -> None:
+    model: Any = tiny_llama()
+    found = []
+    for method in (None, goose()):
+        reader = TextIteratorStreamer(tiny_tokenizer(), skip_prompt=True, timeout=60)
+        kwargs = encoded(TEXT) | SETTINGS | {"streamer": reader, "custom_generate": method}
+        found.append(in_thread(partial(model.generate, **kwargs), reader))
+    assert found[0] == found[1] != ""
+
+
+def test_a_text_streamer_prints_what_generate_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    model: Any = tiny_llama()
+    printed = []
+    for method in (None, goose()):
+        streamer = TextStreamer(tiny_tokenizer())
+        model.generate(
+            **encoded(TEXT), **SETTINGS, **LETTERS, streamer=streamer, custom_generate=method
+        )
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0].startswith(TEXT)
+    assert len(printed[0]) > len(TEXT) + 10
+
+
+def test_a_streamer_is_put_what_generate_puts_through_wrappers_too() -> None:
+    model: Any = tiny_llama()
+    theirs, direct, wrapped = Kept(), Kept(), Kept()
+    plainly(streamer=theirs)
+    kwargs = encoded(TEXT) | SETTINGS
+    model.generate(**kwargs, streamer=direct, custom_generate=goose())
+    method = goose()
+
+    def around(*args: Any, **rest: Any) -> Any:
+        return method(*args, **rest)
+
+    model.generate(**kwargs, streamer=wrapped, custom_generate=around)
+    assert direct.values == wrapped.values == theirs.values
+    assert theirs.values[-1] == "end"
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_a_streamer_through_peft() -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")
+    model: Any = peft.get_peft_model(tiny_llama(), config).eval()
+    theirs, mine = Kept(), Kept()
+    model.generate(**encoded(TEXT), **SETTINGS, streamer=theirs)
+    model.generate(**encoded(TEXT), **SETTINGS, streamer=mine, custom_generate=goose())
+    assert mine.values == theirs.values
+
+
+def test_a_streamer_is_ended_when_decoding_fails() -> None:
+    model: Any = tiny_llama()
+    kwargs = encoded(TEXT) | SETTINGS | {"custom_generate": goose()}
+
+    def fail(delta: Delta) -> None:
+        raise RuntimeError("enough")
+
+    reader = TextIteratorStreamer(tiny_tokenizer(), skip_prompt=True, timeout=60)
+    text = in_thread(lambda: model.generate(**kwargs, streamer=reader, on_tokens=fail), reader)
+    assert text == plain_text()[: len(text)]
+    refused = Kept()
+    with pytest.raises(DraftwoodError, match="num_beams"):
+        model.generate(**kwargs, streamer=refused, num_beams=2)
+    assert refused.values[1:] == ["end"]
+    broken = Kept(fails=3)
+    with pytest.raises(RuntimeError, match="the reader has gone"):
+        model.generate(**kwargs, streamer=broken)
+    assert len(broken.values) == 4
+    assert broken.values[-1] == "end"
+    good = Kept()
+    model.generate(**kwargs, streamer=good)
+    assert len(good.values) == 18
+
+
+def plain_text() -> str:
+    return str(tiny_tokenizer().decode(plainly()[0, len(TEXT) :]))
+
+
+def test_a_streamer_is_ended_once_however_generate_is_called() -> None:
+    for kwargs in ({}, {"num_beams": 2}, {"guidance_scale": 2.0}):
+        kept = Kept()
+        try:
+            generate(tiny_llama(), encoded(TEXT), goose(), streamer=kept, **SETTINGS, **kwargs)
+        except ValueError:
+            assert kwargs
+        assert kept.values.count("end") == 1
+    kept = Kept()
+    with pytest.raises(DraftwoodError, match="no prompt"):
+        generate(tiny_llama(), None, goose(), streamer=kept)
+    assert kept.values == ["end"]
+
+
+def test_a_streamer_of_several_rows_is_refused_before_decoding() -> None:
+    model: Any = tiny_llama()
+    two = encoded(TEXT, TEXT[::-1]) | SETTINGS | {"custom_generate": goose()}
+    with pytest.raises(ValueError, match="batch size 1"):
+        model.generate(**two, streamer=TextStreamer(tiny_tokenizer()))
+    kept = Kept()
+    with pytest.raises(DraftwoodError, match="a streamer takes one sequence and there are 2"):
+        model.generate(**two, streamer=kept)
+    assert kept.values[1:] == ["end"]
+
+
+def test_an_assistant_and_synced_gpus_are_refused_by_name() -> None:
+    model: Any = tiny_llama()
+    deltas: list[Delta] = []
+    kwargs = encoded(TEXT) | SETTINGS | {"custom_generate": goose(), "on_tokens": deltas.append}
+    with pytest.raises(DraftwoodError, match=r"draftwood\.talon\(draft=assistant_model\)"):
+        model.generate(**kwargs, assistant_model=tiny_llama(layers=1))
+    with pytest.raises(DraftwoodError, match="synced_gpus"):
+        model.generate(**kwargs, synced_gpus=True)
+    assert not deltas
+
+
+def test_stop_strings_and_the_tokenizer_are_served() -> None:
+    model: Any = tiny_llama()
+    tokenizer = tiny_tokenizer()
+    kwargs = encoded(TEXT) | SETTINGS | LETTERS
+    text = tokenizer.decode(model.generate(**kwargs)[0, len(TEXT) :])
+    stop = {"tokenizer": tokenizer, "stop_strings": [text[7:9]]}
+    expected = model.generate(**kwargs, **stop)
+    assert expected.shape[1] < len(TEXT) + 16
+    assert torch.equal(model.generate(**kwargs, **stop, custom_generate=goose()), expected)
+    # transformers' own words where there is no tokenizer.
+    with pytest.raises(ValueError, match="tokenizer"):
+        model.generate(**kwargs, stop_strings=["a"], custom_generate=goose())
+
+
+def test_a_tokenizer_gives_events_and_completions_their_text() -> None:
+    model: Any = tiny_llama()
+    for tokenizer in (tiny_tokenizer(), None):
+        deltas: list[Delta] = []
+        done: list[Completion] = []
+        ids = model.generate(
+            **encoded(TEXT),
+            **SETTINGS,
+            **LETTERS,
+            tokenizer=tokenizer,
+            custom_generate=goose(),
+            on_tokens=deltas.append,
+            on_finish=done.extend,
+        )
+        text = tiny_tokenizer().decode(ids[0, len(TEXT) :]) if tokenizer else ""
+        assert [c.text for c in done] == [text]
+        assert "".join(piece for d in deltas for piece in d.pieces) == text
+
+
+def test_called_by_hand_nothing_was_kept_back() -> None:
+    model: Any = tiny_llama()
+    found = kept_back(model)
+    assert (found.streamer, found.assistant_model, found.synced_gpus) == (None, None, None)
+    kept = Kept()
+    inner: list[object] = []
+
+    def another(outer: Any, input_ids: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        # The frame of another model's generate is none of ours.
+        inner.append(kept_back(model).streamer)
+        inner.append(kept_back(outer).streamer)
+        return input_ids
+
+    other: Any = tiny_llama()
+    other.generate(**encoded(TEXT), **SETTINGS, streamer=kept, custom_generate=another)
+    assert inner == [None, kept]
+
+
+def test_a_checkpoint_directory_with_a_generate_of_its_own(tmp_path: Path) -> None:
+    save_tiny(tmp_path)
+    shutil.copytree(HUB / "custom_generate", tmp_path / "custom_generate")
+    tokenizer = tiny_tokenizer()
+    expected = plainly()
+    theirs, named, loaded = Kept(), Kept(), Kept()
+    plainly(streamer=theirs)
+    kwargs = encoded(TEXT) | SETTINGS
+    model: Any = tiny_llama()
+    hub = {"custom_generate": str(tmp_path), "trust_remote_code": True}
+    assert torch.equal(model.generate(**kwargs, **hub, streamer=named), expected)
+    assert vars(model).get("_draftwood_attachment") is not None
+    own: Any = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=True)
+    assert torch.equal(own.generate(**kwargs, streamer=loaded), expected)
+    assert theirs.values == named.values == loaded.values
+    # A tokenizer, stop strings, another method and a positional prompt reach it as well.
+    text = tokenizer.decode(model.generate(**kwargs, **LETTERS)[0, len(TEXT) :])
+    stop = LETTERS | {"tokenizer": tokenizer, "stop_strings": [text[7:9]]}
+    ended = model.generate(**kwargs, **stop)
+    assert torch.equal(own.generate(**kwargs, **stop), ended)
+    assert torch.equal(own.generate(**kwargs, custom_generate=draftwood.pld()), expected)
+    ids = kwargs.pop("input_ids")
+    assert torch.equal(own.generate(ids, **kwargs), expected)
+    assert generate(own, ids, **SETTINGS).tolist() == expected.tolist()  # type: ignore[union-attr]

@@ -73,7 +73,7 @@ class TargetHost:
                 head = load_head(where, self.info, self._target.embedding())
             # Its trees are the target's business to judge: a head has no plain forward to be
             # compared with.
-            self._heads[name] = head, attach(head, packing="move", self_test=False)
+            self._heads[name] = head, attach(head, self_test=False)
         return self._heads[name]
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
@@ -121,7 +121,7 @@ class TargetHost:
         dtype = next((n for n, d in models.DTYPES.items() if d == self.info.dtype), "auto")
         loaded = models.load(name, dtype=dtype, device=str(self.info.device))
         self._compare(loaded.model, loaded.tokenizer, name)
-        return attach(loaded.model, packing="move")
+        return attach(loaded.model)
 
     def _compare(self, model: Any, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
         if self._tokenizer is not None and tokenizer is not None:

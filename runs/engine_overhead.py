@@ -138,11 +138,11 @@ def main(model: str, dtype: str, context: int, threads: int) -> None:
     torch.set_num_threads(threads)
     loaded = load(model, dtype=dtype)
     curves, target = {}, None
-    for packing in ("off", "copy"):
+    for name, packing in (("off", False), ("on", True)):
         if target is not None:
             target.detach()
         target = attach(loaded.model, packing=packing)
-        curves[packing] = cost_curve(target, context)
+        curves[name] = cost_curve(target, context)
     assert target is not None
     prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
     steps = {

@@ -20,7 +20,7 @@ BUDGET = 14
 def main() -> None:
     """Take the step whose accepted path leaves the spine for a branch, the longest such path."""
     loaded = load("embedded")
-    engine = Engine(attach(loaded.model, packing="move"), method("goose", budget=BUDGET))
+    engine = Engine(attach(loaded.model), method("goose", budget=BUDGET))
     best = None
     for text in PROMPTS.values():
         request = Request(encode(loaded.tokenizer, text, chat=False), 120, eos=loaded.eos)

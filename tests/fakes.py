@@ -54,7 +54,7 @@ class FakeHost:
         )
         head = Eagle3Head(config)
         head.train(mode=False)
-        return head, attach(head, packing="off", self_test=False)
+        return head, attach(head, packing=False, self_test=False)
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
         """A token in a tree costs a hundredth of a forward, a draft level a tenth of one."""

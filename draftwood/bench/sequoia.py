@@ -83,7 +83,7 @@ def sequoia(
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     engine = Engine(target, one_level, loaded.tokenizer)
     contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)
     contexts.check(members)

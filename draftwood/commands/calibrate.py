@@ -80,7 +80,7 @@ def calibrate(
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     host = TargetHost(target, loaded.tokenizer)
     contexts = Contexts(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate

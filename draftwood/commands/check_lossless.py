@@ -84,7 +84,7 @@ def check_lossless(
         check_countable(sampling)
         loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
         ids = encode(loaded.tokenizer, prompt, chat=False)
-        ground = Ground(attach(loaded.model, packing="move"), loaded.tokenizer, ids, sampling)
+        ground = Ground(attach(loaded.model), loaded.tokenizer, ids, sampling)
 
     done: list[Check] = []
     for check in _checks(chosen, everything, golden, ground, samples):

@@ -79,7 +79,7 @@ def demo(
         torch.set_num_threads(threads)
     chosen = [method(text) for text in METHODS]
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     host = TargetHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
     console = Console()

@@ -82,7 +82,7 @@ def generate(
         eos=loaded.eos,
         stop=stop,
     )
-    engine = Engine(attach(loaded.model, packing="move"), chosen, loaded.tokenizer)
+    engine = Engine(attach(loaded.model), chosen, loaded.tokenizer)
     steps: list[StepStats] = []
     completion = _run(engine, request, steps, quiet=as_json)
     if as_json:

@@ -74,7 +74,7 @@ def record(
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     # Before it is attached, which lays weights out anew.
     weights = digest(loaded.model)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     info = target.info
     sampling.validate(info.vocab_size)
     facts = ModelFacts(

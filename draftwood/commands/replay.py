@@ -129,5 +129,5 @@ def live_model(
         raise DraftwoodError(
             f"{name!r} has other weights than {facts.name!r}, which was recorded: give that one"
         )
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     return Live(target, TargetHost(target, loaded.tokenizer))

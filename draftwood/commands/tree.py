@@ -91,7 +91,7 @@ def tree(
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     ids = encode(loaded.tokenizer, prompt, chat=chat)
-    engine = Engine(attach(loaded.model, packing="move"), chosen)
+    engine = Engine(attach(loaded.model), chosen)
     request = Request(ids, max_new_tokens=1 + step * (chosen.policy.budget + 1), eos=loaded.eos)
     seen = 0
     committed: tuple[int, ...] = ()

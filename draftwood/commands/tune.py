@@ -99,7 +99,7 @@ def tune(
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     host = TargetHost(target, loaded.tokenizer)
     if context is None:
         grid = grid.fitted(target.info.context_limit)

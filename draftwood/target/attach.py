@@ -16,7 +16,7 @@ from draftwood.target.attention import PREFIX, register
 from draftwood.target.cache import Slab
 from draftwood.target.masks import TreeMasks, layer_kinds
 from draftwood.target.norms import FusedNorms, fuse_norms
-from draftwood.target.packing import Packed, Packing, pack
+from draftwood.target.packing import Packed, pack
 from draftwood.target.probe import learn_layout
 from draftwood.target.runner import Runner
 from draftwood.target.selftest import Exam, examine, prepare
@@ -28,9 +28,7 @@ UNBOUNDED = 1 << 30
 """``context_limit`` of a model whose config names none."""
 
 
-def attach(
-    model: Any, *, packing: Packing = "copy", chunk: int = 512, self_test: bool = True
-) -> Runner:
+def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: bool = True) -> Runner:
     """Make ``model`` score token trees; undone by :meth:`Runner.detach`.
 
     The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout.
@@ -38,8 +36,8 @@ def attach(
     Args:
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
             plain), in ``eval()`` mode, on one device.
-        packing: how CPU weights are laid out for few rows, see
-            :func:`draftwood.target.packing.pack`; ``off`` leaves norms and calls alone as well.
+        packing: lay weights on a CPU out for few rows, in place
+            (:func:`draftwood.target.packing.pack`), and shorten the way to them and to norms.
         chunk: prompt tokens per sequence and prefill forward.
         self_test: compare trees with the model's own forward before returning.
 
@@ -72,8 +70,9 @@ def attach(
             )
         layers = config.num_hidden_layers
         layout = learn_layout(model, kinds, layers, device)
-        if device.type == "cpu" and packing != "off":
-            patches += [pack(model, packing), fuse_norms(model)]
+        packed = pack(model) if device.type == "cpu" and packing else Packed([])
+        if device.type == "cpu" and packing:
+            patches += [packed, fuse_norms(model)]
             patches.append(shorten(model))
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
@@ -85,7 +84,7 @@ def attach(
             dtype=layout.dtype,
             identity=identity(config.to_dict()),
         )
-        runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo)
+        runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo, packed.refresh)
         if exam is not None:
             examine(runner, exam)
     except BaseException:

@@ -33,6 +33,7 @@ class Runner:
         masks: its mask buffers.
         chunk: prompt tokens per sequence and prefill forward.
         undo: takes the attachment back.
+        refresh: brings the weights' layout up to date with what became of them meanwhile.
     """
 
     #: Hand over by ``torch.topk``, the plain twin of the two-stage search.
@@ -46,6 +47,7 @@ class Runner:
         masks: TreeMasks,
         chunk: int,
         undo: Callable[[], None],
+        refresh: Callable[[], None],
     ) -> None:
         self.model = model
         self.slab = slab
@@ -53,6 +55,7 @@ class Runner:
         self.chunk = chunk
         self._info = info
         self._undo: Callable[[], None] | None = undo
+        self._refresh = refresh
         self._passes = Passes(model, slab, info.device)
         self._moves = Staging(2, info.device)
 
@@ -77,6 +80,7 @@ class Runner:
             raise DraftwoodError("the model was detached; attach it again before decoding")
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")
+        self._refresh()
         return self.slab.open(capacity)
 
     def release(self, slot: int) -> None:

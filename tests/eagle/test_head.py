@@ -226,8 +226,8 @@ def test_a_tree_by_its_own_mask() -> None:
     close(leaves.hidden[0], outs[6:])
 
 
-@pytest.mark.parametrize("packing", ["off", "copy"])
-def test_attached_it_scores_trees(packing: Any) -> None:
+@pytest.mark.parametrize("packing", [False, True])
+def test_attached_it_scores_trees(packing: bool) -> None:
     head = tiny_head()
     tokens, features = drawn(9, seed=3)
     with torch.inference_mode():

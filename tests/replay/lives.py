@@ -69,7 +69,7 @@ def stage(name: str) -> Stage:
     torch.set_num_threads(1)
     loaded = models.load(name, dtype="float32", device="cpu")
     weights = digest(loaded.model)
-    target = attach(loaded.model, packing="move")
+    target = attach(loaded.model)
     info = target.info
     facts = ModelFacts(
         name,

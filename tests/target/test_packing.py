@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from draftwood.target.packing import Chooser, pack
+from draftwood.target.packing import Chooser, Packed, pack
 from draftwood.target.speeds import (
     BLOCKED,
     TRANSPOSED,
@@ -50,21 +50,46 @@ def model() -> Any:
     return FAMILIES["qwen2"]()
 
 
+def freed(linear: nn.Linear) -> bool:
+    """Whether the module holds no plain weight; asks past the module, whose answer would bring it
+    back."""
+    weight = dict.__getitem__(linear._parameters, "weight")
+    assert weight is not None
+    return bool(weight.untyped_storage().nbytes() == weight.element_size())
+
+
+def one(form: Form = TRANSPOSED) -> tuple[nn.Linear, Packed]:
+    """A packed linear of 6 x 8 without a bias, that nobody else holds."""
+    linear = nn.Linear(8, 6, bias=False)
+    return linear, pack(nn.Sequential(linear), always(form))
+
+
+def held_one() -> tuple[nn.Linear, Packed, torch.Tensor]:
+    """The same, whose weight somebody holds, as an optimizer does."""
+    linear = nn.Linear(8, 6, bias=False)
+    held = linear.weight
+    return linear, pack(nn.Sequential(linear), always(TRANSPOSED)), held
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("mode", ["copy", "move"])
+@pytest.mark.parametrize("shared", [False, True])
 def test_the_same_logits_with_and_without(
-    model: Any, form: Form, dtype: torch.dtype, mode: Any
+    model: Any, form: Form, dtype: torch.dtype, shared: bool
 ) -> None:
     model.to(dtype)
+    held = list(model.parameters()) if shared else []
     ids = torch.arange(2, 26).view(2, 12)
     with torch.inference_mode():
         plain = model(input_ids=ids).logits
         before = state(model)
-        packed = pack(model, mode, always(form))
+        packed = pack(model, always(form))
         # Seven linears in each of two layers, and the lm_head.
         assert len(packed) == 15
+        linears = [module for module in model.modules() if type(module) is nn.Linear]
+        assert [freed(linear) for linear in linears] == [not shared] * 15
         found = model(input_ids=ids).logits
+        assert [freed(linear) for linear in linears] == [not shared] * 15
     tolerance = 1e-4 if dtype is torch.float32 else 0.1
     torch.testing.assert_close(found, plain, rtol=0, atol=tolerance)
     assert same(before, model)
@@ -73,21 +98,55 @@ def test_the_same_logits_with_and_without(
     with torch.inference_mode():
         assert torch.equal(model(input_ids=ids).logits, plain)
     assert not any("forward" in module.__dict__ for module in model.modules())
+    assert all(type(module._parameters) is dict for module in model.modules())
+    del held
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_moving_frees_what_nobody_shares(form: Form) -> None:
+def test_packing_takes_no_memory_where_nobody_shares_a_weight(form: Form) -> None:
     model = FAMILIES["llama"]()
     model.lm_head.weight = model.model.embed_tokens.weight
-    packed = pack(model, "move", always(form))
-    inner = model.model.layers[0].mlp.up_proj
-    assert inner.weight.untyped_storage().nbytes() == inner.weight.element_size()
-    assert inner.weight.shape == (48, 32)
-    assert model.lm_head.weight.untyped_storage().nbytes() > 0
-    inner.state_dict()
-    assert inner.weight.untyped_storage().nbytes() == inner.weight.numel() * 4
+    packed = pack(model, always(form))
+    assert freed(model.model.layers[0].mlp.up_proj)
+    assert not freed(model.lm_head)
     packed.undo()
-    assert all(p.untyped_storage().nbytes() > 0 for p in model.parameters())
+    assert not freed(model.model.layers[0].mlp.up_proj)
+
+
+READERS: dict[str, Callable[[nn.Linear], Any]] = {
+    "attribute": lambda linear: linear.weight,
+    "parameters": lambda linear: next(linear.parameters()),
+    "named_parameters": lambda linear: dict(linear.named_parameters())["weight"],
+    "state_dict": lambda linear: linear.state_dict()["weight"],
+    "get_parameter": lambda linear: linear.get_parameter("weight"),
+    "dict": lambda linear: dict(linear._parameters)["weight"],
+    "unpacked": lambda linear: {**linear._parameters}["weight"],
+    "copy": lambda linear: linear._parameters.copy()["weight"],
+    "get": lambda linear: linear._parameters.get("weight"),
+    "values": lambda linear: next(iter(linear._parameters.values())),
+    "pop": lambda linear: linear._parameters.pop("weight"),
+    "deepcopy": lambda linear: copy.deepcopy(linear).weight,
+    "pickle": lambda linear: pickle.loads(pickle.dumps(linear)).weight,
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("reader", READERS)
+def test_whoever_reads_a_weight_gets_it(form: Form, reader: str) -> None:
+    torch.manual_seed(0)
+    wanted = nn.Linear(8, 6, bias=False).weight.detach().clone()
+    torch.manual_seed(0)
+    linear, packed = one(form)
+    assert freed(linear)
+    with torch.inference_mode():
+        found = READERS[reader](linear)
+    assert torch.equal(found, wanted)
+    if reader != "pop":
+        assert not linear.weight.is_inference()
+    if reader == "pop":
+        linear._parameters["weight"] = found
+    packed.undo()
+    assert torch.equal(linear.weight, wanted)
 
 
 def _in_place(linear: nn.Linear) -> None:
@@ -103,30 +162,115 @@ def _through_data(linear: nn.Linear) -> None:
     linear.weight.data = linear.weight.data * 2
 
 
-@pytest.mark.parametrize("change", [_in_place, _replaced, _through_data])
-def test_a_changed_weight_counts(change: Callable[[nn.Linear], None]) -> None:
-    linear = nn.Linear(8, 6, bias=False)
-    packed = pack(nn.Sequential(linear), "copy", always(TRANSPOSED))
+def _in_place_through_data(linear: nn.Linear) -> None:
+    linear.weight.data.mul_(2)
+
+
+def _loaded(linear: nn.Linear) -> None:
+    linear.load_state_dict({"weight": linear.weight.detach() * 2})
+
+
+CHANGES = [_in_place, _replaced, _through_data, _in_place_through_data, _loaded]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_weight_counts_and_is_packed_anew(change: Callable[[nn.Linear], None]) -> None:
+    linear, packed = one()
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x)
     change(linear)
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), 2 * before)
+        packed.refresh()
+        assert freed(linear)
+    packed.undo()
+
+
+@pytest.mark.parametrize("change", CHANGES[:3])
+def test_a_shared_weight_that_changes_counts(change: Callable[[nn.Linear], None]) -> None:
+    linear, packed, _held = held_one()
+    x = torch.ones(1, 3, 8)
     with torch.inference_mode():
-        torch.testing.assert_close(linear(x), 2 * before)
+        before = linear(x)
+    change(linear)
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), 2 * before)
+        packed.refresh()
+    packed.undo()
+
+
+def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
+    for first in (True, False):
+        linear = nn.Linear(8, 6, bias=False)
+        if first:
+            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+        else:
+            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+        x = torch.ones(1, 3, 8)
+        for _ in range(3):
+            packed.refresh()
+            with torch.inference_mode():
+                before = linear(x)
+            optimizer.zero_grad()
+            linear(x).sum().backward()
+            optimizer.step()
+            with torch.inference_mode():
+                # Every weight's gradient is 3, so every output falls by 8 x 0.3.
+                torch.testing.assert_close(linear(x), before - 2.4)
+        packed.undo()
+
+
+def test_a_weight_that_is_read_again_and_again_is_no_longer_moved() -> None:
+    linear, packed = one()
+    for _ in range(3):
+        assert freed(linear)
+        assert linear.weight.shape == (6, 8)
+        assert not freed(linear)
+        packed.refresh()
+    assert not freed(linear)
+    packed.undo()
+
+
+def test_a_replaced_bias_counts() -> None:
+    linear = nn.Linear(8, 6)
+    packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+    x = torch.ones(1, 3, 8)
+    with torch.inference_mode():
+        before = linear(x) - linear.bias
+    packed.refresh()
+    linear.bias = nn.Parameter(torch.full((6,), 5.0))
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), before + 5)
+        packed.refresh()
+    packed.undo()
+
+
+def test_what_cannot_be_packed_any_more_computes_plainly() -> None:
+    linear, packed = one()
+    linear.double()
+    packed.refresh()
+    with torch.inference_mode():
+        assert linear(torch.ones(1, 3, 8).double()).dtype is torch.float64
     packed.undo()
 
 
 def test_gradients_flow_past_the_packing() -> None:
-    linear = nn.Linear(8, 6)
-    packed = pack(nn.Sequential(linear), "copy", always(TRANSPOSED))
+    linear, packed = one()
     linear(torch.ones(2, 8)).sum().backward()
     assert linear.weight.grad is not None
     packed.undo()
 
 
 def test_copies_and_pickles_are_plain(model: Any) -> None:
-    packed = pack(model, "copy", always(TRANSPOSED))
+    packed = pack(model, always(TRANSPOSED))
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert all(type(module._parameters) is dict for module in twin.modules())
         with torch.no_grad():
             twin.lm_head.weight.zero_()
         with torch.inference_mode():
@@ -145,12 +289,14 @@ def test_only_row_counts_that_pay_are_packed() -> None:
 
     noted = Form("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
     linear = nn.Linear(8, 6)
-    packed = pack(nn.Sequential(linear), "copy", always(noted, 4, 16))
+    held = linear.weight  # so that the plain weight stays, and may be used
+    packed = pack(nn.Sequential(linear), always(noted, 4, 16))
     with torch.inference_mode():
         for n in (1, 3, 4, 15, 16, 300):
             linear(torch.ones(1, n, 8))
     assert used == [4, 15]
     packed.undo()
+    del held
 
 
 def test_nothing_else_is_touched() -> None:
@@ -160,9 +306,8 @@ def test_nothing_else_is_touched() -> None:
     adapter = nn.Module()
     adapter.base_layer = nn.Linear(4, 4)
     held = nn.Sequential(Special(4, 4), nn.Linear(4, 4).double(), adapter)
-    assert len(pack(held, "copy", always(TRANSPOSED))) == 0
-    assert len(pack(nn.Sequential(nn.Linear(4, 4)), "off", always(TRANSPOSED))) == 0
-    assert len(pack(nn.Sequential(nn.Linear(4, 4)), "copy", never)) == 0
+    assert len(pack(held, always(TRANSPOSED))) == 0
+    assert len(pack(nn.Sequential(nn.Linear(4, 4)), never)) == 0
 
 
 def test_the_measured_choice_names_a_form() -> None:

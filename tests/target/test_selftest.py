@@ -20,7 +20,7 @@ OF_PATHS = "nodes do not get the logits of their paths"
 def refused(model: Any, reason: str) -> None:
     implementation = model.config._attn_implementation
     with pytest.raises(DraftwoodError, match=reason):
-        attach(model, packing="off")
+        attach(model, packing=False)
     assert model.config._attn_implementation == implementation
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from draftwood import evidence
 from draftwood.evidence import Voice
-from draftwood.pool import Chances, Pool
+from draftwood.pool import Chances, Pool, said
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -87,10 +87,10 @@ class DrawnPool(Pool):
         self, voice: Voice, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]
     ) -> list[float]:
         """Chances of those of a node's ranked children that would be new: of one row."""
-        codes = evidence.ranked_codes(logq[None])[0].tolist()
         return [
             self.told(voice, node, code)
-            for token, code in zip(tokens.tolist(), codes, strict=True)
+            for _, row, codes in said([node], tokens[None], logq[None])
+            for token, code in zip(row, codes, strict=True)
             if token >= 0 and self.builder.child(node, token) is None
         ]
 

@@ -76,7 +76,8 @@ def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
         logq: ``[m, k]``, natural logs of the scores; ``-inf`` where there is no token.
 
     Returns:
-        int64 ``[m, k]``; what stands where there is no token means nothing.
+        int64 ``[m, k]``; what stands where there is no token, or a score that is not a number,
+        means nothing.
     """
     bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
     return bins + _first_codes(logq.shape[1])

@@ -21,6 +21,9 @@ from draftwood.tree import ROOT, TokenTree, TreeBuilder
 _New: TypeAlias = tuple[int, int, int, float, float]
 """A new candidate: parent, token, code, chance, chance of its path."""
 
+Row: TypeAlias = tuple[int, list[int], list[int]]
+"""What a source ranks below a node: the node, tokens, -1 where there is none, and their codes."""
+
 _OTHERS = {voice: tuple(other for other in Voice if other is not voice) for voice in Voice}
 
 
@@ -108,11 +111,11 @@ class Pool:
             source: its name.
             nodes: ``m`` nodes of the pool.
             tokens: int64 ``[m, k]``, -1 where there is none; a row without any says nothing.
-            logq: float32 ``[m, k]``, natural logs of the scores.
+            logq: float32 ``[m, k]``, natural logs of the scores; a token whose score is not a
+                finite number is taken for none.
             front: only so many of each row may be new, if given.
         """
-        rows = list(zip(nodes, tokens.tolist(), evidence.ranked_codes(logq).tolist(), strict=True))
-        rows = [row for row in rows if row[1][0] >= 0]
+        rows = said(nodes, tokens, logq)
         if not rows:
             return []
         self._hear(voice, rows)
@@ -123,7 +126,7 @@ class Pool:
             childless = not self._children[node]
             for token, code in zip(row[:front], codes, strict=False):
                 if token < 0:
-                    break
+                    continue
                 chance = chance_of(named[code])
                 path = reach * chance
                 if path >= floor and (childless or child(node, token) is None):
@@ -253,7 +256,7 @@ class Pool:
         self._children[parent].append(node)
         return node
 
-    def _hear(self, voice: Voice, rows: Sequence[tuple[int, list[int], list[int]]]) -> None:
+    def _hear(self, voice: Voice, rows: Sequence[Row]) -> None:
         """What such rows of tokens and codes say of the nodes' children so far."""
         touched: list[int] = []
         for node, row, codes in rows:
@@ -285,3 +288,10 @@ class Pool:
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
             path[node] = path[parents[node]] * self._chance[node]
+
+
+def said(nodes: Sequence[int], tokens: NDArray[np.int64], logq: NDArray[np.float32]) -> list[Row]:
+    """Rows of which some token is known. A score that is no finite number is no evidence."""
+    known = np.where(np.isfinite(logq), tokens, -1).tolist()
+    rows = zip(nodes, known, evidence.ranked_codes(logq).tolist(), strict=True)
+    return [row for row in rows if max(row[1], default=-1) >= 0]

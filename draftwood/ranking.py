@@ -22,6 +22,8 @@ def rank(
 ) -> Candidates:
     """The ``k`` likeliest tokens after each node, with their probabilities at the temperature.
 
+    A token whose probability is not a number is not offered.
+
     Args:
         query: what is asked; its temperature changes no order.
         places: ``m``, one a node.
@@ -44,11 +46,11 @@ def _rank_level(query: Expand, places: Sequence[Place], outputs: Outputs) -> Can
     if any(found is not rows for found, _ in places):
         return None
     where = [row for _, row in places]
-    tokens = outputs.to_target[rows.top_tokens[where, :k]]
-    if tokens.min(initial=0) < 0:
+    tokens, probs = outputs.to_target[rows.top_tokens[where, :k]], rows.top_probs[where, :k]
+    if tokens.min(initial=0) < 0 or np.isnan(probs).any():
         return None
     with np.errstate(divide="ignore"):
-        return Candidates(tokens, np.log(rows.top_probs[where, :k]))
+        return Candidates(tokens, np.log(probs))
 
 
 def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: Outputs) -> Candidates:
@@ -58,7 +60,9 @@ def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: Outputs) -
     for i, ((rows, row), exclude) in enumerate(zip(places, excludes, strict=True)):
         best, probs = _ranked(rows, row, query.k + len(exclude))
         best = outputs.to_target[best]
-        if exclude or best.min(initial=0) < 0:
+        unknown = np.isnan(probs)  # a model that yields no numbers has nothing to say
+        if exclude or best.min(initial=0) < 0 or unknown.any():
+            best = np.where(unknown, -1, best)
             fine = [j for j, t in enumerate(best.tolist()) if t >= 0 and t not in exclude]
             best, probs = best[fine], probs[fine]
         count = min(query.k, len(best))

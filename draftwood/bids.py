@@ -92,6 +92,13 @@ class Outlook(Chances, Protocol):
         that none of the others' is right."""
         ...
 
+    @property
+    def catch_up(self) -> float:
+        """What the first draft forward of a step costs besides, likewise: the neural drafter reads
+        what was committed since it last drafted. Spread over the steps that the request has left.
+        """
+        ...
+
     def level(self, width: int) -> float:
         """What a draft forward over ``width`` nodes costs, in tokens generated meanwhile."""
         ...

@@ -136,7 +136,8 @@ class Engine:
         clock = [perf_counter()]
         policy, tuner = self.method.policy, self._tuner
         forwards = self._forwards()
-        outlooks = tuner.begin([s.load() for s in live], queued=bool(self._waiting))
+        loads = [s.load(self._backlog(s.slot)) for s in live]
+        outlooks = tuner.begin(loads, queued=bool(self._waiting))
         growths = [s.growth(policy.budget, o) for s, o in zip(live, outlooks, strict=True)]
         drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
         trees = [found.tree for found in drafted]
@@ -209,6 +210,9 @@ class Engine:
         if sequence.request.observer is not None:
             sequence.request.observer(outcome)
         sequence.state = self.method.policy.learn(sequence.state, outcome)
+
+    def _backlog(self, slot: int) -> int:
+        return max((d.backlog(slot) for d in self._drafters.values()), default=0)
 
     def _forwards(self) -> int:
         return sum(drafter.forwards for drafter in self._drafters.values())

@@ -43,7 +43,8 @@ class DraftModel(Protocol):
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
     ) -> list[Rows]:
-        """Cache every prompt; see :meth:`draftwood.protocols.Target.prefill`."""
+        """Cache every prompt behind what its slot holds, in chunks and with logits of their last
+        rows only; see :meth:`draftwood.protocols.Target.prefill`."""
         ...
 
     def forward(

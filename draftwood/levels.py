@@ -1,9 +1,11 @@
 """Runs a draft model over growing trees, level by level, for many sequences at once.
 
 What the drafters with a model of their own share. A whole frontier, all nodes of a level and all
-sequences of the batch, is one forward pass. An accepted path stays in the model's cache, and tokens
-that were committed without having been drafted from are caught up in the forward of the next
-level 0, so nothing is computed twice. Prompts are cached when a sequence first drafts.
+sequences of the batch, is one forward pass. An accepted path stays in the model's cache, so nothing
+is computed twice. Committed tokens that the model has not read are its *backlog*: the prompt until
+a sequence first drafts, and whatever is generated while it does not. A few generated tokens are
+part of the next level 0. Prompts and longer backlogs are cached first, in chunks and with logits of
+their last rows only: a row of logits is as long as the vocabulary.
 
 A model may be given a vector beside each token (:class:`draftwood.hosts.DraftModel`). Beyond the
 committed tokens this is what the model itself yielded one node above, so such a model forwards one
@@ -17,6 +19,7 @@ Refuses to know how a node's logits become an answer (:mod:`draftwood.ranking`,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -30,6 +33,9 @@ from draftwood.racing import Draws
 from draftwood.ranking import Place, rank
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
+_ALONG: Final = 16
+"""Most tokens of a backlog that are part of the next level 0."""
+
 
 @dataclass
 class _Sequence:
@@ -37,10 +43,8 @@ class _Sequence:
 
     Attributes:
         slot: the draft model's.
-        prompt: tokens yet to be cached, before anything else.
-        prompt_hidden: their vectors ``[n, H]``, if the model takes any.
         pending: committed tokens that are not cached, the next tree's root last.
-        pending_hidden: their vectors.
+        hidden: their vectors in order, as several ``[n, H]``; none if the model takes none.
         draws: what was sampled in this step.
         kept: cells of the last step that stay, once the next forward comes; None: nothing is due.
         tree: the policy's tree that ``cells`` belong to.
@@ -49,10 +53,8 @@ class _Sequence:
     """
 
     slot: int
-    prompt: list[int]
-    prompt_hidden: torch.Tensor | None
     pending: list[int]
-    pending_hidden: torch.Tensor | None
+    hidden: list[torch.Tensor]
     draws: Draws
     kept: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
@@ -87,28 +89,23 @@ class Levels:
         self.forwards = 0
 
     def begin(
-        self,
-        slot: int,
-        prompt: Sequence[int],
-        pending: Sequence[int],
-        prompt_hidden: torch.Tensor | None = None,
-        pending_hidden: torch.Tensor | None = None,
+        self, slot: int, committed: Sequence[int], hidden: torch.Tensor | None = None
     ) -> None:
         """A sequence starts.
 
         Args:
             slot: the caller's name for it.
-            prompt: tokens to cache first.
-            pending: tokens to forward with the first tree, its root last.
-            prompt_hidden: ``[n, H]``, for a model that takes vectors.
-            pending_hidden: likewise.
+            committed: its tokens, the first tree's root last.
+            hidden: their vectors ``[n, H]``, for a model that takes any.
         """
         self.release(slot)
-        where = self._model.open(len(prompt) + len(pending))
-        draws = Draws(self._outputs)
-        self._sequences[slot] = _Sequence(
-            where, list(prompt), prompt_hidden, list(pending), pending_hidden, draws
-        )
+        where = self._model.open(len(committed))
+        draws, vectors = Draws(self._outputs), [] if hidden is None else [hidden]
+        self._sequences[slot] = _Sequence(where, list(committed), vectors, draws)
+
+    def backlog(self, slot: int) -> int:
+        """Committed tokens that the model has not read, the next tree's root aside."""
+        return len(self._sequences[slot].pending) - 1
 
     def settle(
         self, slot: int, committed: Sequence[int], hidden: torch.Tensor | None = None
@@ -125,14 +122,14 @@ class Levels:
         cells = sequence.cells
         if cells is None:
             sequence.pending += committed
-            if hidden is not None and sequence.pending_hidden is not None:
-                sequence.pending_hidden = torch.cat([sequence.pending_hidden, hidden])
+            if hidden is not None:
+                sequence.hidden.append(hidden)
             return
         if hidden is None:
             sequence.kept, sequence.pending = cells.settle(committed)
         else:
             sequence.kept = tuple(range(1, cells.root + 1))
-            sequence.pending, sequence.pending_hidden = list(committed), hidden
+            sequence.pending, sequence.hidden = list(committed), [hidden]
         sequence.tree = sequence.cells = None
         sequence.rows.clear()
 
@@ -173,7 +170,7 @@ class Levels:
     def _fits(self, sequence: _Sequence, query: Expand) -> bool:
         """Whether the deepest node has a position in the draft model's context."""
         kept = 0 if sequence.kept is None else len(sequence.kept) + 1
-        cached = self._model.length(sequence.slot) + len(sequence.prompt) + kept
+        cached = self._model.length(sequence.slot) + kept
         deepest = max(query.tree.depths[node] for node in query.nodes)
         return cached + len(sequence.pending) + deepest <= self._limit
 
@@ -182,14 +179,22 @@ class Levels:
         kept = [(s.slot, s.kept) for s in sequences if s.kept is not None]
         if kept:
             self._model.commit([slot for slot, _ in kept], [path for _, path in kept])
-        new = [s for s in sequences if s.prompt]
-        if new:
-            prompts = [np.minimum(s.prompt, self._known - 1).tolist() for s in new]
-            hidden = [s.prompt_hidden for s in new if s.prompt_hidden is not None]
-            self._model.prefill([s.slot for s in new], prompts, Needs(), hidden)
         for sequence in sequences:
-            sequence.kept = sequence.prompt_hidden = None
-            sequence.prompt = []
+            sequence.kept = None
+        behind = [s for s in sequences if s.cells is None and len(s.pending) > self._along(s) + 1]
+        if behind:
+            backlogs = [np.minimum(s.pending[:-1], self._known - 1).tolist() for s in behind]
+            vectors = [torch.cat(s.hidden) for s in behind if s.hidden]
+            given = [each[:-1] for each in vectors]
+            self._model.prefill([s.slot for s in behind], backlogs, Needs(), given)
+            for sequence, each in zip(behind, vectors, strict=False):
+                sequence.hidden = [each[-1:].clone()]
+            for sequence in behind:
+                sequence.pending = sequence.pending[-1:]
+
+    def _along(self, sequence: _Sequence) -> int:
+        """Tokens of a sequence's backlog that may be part of a level; of a prompt none."""
+        return _ALONG if self._model.length(sequence.slot) else 0
 
     def _forward(self, asked: Sequence[tuple[_Sequence, Expand]], needs: Needs) -> bool:
         """Run what is not cached of the nodes asked about, or a generation of it; False if none."""
@@ -205,7 +210,7 @@ class Levels:
                 sequence.rows.clear()
             else:
                 before = len(cells)
-            if sequence.pending_hidden is None:
+            if not sequence.hidden:
                 cells.lay(query.tree, query.nodes)
             elif before:
                 cells.lay_generation(query.tree, query.nodes)
@@ -213,7 +218,7 @@ class Levels:
                 members.append(sequence)
                 trees.append(self._readable(cells.tree.build()))
                 done.append(before)
-                if sequence.pending_hidden is not None:
+                if sequence.hidden:
                     hidden.append(_above(sequence, cells, before))
         if not members:
             return False
@@ -238,8 +243,7 @@ class Levels:
 def _above(sequence: _Sequence, cells: Cells, before: int) -> torch.Tensor:
     """Vectors ``[m, H]`` of the cells from ``before`` on."""
     if not before:
-        assert sequence.pending_hidden is not None
-        return sequence.pending_hidden
+        return torch.cat(sequence.hidden)
     found = []
     for parent in cells.tree.parents[before:]:
         rows, row = sequence.row(parent)

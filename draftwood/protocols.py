@@ -257,6 +257,11 @@ class Drafter(Protocol):
         """Forward passes of a model of its own over drafted trees so far; 0 without a model."""
         ...
 
+    def backlog(self, slot: int) -> int:
+        """Committed tokens, the root aside, that a model of its own must read before it drafts in
+        ``slot``; 0 without a model."""
+        ...
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts in ``slot``; whatever was there before is forgotten."""
         ...

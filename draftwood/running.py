@@ -54,10 +54,10 @@ class RunningRequest:
         self.started = perf_counter()
         self.ttft = float("nan")
 
-    def load(self) -> Load:
-        """How the next step finds it."""
+    def load(self, backlog: int) -> Load:
+        """How the next step finds it, with so many tokens that its drafters have not read."""
         left = self.limit - len(self.tokens)
-        return Load(len(self.history), left, self.pace, self.sampler.temperature)
+        return Load(len(self.history), left, self.pace, self.sampler.temperature, backlog)
 
     def growth(self, budget: int, outlook: Outlook | None) -> Growth:
         """What the policy may know of the next step; its random numbers begin here."""

@@ -36,12 +36,14 @@ class Load(NamedTuple):
         left: tokens that it may still generate.
         pace: tokens a step of late.
         temperature: of its sampling; 0: greedy.
+        backlog: tokens that a drafter's model must read before it drafts.
     """
 
     cached: int
     left: int
     pace: float
     temperature: float
+    backlog: int = 0
 
 
 class Spent(NamedTuple):

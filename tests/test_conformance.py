@@ -130,6 +130,9 @@ class Plenty:
     needs: Needs = dataclasses.field(default_factory=Needs)
     forwards: int = 0
 
+    def backlog(self, slot: int) -> int:
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None: ...
 
     def observe(self, slot: int, outcome: Outcome) -> None: ...

@@ -33,6 +33,9 @@ class Echo:
     forwards: int = 0
     calls: list[tuple[int, ...]] = field(default_factory=list)
 
+    def backlog(self, slot: int) -> int:
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None: ...
 
     def observe(self, slot: int, outcome: Outcome) -> None: ...

@@ -117,6 +117,10 @@ class AdjacencyTables:
         """None: there is no model."""
         return 0
 
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
+        """None: there is no model."""
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Harvest the prompt's rows (the last ones, if the target computed only those)."""
         table = self._shared or _Table(self._settings, self._width)

@@ -129,6 +129,10 @@ class ContextIndex:
         """None: there is no model."""
         return 0
 
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
+        """None: there is no model."""
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Index the prompt and the first token."""
         text = _IndexedText(self._settings)

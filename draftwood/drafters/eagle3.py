@@ -79,11 +79,14 @@ class Eagle3Drafter:
         """Forward passes over drafted trees, prompts not counted."""
         return self._levels.forwards
 
+    def backlog(self, slot: int) -> int:
+        """What the head has not read."""
+        return self._levels.backlog(slot)
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts: tokens are one ahead of features, so the prompt's first has no row."""
-        hidden = self._project(prefill.rows, slice(None))
-        prompt = prefill.prompt.tolist()[1:]
-        self._levels.begin(slot, prompt, [prefill.first], hidden[:-1], hidden[-1:])
+        tokens = [*prefill.prompt.tolist()[1:], prefill.first]
+        self._levels.begin(slot, tokens, self._project(prefill.rows, slice(None)))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed: each of its tokens is drafted from with its parent's features."""

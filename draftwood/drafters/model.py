@@ -78,9 +78,13 @@ class ModelDrafter:
         """Forward passes over drafted trees, prompts not counted."""
         return self._levels.forwards
 
+    def backlog(self, slot: int) -> int:
+        """What the draft model has not read."""
+        return self._levels.backlog(slot)
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
-        self._levels.begin(slot, prefill.prompt.tolist(), [prefill.first])
+        self._levels.begin(slot, [*prefill.prompt.tolist(), prefill.first])
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed."""

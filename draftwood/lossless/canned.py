@@ -76,6 +76,10 @@ class CannedDrafter:
         """Begin a batch of steps, each with chances of its own."""
         self._chances = chances
 
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
+        """None: there is no model."""
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Nothing is kept."""
 

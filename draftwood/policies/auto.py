@@ -106,7 +106,8 @@ class Auto:
         while self.neural and not pool.full:
             gains = self._promising(pool, asked, deepest, outlook)
             nodes = sorted(gains)
-            if sum(gains.values()) <= outlook.level(len(nodes)):
+            cost = outlook.level(len(nodes)) + (0.0 if levels else outlook.catch_up)
+            if sum(gains.values()) <= cost:
                 break
             levels.append(len(nodes))
             asked.update(nodes)
@@ -199,6 +200,7 @@ class _Untold:
     floor = 0.02
     price = 0.1
     coverage = 0.7
+    catch_up = 0.0
 
     def chance(self, codes: Codes) -> float:
         """By whether it was copied."""

@@ -21,10 +21,12 @@ from draftwood.tree import Draw, TreeBuilder
 
 @dataclass
 class _Slot:
-    """A request: its text, where the tree's root is in it, and the nodes of the growing tree."""
+    """A request: its text, where the tree's root is in it, tokens that the model would have read, and
+    the nodes of the growing tree."""
 
     text: Text
     root: int
+    read: int = 0
     tree: TreeBuilder | None = None
     nodes: list[int] = field(default_factory=list)
 
@@ -61,6 +63,10 @@ class RecordedDrafter:
     def forwards(self) -> int:
         """Forward passes that the model would have made."""
         return self._log.forwards
+
+    def backlog(self, slot: int) -> int:
+        """What the model would not have read."""
+        return self._slots[slot].root - self._slots[slot].read
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
@@ -143,6 +149,7 @@ class RecordedDrafter:
             return _nothing(query)
         if len(known) < len(places) or _cut(table, known, wanted):
             raise self._missing()
+        place.read = place.root
         if self._rooted[self._name]:
             self._log.ask_by_generation(tree, query.nodes)
         else:

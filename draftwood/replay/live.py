@@ -125,6 +125,10 @@ class LiveDrafter:
         """The live drafter's."""
         return self._drafter.forwards
 
+    def backlog(self, slot: int) -> int:
+        """The live drafter's."""
+        return self._drafter.backlog(slot)
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts in both."""
         self._drafter.begin(slot, prefill)

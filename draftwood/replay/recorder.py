@@ -126,6 +126,9 @@ class _Rows:
     def needs(self) -> Needs:
         return Needs(top_k=self.width, prompt_rows=True)
 
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:  # noqa: ARG002
         self._kept = [prefill.rows]
 

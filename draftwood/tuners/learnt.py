@@ -111,6 +111,7 @@ class Tuner:
         self._gain = Ratio(_GAIN, 8.0, _HALF_LIFE)
         self._added = [Ratio(_ADDED, 8.0, each) for each in _LOOKS]
         self._counts: list[Counts] = []
+        self._backlogs: list[int] = []
         self._looks = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
@@ -130,7 +131,21 @@ class Tuner:
         self._looks = self._steps % _SELDOM == 0 or added >= self.rate * time
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         values = worths(loads, min(1.0, alone), queued=queued)
-        return [Expectations(self, *each) for each in zip(self._counts, values, strict=True)]
+        self._backlogs = [load.backlog for load in loads]
+        return [
+            Expectations(self, *each)
+            for each in zip(self._counts, values, map(self._catch_up, loads), strict=True)
+        ]
+
+    def _catch_up(self, load: Load) -> float:
+        """See :attr:`draftwood.bids.Outlook.catch_up`, in seconds."""
+        steps = max(1.0, load.left / max(1.0, load.pace))
+        return self._reading(load.backlog) / steps
+
+    def _reading(self, backlog: int) -> float:
+        """Seconds for a draft model to read so many tokens, at most: as for a level of them."""
+        levels = self._now.drafters.values()
+        return max((c.seconds(backlog) for c in levels), default=0.0) if backlog else 0.0
 
     @property
     def rate(self) -> float:
@@ -228,7 +243,7 @@ class Tuner:
                 each.add(net, 1.0, self.batch)
         self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after)
         if looked:
-            self.costs.grown(self.batch, spent.growing, drafting)
+            self.costs.grown(self.batch, spent.growing, drafting + self._read(bids))
         committed = sum(len(outcome.committed) for outcome in outcomes)
         expected = self._seconds(max(sizes), sum(sizes)) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
@@ -239,6 +254,11 @@ class Tuner:
         now = self._now
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
         return self._forward(largest) + host
+
+    def _read(self, bids: Sequence[Bid | None]) -> float:
+        """Seconds for the backlogs that were read in this step."""
+        pairs = zip(bids, self._backlogs, strict=True)
+        return sum(self._reading(n) for bid, n in pairs if bid is not None and bid.levels)
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
         levels = [bid.levels for bid in bids if bid is not None]
@@ -259,12 +279,13 @@ def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts, and what its
-    tokens are worth."""
+    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts, what its tokens
+    are worth, and the seconds of :attr:`catch_up`."""
 
     tuner: Tuner
     counts: Counts
     worth: float
+    reading: float
 
     @property
     def floor(self) -> float:
@@ -280,6 +301,11 @@ class Expectations:
     def coverage(self) -> float:
         """See :class:`draftwood.bids.Outlook`."""
         return self.tuner.coverage.value
+
+    @property
+    def catch_up(self) -> float:
+        """See :class:`draftwood.bids.Outlook`."""
+        return self.tuner.rate * self.reading / self.worth
 
     def chance(self, codes: Codes) -> float:
         """See :class:`draftwood.pool.Chances`."""

@@ -31,6 +31,10 @@ class SilentDrafter:
     needs = Needs()
     forwards = 0
 
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
+        """None: there is no model."""
+        return 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Nothing is learnt."""
 

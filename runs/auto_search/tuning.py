@@ -92,6 +92,10 @@ class _Outlook:
     def coverage(self) -> float:
         return self.inner.coverage
 
+    @property
+    def catch_up(self) -> float:
+        return self.inner.catch_up if self.told.level is None else 0.0
+
     def chance(self, codes: Codes) -> float:
         found = self.inner.chance(codes)
         return found if self.told.rates is None else self.told.rates.chance(codes, found)

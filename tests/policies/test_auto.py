@@ -33,6 +33,7 @@ class Outlook:
     floor: float = 0.01
     price: float = 0.1
     coverage: float = 0.9
+    catch_up: float = 0.0
 
     def chance(self, codes: Codes) -> float:
         said = zip(codes, (self.copied, self.ranked, self.modelled), strict=True)
@@ -207,6 +208,13 @@ def test_levels_are_asked_while_what_they_add_exceeds_their_cost(cost: float, le
     stage.grow(NEURAL, Outlook(cost=cost), room=3)
     assert len(stage.nodes("draft")) == levels
     assert stage.bid.levels == (1,) * levels
+
+
+def test_a_backlog_is_paid_for_once_a_step() -> None:
+    for catch_up, levels in ((0.0, 2), (0.35, 2), (0.37, 0)):
+        stage = Stage(model=lambda token: [(token + 1, 0.5)])
+        stage.grow(NEURAL, Outlook(cost=0.53, catch_up=catch_up), room=3)
+        assert stage.bid.levels == (1,) * levels
 
 
 def test_a_level_is_asked_for_what_others_leave_open() -> None:

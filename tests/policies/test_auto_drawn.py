@@ -41,6 +41,7 @@ class Outlook:
     worth: float = 1.0
     floor: float = 0.001
     coverage: float = 1.0
+    catch_up: float = 0.0
 
     def chance(self, codes: Codes) -> float:
         copied, table, neural = codes

@@ -19,7 +19,7 @@ from draftwood.protocols import Outcome, TargetInfo
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
 from draftwood.tuners.none import Untuned
-from draftwood.tuning import Spent
+from draftwood.tuning import Load, Spent
 from tests.fakes import FakeHost
 from tests.tuners.made import (
     FLAT,
@@ -116,6 +116,39 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     assert outlook.level(8) == pytest.approx(draft.seconds(16), rel=1e-3)
     assert outlook.level(0) == 0.0
     assert begin(tuner(FLAT), [10])[0].level(8) == 0.0, "no drafter has a model"
+
+
+def test_reading_a_backlog_is_spread_over_the_steps_that_are_left() -> None:
+    draft = Curve((1, 101), (0.1, 1.1))
+    of = tuner(StepCosts(FLAT, {"draft": draft}))
+    settle(of, gain=1)
+
+    def cost(backlog: int, left: int, pace: float) -> float:
+        return of.begin([Load(10, left, pace, 0.0, backlog)], queued=False)[0].catch_up
+
+    # A token a second is generated meanwhile.
+    assert cost(50, 1, 1.0) == pytest.approx(draft.seconds(50), rel=1e-3)
+    assert cost(50, 100, 1.0) == pytest.approx(draft.seconds(50) / 100, rel=1e-3)
+    assert cost(50, 100, 4.0) == pytest.approx(draft.seconds(50) / 25, rel=1e-3)
+    assert cost(0, 1, 1.0) == 0.0
+    assert begin(tuner(FLAT), [10])[0].catch_up == 0.0, "no drafter has a model"
+
+
+def test_reading_a_backlog_does_not_make_levels_seem_slow() -> None:
+    class Told(TrueCosts):
+        def grown(self, *step: float) -> None:
+            told.append(step)
+
+    draft = Curve((1, 101), (0.1, 1.1))
+    told: list[tuple[float, ...]] = []
+    of = Tuner(Calibration(), Told(StepCosts(FLAT, {"draft": draft})))
+    for levels in ((), (3,)):
+        of.begin([Load(10, 100, 1.0, 0.0, backlog=50)], queued=False)
+        made = bid(0.9, levels=levels)
+        of.price([made])
+        observe(of, [made], [outcome(chain(1), (0, 1))])
+    expected = [0.0, draft.seconds(3) + draft.seconds(50)]
+    assert [levels for _, _, levels in told] == pytest.approx(expected)
 
 
 def test_a_level_is_paid_for_by_those_that_ask_together() -> None:

@@ -53,9 +53,11 @@ class MadeUp:
 
 @dataclass
 class _Slot:
-    """A request: the text up to the root, and the states of the growing tree's nodes."""
+    """A request: the text up to the root, how many tokens before the root a model would not have
+    read, and the states of the growing tree's nodes."""
 
     root: State
+    unread: int
     tree: TreeBuilder | None = None
     states: list[State] = field(default_factory=list)
 
@@ -75,20 +77,27 @@ class MadeUpDrafter:
         """Those that a draft model would have made."""
         return self._spec.log.forwards if self._spec.log is not None else 0
 
+    def backlog(self, slot: int) -> int:
+        """What a draft model would not have read."""
+        return self._slots[slot].unread if self._spec.log is not None else 0
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
         state = self._spec.language.start()
         for token in (*prefill.prompt.tolist(), prefill.first):
             state = self._spec.language.after(state, token)
-        self._slots[slot] = _Slot(state)
+        self._slots[slot] = _Slot(state, len(prefill.prompt))
         self._next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed."""
-        state = self._slots[slot].root
+        place = self._slots[slot]
+        state = place.root
         for token in outcome.committed:
             state = self._spec.language.after(state, token)
-        self._slots[slot] = _Slot(state)
+        # Of a tree that the model was asked about, all but the next root has been read.
+        unread = place.unread + len(outcome.committed) if place.tree is None else 0
+        self._slots[slot] = _Slot(state, unread)
         self._next_step()
 
     def release(self, slot: int) -> None:

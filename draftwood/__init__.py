@@ -12,7 +12,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from draftwood.engine import Engine
     from draftwood.errors import DraftwoodError
-    from draftwood.integrations.transformers import custom_generate, detach, generate
+    from draftwood.integrations.attachment import detach
+    from draftwood.integrations.transformers import custom_generate, generate
     from draftwood.methods import method, recipes
     from draftwood.models import load
     from draftwood.recipes import Method, Recipe
@@ -46,7 +47,7 @@ _HOMES = {
     "Engine": "engine",
     "DraftwoodError": "errors",
     "custom_generate": "integrations.transformers",
-    "detach": "integrations.transformers",
+    "detach": "integrations.attachment",
     "generate": "integrations.transformers",
     "Method": "methods",
     "Recipe": "methods",

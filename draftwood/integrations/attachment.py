@@ -1,13 +1,14 @@
-"""The runner that a transformers model keeps between calls, and how it is undone.
+"""The engines that a transformers model keeps between calls, and how all of it is undone.
 
 Attaching a model is costly (its weights are packed, its tree attention is tried out), so it is done
-once a model. The runner refers to the model and is therefore kept *on* it: a table on the side
-would keep every model alive. Knows nothing of ``generate``.
+once a model, by whoever comes first: :func:`draftwood.attach` and ``generate`` share the runner.
+The engines are kept *on* the model, as it is. Knows nothing of ``generate``.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -15,7 +16,8 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.recipes import Method
-from draftwood.target.attach import attach
+from draftwood.target.attach import detach as undo
+from draftwood.target.attach import runner_of
 from draftwood.target.runner import Runner
 
 _KEY = "_draftwood_attachment"
@@ -23,15 +25,14 @@ _making = Lock()
 
 
 class Attachment:
-    """A model's runner, with one engine for each method that was asked for.
+    """One engine for each method that was asked for.
 
     One call at a time may use it; calls from other threads wait their turn.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._runner: Runner = attach(model)
-        self._host = TargetHost(self._runner)
-        self._place = _place(model)
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._host = TargetHost(runner)
         self._turn = RLock()
         self._engines: dict[str, Engine] = {}
 
@@ -42,18 +43,6 @@ class Attachment:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def check(self, model: PreTrainedModel) -> None:
-        """Compare the model with what was attached.
-
-        Raises:
-            DraftwoodError: it is on another device or of another dtype by now.
-        """
-        if _place(model) != self._place:
-            raise DraftwoodError(
-                f"the model was {self._place} when Draftwood attached it and is {_place(model)} "
-                "now: call draftwood.detach(model) once, then generate"
-            )
-
     @contextmanager
     def engine(self, spelling: str, method: Method) -> Iterator[Engine]:
         """The engine of ``method``, which ``spelling`` names, for the length of a call.
@@ -63,7 +52,7 @@ class Attachment:
         """
         with self._turn:
             if spelling not in self._engines:
-                self._engines[spelling] = Engine(self._runner, method, host=self._host)
+                self._engines[spelling] = Engine(self.runner, method, host=self._host)
             engine = self._engines[spelling]
             if engine.busy:
                 raise DraftwoodError(
@@ -72,11 +61,10 @@ class Attachment:
                 )
             yield engine
 
-    def detach(self) -> None:
-        """Wait for a call in progress, then give the model back as it was."""
+    def close(self) -> None:
+        """Wait for a call in progress and drop the engines."""
         with self._turn:
             self._engines.clear()
-            self._runner.detach()
 
 
 def attachment_of(model: PreTrainedModel) -> Attachment:
@@ -86,23 +74,21 @@ def attachment_of(model: PreTrainedModel) -> Attachment:
         DraftwoodError: trees cannot be run on this model, or it was moved while attached.
     """
     with _making:
-        found = vars(model).get(_KEY)
-        if not isinstance(found, Attachment):
-            found = vars(model)[_KEY] = Attachment(model)
-    found.check(model)
-    return found
+        runner = runner_of(model)
+        known = vars(model).get(_KEY)
+        if not isinstance(known, Attachment) or known.runner is not runner:
+            known = vars(model)[_KEY] = Attachment(runner)
+    return known
 
 
-def _place(model: PreTrainedModel) -> str:
-    return f"{model.dtype} on {model.device}"
+def detach(model: Any) -> None:
+    """Give ``model`` back as it was: undo ``draftwood.attach`` and what ``generate`` attached.
 
-
-def detach(model: PreTrainedModel) -> None:
-    """Undo what the first ``generate`` with a Draftwood method did to ``model``.
-
-    Nothing happens if there was none. Must not be called from a callback of such a call.
+    A model that is not attached is left alone, with a warning in the log. Must not be called from
+    a callback of ``generate``.
     """
     with _making:
-        found = vars(model).pop(_KEY, None)
-    if isinstance(found, Attachment):
-        found.detach()
+        known = vars(model).pop(_KEY, None)
+    if isinstance(known, Attachment):
+        known.close()
+    undo(model)

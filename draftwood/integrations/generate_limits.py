@@ -12,6 +12,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.calling_frame import KeptBack
+from draftwood.target.attach import refuse_model
 
 _REASONS = {
     "output_attentions": "attention weights of a tree are not those of a sequence",
@@ -50,10 +51,7 @@ def refuse_unsupported(
     Raises:
         DraftwoodError: something was asked for that cannot be honoured; the message names it.
     """
-    if model.config.is_encoder_decoder:
-        raise DraftwoodError(
-            f"{type(model).__name__} is an encoder-decoder model: Draftwood needs a decoder only"
-        )
+    refuse_model(model)
     _refuse_kept(kept)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)

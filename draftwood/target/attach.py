@@ -12,6 +12,7 @@ import torch
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
+from draftwood.target.attached import forget, found, keep
 from draftwood.target.attention import PREFIX, register
 from draftwood.target.cache import Slab
 from draftwood.target.masks import TreeMasks, layer_kinds
@@ -29,9 +30,10 @@ UNBOUNDED = 1 << 30
 
 
 def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: bool = True) -> Runner:
-    """Make ``model`` score token trees; undone by :meth:`Runner.detach`.
+    """Make ``model`` score token trees; undone by :func:`detach` or :meth:`Runner.detach`.
 
-    The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout.
+    The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout. A model
+    that is attached in this way already keeps the runner it has.
 
     Args:
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
@@ -42,10 +44,21 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
-        DraftwoodError: the model cannot decode trees losslessly; says why.
+        DraftwoodError: the model cannot decode trees losslessly; says why. Or it is attached in
+            another way, or was moved since.
     """
     if chunk < 1:
         raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
+    ways = f"packing={packing!r}, chunk={chunk}"
+    known = found(model)
+    if known is not None:
+        if known.ways != ways or (self_test and not known.tested):
+            untested = "" if known.tested else ", self_test=False"
+            raise DraftwoodError(
+                f"this {type(model).__name__} is attached with {known.ways}{untested}: call "
+                "draftwood.detach(model) first to attach it in another way"
+            )
+        return known.runner
     config, device = _admit(model)
     kinds = layer_kinds(config)
     original = config._attn_implementation
@@ -61,6 +74,7 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
             patch.undo()
         patches.clear()
         model.set_attn_implementation(original)
+        forget(model)
 
     try:
         if config._attn_implementation != name:
@@ -90,23 +104,59 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
     except BaseException:
         undo()
         raise
+    keep(model, runner, ways, tested=self_test)
     return runner
 
 
-def _admit(model: Any) -> tuple[Any, torch.device]:
-    """The text config and the device of a model that may be attached."""
+def runner_of(model: Any) -> Runner:
+    """The model's runner; it is attached with the defaults of :func:`attach` if it is not yet.
+
+    Raises:
+        DraftwoodError: as :func:`attach`.
+    """
+    known = found(model)
+    return attach(model) if known is None else known.runner
+
+
+def detach(model: Any) -> None:
+    """Give the model back as it was before it was attached, by whatever attached it.
+
+    A model that is not attached is left alone, with a warning in the log.
+    """
+    runner = forget(model)
+    if runner is None:
+        logger.warning("this %s is not attached: there is nothing to undo", type(model).__name__)
+    else:
+        runner.detach()
+
+
+def refuse_model(model: Any) -> None:
+    """Check what is known of a model's kind without running it.
+
+    Raises:
+        DraftwoodError: models of this kind cannot decode trees losslessly; says why.
+    """
     kind = type(model).__name__
     if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
         raise DraftwoodError(f"{kind} is not a transformers model; load it with transformers")
     if getattr(model.config, "is_encoder_decoder", False):
         raise DraftwoodError(f"{kind} is an encoder-decoder; only decoder-only models can be used")
-    config = model.config.get_text_config()
-    if getattr(config, "_attn_implementation", "").startswith(PREFIX):
-        raise DraftwoodError(f"this {kind} is attached already; detach it first")
     if getattr(model, "_is_stateful", False):
         raise DraftwoodError(
             f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
             "draftwood"
+        )
+
+
+def _admit(model: Any) -> tuple[Any, torch.device]:
+    """The text config and the device of a model that may be attached."""
+    refuse_model(model)
+    kind = type(model).__name__
+    config = model.config.get_text_config()
+    if getattr(config, "_attn_implementation", "").startswith(PREFIX):
+        raise DraftwoodError(
+            f"this {kind} is a copy of an attached model or shares its configuration: call "
+            "draftwood.detach on that model first"
         )
     if getattr(config, "attn_temperature_tuning", False):
         raise DraftwoodError(

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.integrations import attachment
-from draftwood.integrations.transformers import custom_generate, detach, generate
+from draftwood.integrations.attachment import detach
+from draftwood.integrations.transformers import custom_generate, generate
 from draftwood.requests import Delta
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
+from draftwood.target.attached import found
+from draftwood.target.probe import learn_layout
 from tests.tiny import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -57,11 +59,11 @@ def test_an_attached_model_is_still_itself() -> None:
 def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
 
-    def counted(model: Any) -> Runner:
-        made.append(model)
-        return attach(model)
+    def counted(*args: Any) -> Any:
+        made.append(args[0])
+        return learn_layout(*args)
 
-    monkeypatch.setattr(attachment, "attach", counted)
+    monkeypatch.setattr("draftwood.target.attach.learn_layout", counted)
     model = tiny_llama()
     for method in ("goose", "pld", "goose", "ar"):
         ours(model, method)
@@ -69,6 +71,44 @@ def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
     detach(model)
     ours(model)
     assert len(made) == 2
+
+
+def test_attach_and_generate_share_one_attachment_in_either_order() -> None:
+    model = tiny_llama()
+    expected = plain(model)
+    runner = draftwood.attach(model)
+    assert ours(model) == expected
+    assert attachment.attachment_of(model).runner is runner
+    draftwood.detach(model)
+    ours(model)
+    after = draftwood.attach(model)
+    assert after is attachment.attachment_of(model).runner
+    assert after is not runner
+    draftwood.detach(model)
+    assert not model.config._attn_implementation.startswith("draftwood")
+    # A runner's own detach is as good.
+    draftwood.attach(model).detach()
+    ours(model)
+    draftwood.attach(model).detach()
+    assert ours(model) == expected
+    draftwood.detach(model)
+
+
+def test_attach_with_other_settings_serves_generate() -> None:
+    model = tiny_llama()
+    expected = plain(model)
+    runner = draftwood.attach(model, packing=False, chunk=2)
+    assert ours(model) == expected
+    assert attachment.attachment_of(model).runner is runner
+
+
+def test_detach_says_when_there_is_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny_llama()
+    ours(model)
+    detach(model)
+    assert not caplog.text
+    detach(model)
+    assert "not attached: there is nothing to undo" in caplog.text
 
 
 def test_an_attachment_does_not_keep_its_model() -> None:
@@ -81,9 +121,11 @@ def test_an_attachment_does_not_keep_its_model() -> None:
 
 
 def test_copies_and_pickles_are_not_attached() -> None:
-    held = attachment.attachment_of(tiny_llama())
-    assert copy.deepcopy(held) is None
-    assert pickle.loads(pickle.dumps(held)) is None
+    model = tiny_llama()
+    for held in (attachment.attachment_of(model), found(model)):
+        assert held is not None
+        assert copy.deepcopy(held) is None
+        assert pickle.loads(pickle.dumps(held)) is None
 
 
 def test_a_model_that_was_moved_must_be_detached() -> None:

@@ -7,6 +7,8 @@ import torch
 from transformers import (
     DynamicCache,
     LogitsProcessorList,
+    MambaConfig,
+    MambaForCausalLM,
     SynthIDTextWatermarkingConfig,
     T5Config,
     T5ForConditionalGeneration,
@@ -111,3 +113,10 @@ def test_methods_and_settings_are_checked_when_they_are_named() -> None:
         custom_generate("gooose")
     with pytest.raises(DraftwoodError, match="no setting"):
         custom_generate("goose", bugdet=3)
+
+
+def test_the_model_is_checked_before_its_arguments() -> None:
+    config = MambaConfig(vocab_size=32, hidden_size=8, num_hidden_layers=1, state_size=4)
+    model: Any = MambaForCausalLM(config).eval()  # type: ignore[no-untyped-call]
+    with pytest.raises(DraftwoodError, match="MambaForCausalLM keeps a recurrent state"):
+        model.generate(IDS % 32, max_new_tokens=3, custom_generate=custom_generate("ar"))

@@ -1,5 +1,6 @@
 """An attachment leaves the model itself, comes off without a trace, and refuses what it must."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
-from draftwood.target.attach import attach
+from draftwood.target.attach import attach, detach, runner_of
 from tests.target.checks import TOLERANCE, path_logits, plain_logits, random_tree, worst
 from tests.target.families import CONTEXT, FAMILIES, VOCAB
 
@@ -206,13 +207,59 @@ def test_what_cannot_decode_trees_is_refused(make: Callable[[], Any], reason: st
         _refused(make, reason)
 
 
-def test_a_second_attachment_is_refused() -> None:
+def test_a_second_attachment_is_the_first_unless_it_is_another() -> None:
     model = FAMILIES["llama"]()
     runner = attach(model, self_test=False)
-    with pytest.raises(DraftwoodError, match="attached already; detach it first"):
+    assert attach(model, self_test=False) is runner
+    with pytest.raises(DraftwoodError, match=r"packing=True, chunk=512, self_test=False: call"):
         attach(model)
+    with pytest.raises(DraftwoodError, match=r"draftwood\.detach\(model\) first"):
+        attach(model, packing=False, self_test=False)
     runner.detach()
-    attach(model, self_test=False).detach()
+    again = attach(model)
+    assert again is not runner
+    assert attach(model, self_test=False) is again
+    again.detach()
+
+
+def test_a_copy_of_an_attached_model_is_refused() -> None:
+    model = FAMILIES["llama"]()
+    runner = attach(model, self_test=False)
+    copied = copy.deepcopy(model)
+    with pytest.raises(DraftwoodError, match="a copy of an attached model"):
+        attach(copied)
+    runner.detach()
+    attach(copy.deepcopy(model), self_test=False).detach()
+
+
+def test_detach_undoes_the_attachment_and_says_when_there_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = FAMILIES["llama"]()
+    original, kinds = model.config._attn_implementation, [type(m) for m in model.modules()]
+    attach(model, self_test=False)
+    assert model.config._attn_implementation != original
+    detach(model)
+    assert model.config._attn_implementation == original
+    assert [type(m) for m in model.modules()] == kinds
+    assert not caplog.text
+    detach(model)
+    assert "this LlamaForCausalLM is not attached: there is nothing to undo" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_a_wrapper_and_its_model_share_an_attachment() -> None:
+    peft = pytest.importorskip("peft")
+    model = FAMILIES["llama"]()
+    wrapper = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"])).eval()
+    runner = attach(wrapper, self_test=False)
+    assert runner_of(model) is runner
+    detach(model)
+    again = runner_of(model)
+    assert again is not runner
+    assert runner_of(wrapper) is again
+    detach(wrapper)
+    assert not model.config._attn_implementation.startswith("draftwood")
 
 
 def test_training_mode_is_noticed_later_too() -> None:

@@ -426,5 +426,9 @@ class Verifier(Protocol):
         ...
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:
-        """Choose the accepted path and the bonus token of each tree of a batch."""
+        """Choose the accepted path and the bonus token of each tree of a batch.
+
+        In a tree without sampled nodes these are the target's own draws, one after the other from
+        the root, so that a seed's tokens are those of plain decoding.
+        """
         ...

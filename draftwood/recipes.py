@@ -182,3 +182,11 @@ class Method:
                 f"policy {type(self.policy).__name__} samples its nodes, but no drafter among "
                 f"{', '.join(self.drafters) or 'none'} can: bind one with a model, such as 'model'"
             )
+
+    def same_tokens(self, temperature: float) -> bool:
+        """Whether equal seeds give the tokens of plain decoding, and not only their distribution.
+
+        True at temperature 0; above it if the policy samples none of its nodes, because every
+        verifier follows the target's own draws through such trees.
+        """
+        return temperature == 0 or self.policy.draws == {Draw.ONE_HOT}

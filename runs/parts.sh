@@ -10,6 +10,9 @@
 # Runs are resumed, and a result that is complete is kept: delete it to measure it anew.
 
 OUT=${OUT:-runs/out}
+runs=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# What is measured is the code beside these scripts, not a copy that is installed.
+export PYTHONPATH=${runs%/*}${PYTHONPATH:+:$PYTHONPATH}
 python=${PYTHON:-python}
 draftwood=("$python" -m draftwood)
 if [[ -z ${PYTHON:-} ]] && command -v draftwood > /dev/null; then draftwood=(draftwood); fi
@@ -60,34 +63,8 @@ save() {
     mv "$json.part" "$json"
 }
 
-# contenders RULE [DRAFTER...]: every method whose accept rule is RULE (all: any), and where it has a
-# draft model, with each DRAFTER (model, eagle3) in this one's place; what may copy a path, also so.
-contenders() {
-    "$python" - "$@" << 'END'
-import sys
-
-from draftwood.binding import binder
-from draftwood.methods import recipes
-
-rule, *drafters = sys.argv[1:]
-found = []
-for recipe in recipes().values():
-    if rule not in ("all", recipe.verifier):
-        continue
-    sources = {s: d for s, d in recipe.drafters.items() if d in ("model", "eagle3")}
-    asked = {s: d for s, d in sources.items() if s not in recipe.optional}
-    usable = not asked or not set(drafters).isdisjoint(asked.values())
-    if usable:
-        found.append(recipe.name)
-    for source in sources:
-        named = [d for d in drafters if d != asked.get(source)]
-        found += [f"{recipe.name}:{binder(source)}={drafter}" for drafter in named]
-    chain = recipe.settings().get("chain")
-    if usable and asked and chain is not None and chain.default == "":
-        found.append(f"{recipe.name}:chain=context")
-print(",".join(found))
-END
-}
+# contenders PROMISE [DRAFTER...]: names of methods with commas between them; see contenders.py.
+contenders() { "$python" "$runs/contenders.py" "$@"; }
 
 # run "PART..." [CHOSEN]...: the chosen parts of a script, or all of them.
 run() {

@@ -25,7 +25,6 @@ from draftwood.settings import parse
 from draftwood.settings import settings as fields_of
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach
-from draftwood.tree import Draw
 
 REFERENCE = "ar"
 """Plain decoding through our engine: every run has it, and speed and tokens are held against it."""
@@ -72,9 +71,8 @@ class Choice(Protocol):
         """As the user spelt it."""
         ...
 
-    @property
-    def samples_alike(self) -> bool:
-        """Whether it draws the same tokens as the reference for the same seed."""
+    def same_tokens(self, temperature: float) -> bool:
+        """Whether equal seeds give the reference's tokens, and not only their distribution."""
         ...
 
     @property
@@ -94,10 +92,9 @@ class OwnChoice:
     name: str
     method: Method
 
-    @property
-    def samples_alike(self) -> bool:
-        """Where nothing is sampled but the target's own tokens."""
-        return self.method.policy.draws == {Draw.ONE_HOT}
+    def same_tokens(self, temperature: float) -> bool:
+        """As the method says of itself."""
+        return self.method.same_tokens(temperature)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -123,7 +120,10 @@ class PeerChoice:
 
     name: str
     peer: peers.Peer
-    samples_alike: bool = False
+
+    def same_tokens(self, temperature: float) -> bool:
+        """In greedy decoding only: other libraries have random numbers of their own."""
+        return temperature == 0
 
     @property
     def settings(self) -> dict[str, object]:

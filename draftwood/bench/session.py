@@ -142,9 +142,8 @@ class Session:
         found: dict[str, Compared] = {}
         for choice in self.choices:
             runs = [run for run in self._runs if run.method == choice.name]
-            found[choice.name] = compare(
-                runs, against if self._comparable(choice) else {}, explained
-            )
+            comparable = choice.same_tokens(self.settings.sampling.temperature)
+            found[choice.name] = compare(runs, against if comparable else {}, explained)
         baselines = Baselines(ar=found[REFERENCE].rows, hf=found[HF].rows if HF in found else ())
         entries = {
             choice.name: method_entry(
@@ -201,9 +200,6 @@ class Session:
 
     def _tokens(self, group: Sequence[Item]) -> int:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)
-
-    def _comparable(self, choice: Choice) -> bool:
-        return choice.samples_alike or self.settings.sampling.temperature == 0
 
     def _explained(self, found: Divergence, run: Run, reference: Run) -> Divergence:
         def gap(tokens: Sequence[int]) -> float:

@@ -10,6 +10,7 @@ import click
 import torch
 
 from draftwood import models
+from draftwood.bench.provenance import provenance
 from draftwood.commands.generate import encode
 from draftwood.errors import DraftwoodError
 from draftwood.lossless.exact import ExactCheck, check_exact
@@ -78,20 +79,33 @@ def check_lossless(
         raise DraftwoodError("nothing to check: give a METHOD, --all or --golden FILE")
     if threads:
         torch.set_num_threads(threads)
-    ground = None
+    ground, facts = None, {}
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
         loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
         ids = encode(loaded.tokenizer, prompt, chat=False)
-        ground = Ground(attach(loaded.model), loaded.tokenizer, ids, sampling)
+        target = attach(loaded.model)
+        ground = Ground(target, loaded.tokenizer, ids, sampling)
+        facts = {"name": loaded.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
 
     done: list[Check] = []
     for check in _checks(chosen, everything, golden, ground, samples):
         done.append(check)
         if not as_json:
             click.echo(line(check))
-    click.echo(json.dumps(document(done)) if as_json else verdict(done))
+    if as_json:
+        settings = {
+            "samples": samples,
+            "seed": seed,
+            "temperature": temperature,
+            "top_k": top_k,
+            "prompt": prompt,
+        }
+        origin = provenance(model=facts, settings=settings, sets=[])
+        click.echo(json.dumps({"provenance": origin, **document(done)}))
+    else:
+        click.echo(verdict(done))
     if not all(check.passed for check in done):
         raise click.exceptions.Exit(1)
 
@@ -152,7 +166,7 @@ def verdict(checks: Sequence[Check]) -> str:
 
 
 def document(checks: Sequence[Check]) -> dict[str, object]:
-    """What ``--json`` prints."""
+    """What ``--json`` prints of the checks."""
     return {
         "lossless": all(check.passed for check in checks),
         "checks": [

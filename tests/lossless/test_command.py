@@ -52,6 +52,9 @@ def test_settings_are_flags(checkpoint: str) -> None:
     (text,) = lines
     found = json.loads(text)
     assert found["lossless"] is True
+    origin = found["provenance"]
+    assert origin["model"] == {"name": checkpoint, "dtype": "float32"}
+    assert origin["settings"]["samples"] == 150
     assert [entry["kind"] for entry in found["checks"]] == ["exact", "sampled", "greedy"]
     exact, sampled, greedy = found["checks"]
     assert exact["subject"] == "sd"

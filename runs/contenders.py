@@ -1,0 +1,60 @@
+"""Names of methods for the scripts: every method with every drafter that it may have.
+
+    python runs/contenders.py all model eagle3
+    python runs/contenders.py tokens:0.8 model eagle3
+
+Prints them with commas between them. The first argument chooses: ``all``; ``tokens:T``, those whose
+tokens at temperature T are plain decoding's; ``law:T``, those which keep only the distribution.
+The others are the drafters that may stand in a draft model's place. Where a method can also copy
+from the context, but by default does not, there is a further name that does.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from draftwood.binding import binder
+from draftwood.methods import method, recipes
+from draftwood.recipes import Recipe
+
+NEURAL = ("model", "eagle3")
+
+
+def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
+    """A method's name with each of these drafters."""
+    sources = {source: part for source, part in recipe.drafters.items() if part in NEURAL}
+    asked = {source: part for source, part in sources.items() if source not in recipe.optional}
+    usable = not asked or not set(drafters).isdisjoint(asked.values())
+    if usable:
+        yield recipe.name
+    for source in sources:
+        for drafter in drafters:
+            if drafter != asked.get(source):
+                yield f"{recipe.name}:{binder(source)}={drafter}"
+    chain = recipe.settings().get("chain")
+    if usable and asked and chain is not None and chain.default == "":
+        yield f"{recipe.name}:chain=context"
+
+
+def contenders(promise: str, drafters: Sequence[str]) -> list[str]:
+    """The names that the module describes."""
+    names = [name for recipe in recipes().values() for name in named(recipe, drafters)]
+    if promise == "all":
+        return names
+    kind, _, temperature = promise.partition(":")
+    if kind not in ("tokens", "law"):
+        raise click.ClickException(f"{promise!r} is none of all, tokens:T and law:T")
+    wanted = kind == "tokens"
+    return [name for name in names if method(name).same_tokens(float(temperature)) == wanted]
+
+
+@click.command()
+@click.argument("promise")
+@click.argument("drafters", nargs=-1)
+def main(promise: str, drafters: tuple[str, ...]) -> None:
+    """Print the names."""
+    click.echo(",".join(contenders(promise, drafters)))
+
+
+if __name__ == "__main__":
+    main()

@@ -81,7 +81,7 @@ def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
         "hf-assistant:draft=some/draft:tokens=5",
     ]
     assert found[1].settings == {"tokens": 20, "ngram": 2}
-    assert found[2].settings == {"model": "some/draft", "tokens": 5}
+    assert found[2].settings == {"draft": "some/draft", "tokens": 5}
     assert not any(c.same_tokens(0.8) for c in found[1:])
     assert all(c.same_tokens(0.0) for c in found)
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "sequoia": "draftwood.bench.sequoia",
     "calibrate": "draftwood.commands.calibrate",
     "tune": "draftwood.commands.tune",
+    "cache": "draftwood.commands.cache",
     "record": "draftwood.commands.record",
     "replay": "draftwood.commands.replay",
     "simulate": "draftwood.commands.simulate",

@@ -26,6 +26,7 @@ from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
+from draftwood.progress import working
 from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.vocabulary import check_vocabulary
@@ -96,6 +97,10 @@ class TargetHost:
         if self.info.context_limit < SHORTEST:
             # Nothing can be drafted there, so that nobody asks what it would cost.
             return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
+        with working("timing what a step costs, once for this machine and model"):
+            return self._timed(drafters)
+
+    def _timed(self, drafters: Mapping[str, Built]) -> StepCosts:
         grid = Grid().fitted(self.info.context_limit)
         curve = fit(measure_target(self._target, grid, Needs(top_k=10)))
         levels = {source: self._level(source, built, grid) for source, built in drafters.items()}

@@ -64,6 +64,7 @@ _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
     help="Tokens of the largest tree, root included.",
 )
 @click.option("--seconds", default=20.0, show_default=True, help="How long to measure, about.")
+@click.option("--fresh", is_flag=True, help="Choose weight layouts anew as well (CPU).")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw the curves here.")
 @model_options
@@ -74,6 +75,7 @@ def tune(
     context: str | None,
     largest: int,
     seconds: float,
+    fresh: bool,
     output: Path | None,
     picture: Path | None,
     model: str,
@@ -99,7 +101,7 @@ def tune(
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    target = attach(loaded.model)
+    target = attach(loaded.model, fresh=fresh)
     host = TargetHost(target, loaded.tokenizer)
     if context is None:
         grid = grid.fitted(target.info.context_limit)

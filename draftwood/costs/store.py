@@ -1,27 +1,18 @@
-"""Keeps measured costs in the user's cache directory, one small file for each kind of run.
+"""Keeps measured costs, by what they depend on; knows nothing of how costs are measured."""
 
-A file belongs to a :class:`Key` and says so itself; one that is broken, foreign or of another
-version is measured anew, with a warning, and replaced. Knows nothing of how costs are measured.
-"""
-
-import hashlib
-import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from draftwood import kept
+from draftwood.busy import watched
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
 
 logger = logging.getLogger(__name__)
 
-VARIABLE = "DRAFTWOOD_CACHE"
-"""Environment variable that names another cache directory."""
+KIND = "costs"
 
 # What two checkpoints of one shape may differ in.
 _IMMATERIAL = {"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype"}
@@ -49,11 +40,6 @@ class Key:
     torch: str
     draftwood: str
 
-    @property
-    def digest(self) -> str:
-        """A name for a file."""
-        return _digest(asdict(self))
-
 
 def identity(config: Mapping[str, object]) -> str:
     """A digest of a model's configuration: costs depend on its shape, not on its weights' values.
@@ -62,27 +48,16 @@ def identity(config: Mapping[str, object]) -> str:
         config: what a transformers configuration's ``to_dict()`` gives; where it was loaded from
             does not count.
     """
-    return _digest({k: v for k, v in config.items() if k not in _IMMATERIAL})
-
-
-def directory() -> Path:
-    """Where costs are kept: ``$DRAFTWOOD_CACHE/costs``, or ``costs`` in the user's own cache."""
-    named = os.environ.get(VARIABLE)
-    return (Path(named) if named else user_cache_path("draftwood", appauthor=False)) / "costs"
+    return kept.digest({k: v for k, v in config.items() if k not in _IMMATERIAL})
 
 
 def read(key: Key) -> StepCosts | None:
     """What is kept for the key; None if nothing is, or nothing that can be used."""
-    path = _path(key)
+    found = kept.read(KIND, asdict(key))
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or found.get("key") != _plain(key):
-            raise DraftwoodError("it belongs to something else")
-        return StepCosts.from_json(found.get("costs"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:  # DraftwoodError and JSON's are ValueErrors
-        logger.warning("costs in %s are not used: %s", path, error)
+        return None if found is None else StepCosts.from_json(found)
+    except DraftwoodError as error:
+        kept.unused(kept.directory(KIND), error)
         return None
 
 
@@ -92,38 +67,27 @@ def write(key: Key, costs: StepCosts) -> Path:
     Raises:
         DraftwoodError: it cannot be written.
     """
-    path = _path(key)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"key": _plain(key), "costs": costs.to_json()}
-        write_text(path, json.dumps(found, indent=1) + "\n")
-    except OSError as error:
-        raise DraftwoodError(
-            f"cannot keep costs in {path}: {error.strerror}; name another directory in {VARIABLE}"
-        ) from error
-    return path
+    return kept.write(KIND, asdict(key), costs.to_json(), _about(key, costs))
 
 
 def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
-    """What is kept for the key, or is measured now, and kept if the cache can be written to."""
+    """What is kept for the key, or is measured now; kept if the machine was quiet meanwhile and the
+    cache can be written to."""
     found = read(key)
     if found is None:
-        found = measure()
-        try:
-            write(key, found)
-        except DraftwoodError as error:
-            logger.warning("%s", error)
+        with watched() as neighbours:
+            found = measure()
+        others = neighbours.others
+        if others is not None and others.share > kept.BUSY:
+            logger.info("costs are not kept: other processes used %.0f %%", 100 * others.share)
+        else:
+            kept.try_write(KIND, asdict(key), found.to_json(), _about(key, found))
     return found
 
 
-def _path(key: Key) -> Path:
-    return directory() / f"{key.digest}.json"
-
-
-def _plain(key: Key) -> object:
-    return json.loads(json.dumps(asdict(key)))
-
-
-def _digest(found: object) -> str:
-    text = json.dumps(found, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+def _about(key: Key, costs: StepCosts) -> str:
+    drafted = "".join(f", with a {source}" for source, _ in key.drafters)
+    return (
+        f"{key.device}, {key.threads} threads, {key.dtype}: "
+        f"{costs.target.seconds(1) * 1e3:.3g} ms for one token{drafted}"
+    )

@@ -5,16 +5,19 @@ itself in a self-test. Knows what an attachment consists of; nothing of how a st
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 import torch
 
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError
+from draftwood.progress import working
 from draftwood.protocols import TargetInfo
 from draftwood.target.attached import forget, found, keep
 from draftwood.target.attention import PREFIX, register
 from draftwood.target.cache import Slab
+from draftwood.target.layouts import remembered
 from draftwood.target.masks import TreeMasks, layer_kinds
 from draftwood.target.norms import FusedNorms, fuse_norms
 from draftwood.target.packing import Packed, pack
@@ -29,7 +32,14 @@ UNBOUNDED = 1 << 30
 """``context_limit`` of a model whose config names none."""
 
 
-def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: bool = True) -> Runner:
+def attach(
+    model: Any,
+    *,
+    packing: bool = True,
+    fresh: bool = False,
+    chunk: int = 512,
+    self_test: bool = True,
+) -> Runner:
     """Make ``model`` score token trees; undone by :func:`detach` or :meth:`Runner.detach`.
 
     The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout. A model
@@ -40,6 +50,7 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
             plain), in ``eval()`` mode, on one device.
         packing: lay weights on a CPU out for few rows, in place
             (:func:`draftwood.target.packing.pack`), and shorten the way to them and to norms.
+        fresh: choose the weights' layouts anew instead of taking those kept for this machine.
         chunk: prompt tokens per sequence and prefill forward.
         self_test: compare trees with the model's own forward before returning.
 
@@ -65,7 +76,8 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
     name = register(original)
     exam: Exam | None = None
     if self_test:
-        exam = prepare(model, config.vocab_size, device)
+        with working(f"computing what {type(model).__name__} says of a tree's paths"):
+            exam = prepare(model, config.vocab_size, device)
     model.set_attn_implementation(name)
     patches: list[Packed | FusedNorms | Shortcuts] = []
 
@@ -84,7 +96,11 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
             )
         layers = config.num_hidden_layers
         layout = learn_layout(model, kinds, layers, device)
-        packed = pack(model) if device.type == "cpu" and packing else Packed([])
+        packed = (
+            pack(model, partial(remembered, fresh=fresh))
+            if device.type == "cpu" and packing
+            else Packed([])
+        )
         if device.type == "cpu" and packing:
             patches += [packed, fuse_norms(model)]
             patches.append(shorten(model))
@@ -100,7 +116,8 @@ def attach(model: Any, *, packing: bool = True, chunk: int = 512, self_test: boo
         )
         runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo, packed.refresh)
         if exam is not None:
-            examine(runner, exam)
+            with working("checking that trees get the logits of their paths"):
+                examine(runner, exam)
     except BaseException:
         undo()
         raise

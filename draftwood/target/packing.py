@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from draftwood.target.speeds import Choice, Weight, measured
+from draftwood.target.layouts import remembered
+from draftwood.target.speeds import Choice, Weight
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,14 @@ class Packed:
         self._members = []
 
 
-def pack(model: nn.Module, choose: Chooser = measured) -> Packed:
+def pack(model: nn.Module, choose: Chooser = remembered) -> Packed:
     """Patch the linears of ``model`` that profit.
 
     Args:
         model: any module; only exact ``nn.Linear`` instances with plain float32 or bfloat16
             weights on the CPU are touched.
-        choose: which layout each weight gets and for how many rows; by default measured on the
-            spot.
+        choose: which layout each weight gets and for how many rows; by default measured once
+            for a machine.
 
     A patched linear runs plainly while gradients are recorded, after its weight was read or changed
     and, if the plain weight is kept, for row counts where packing does not pay.

@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+from draftwood import kept
+from draftwood.busy import Others, Watched
 from draftwood.costs import store
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.machine import device_name, identity_at, key_of
@@ -22,7 +26,7 @@ KEY = Key("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 
@@ -36,6 +40,9 @@ def test_what_is_written_is_read(cache: Path) -> None:
     assert path.parent == cache
     assert store.read(KEY) == COSTS
     assert store.recall(KEY, never) == COSTS
+    assert json.loads(path.read_text())["about"] == (
+        "cpu, 2 threads, float32: 1e+03 ms for one token, with a draft"
+    )
     assert [p.name for p in cache.iterdir()] == [path.name]
 
 
@@ -54,7 +61,7 @@ def test_every_part_of_the_key_counts() -> None:
     assert [store.read(other) for other in others] == [None] * len(others)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1, "costs": 2}', "\xff"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1, "value": 2}', "\xff"])
 def test_a_broken_file_is_measured_anew_with_a_warning(
     content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -63,14 +70,14 @@ def test_a_broken_file_is_measured_anew_with_a_warning(
     other = StepCosts(Curve((1, 2), (3.0, 4.0)))
     with caplog.at_level(logging.WARNING):
         assert store.recall(KEY, lambda: other) == other
-    assert "are not used" in caplog.text
+    assert "is not used" in caplog.text
     assert store.recall(KEY, never) == other
 
 
 def test_a_file_of_another_version_or_owner_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
     path = store.write(KEY, COSTS)
     good = json.loads(path.read_text())
-    path.write_text(json.dumps({**good, "costs": {**good["costs"], "version": 99}}))
+    path.write_text(json.dumps({**good, "value": {**good["value"], "version": 99}}))
     assert store.read(KEY) is None
     path.write_text(json.dumps({**good, "key": {**good["key"], "device": "another"}}))
     assert store.read(KEY) is None
@@ -79,22 +86,41 @@ def test_a_file_of_another_version_or_owner_is_not_used(caplog: pytest.LogCaptur
     assert store.read(KEY) == COSTS
 
 
+@pytest.fixture
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
+    """What the counters say that other processes use meanwhile."""
+    found = Others(0.0, 1.0)
+
+    @contextmanager
+    def watched() -> Iterator[Watched]:
+        yield Watched(found)
+
+    monkeypatch.setattr(store, "watched", watched)
+    return found
+
+
+@pytest.mark.parametrize(("seconds", "is_kept"), [(0.0, True), (0.09, True), (0.5, False)])
+def test_what_was_measured_on_a_busy_machine_is_used_but_not_kept(
+    neighbours: Others, seconds: float, is_kept: bool, cache: Path
+) -> None:
+    object.__setattr__(neighbours, "seconds", seconds)
+    assert store.recall(KEY, lambda: COSTS) == COSTS
+    assert cache.is_dir() == is_kept
+
+
 def test_a_cache_that_cannot_be_written_only_warns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    neighbours: Others,
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "file"))
     with pytest.raises(DraftwoodError, match=r"cannot keep costs in .*DRAFTWOOD_CACHE"):
         store.write(KEY, COSTS)
+    assert neighbours.share == 0.0
     assert store.recall(KEY, lambda: COSTS) == COSTS
     assert "cannot keep costs" in caplog.text
-
-
-def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(store.VARIABLE)
-    assert store.directory().parts[-2:] == ("draftwood", "costs") or "Cache" in str(
-        store.directory()
-    )
 
 
 def test_a_model_is_its_shape_not_its_place() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from draftwood import kept
 from draftwood.commands.timed_steps import Timed, check, run_steps
 from draftwood.commands.tune import tune
-from draftwood.costs import plot, store
+from draftwood.costs import plot
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
@@ -27,7 +28,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 
@@ -45,8 +46,10 @@ def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Pat
     assert {one["batch"] for one in found["checks"]} == {1, 2}
     assert {one["method"].partition(":")[0] for one in found["checks"]} >= {"ar", "sd"}
     assert found["provenance"]["settings"]["seconds"] == 0.3
-    (kept,) = cache.iterdir()
-    assert json.loads(kept.read_text()) == {"key": found["key"], "costs": found["costs"]}
+    (path,) = cache.iterdir()
+    written = json.loads(path.read_text())
+    assert (written["key"], written["value"]) == (found["key"], found["costs"])
+    assert "ms for one token, with a draft" in written["about"]
 
 
 def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:

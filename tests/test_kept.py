@@ -1,0 +1,56 @@
+"""Kept measurements: listed, cleared, and the command that does so."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from draftwood import kept
+from draftwood.commands.cache import cache
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def listed(*argv: str) -> str:
+    outcome = CliRunner().invoke(cache, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.output
+
+
+def test_every_file_belongs_to_its_key() -> None:
+    kept.write("costs", {"model": "a", "threads": 2}, [1], "a model")
+    assert kept.read("costs", {"model": "a", "threads": 2}) == [1]
+    assert kept.read("costs", {"model": "a", "threads": 3}) is None
+    assert kept.read("layouts", {"model": "a", "threads": 2}) is None
+
+
+def test_nothing_kept_is_an_empty_list(place: Path) -> None:
+    assert listed() == f"0 files in {place}\n"
+    assert "deleted 0 files" in listed("--clear")
+
+
+def test_the_command_lists_and_clears() -> None:
+    kept.write("costs", {"model": "a"}, 1, "model a")
+    kept.write("costs", {"model": "b"}, 1, "model b")
+    broken = kept.write("layouts", {"model": "a"}, 1, "layouts of a")
+    broken.write_text("{")
+    text = listed()
+    assert "model a" in text
+    assert "model b" in text
+    assert "not readable" in text
+    assert "model a" not in listed("--kind", "layouts")
+    assert "deleted 2 files" in listed("--clear", "--kind", "costs")
+    assert [one.kind for one in kept.entries()] == ["layouts"]
+    assert "deleted 1 file from" in listed("--clear")
+    assert list(kept.entries()) == []
+
+
+def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kept.VARIABLE)
+    found = kept.directory("costs")
+    assert found.name == "costs"
+    assert "draftwood" in found.parts

@@ -21,7 +21,7 @@ from draftwood.tree import Draw, TreeBuilder
 
 @dataclass
 class _Slot:
-    """A request: its text, where the tree's root is in it, tokens that the model would have read, and
+    """A request: its text, the place of the tree's root, tokens that the model would have read, and
     the nodes of the growing tree."""
 
     text: Text

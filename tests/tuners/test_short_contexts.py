@@ -5,8 +5,7 @@ from itertools import product
 
 import pytest
 
-from draftwood import hosting
-from draftwood.costs import store
+from draftwood import hosting, kept
 from draftwood.costs.measure import Grid
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
@@ -24,7 +23,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 @pytest.fixture(autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(hosting, "Grid", partial(Grid, seconds=0.001))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from draftwood.bench.acceptance import Acceptance, RankCount, merged
 from draftwood.bench.intervals import NAN, Median, Ratio, median_interval, ratio_intervals
 from draftwood.bench.rows import Row, phases
+from draftwood.loops import pooled
 from draftwood.stats import Tally
 from draftwood.theory.cost import speedup, speedup_with_verification
 
@@ -71,7 +72,9 @@ class Metrics:
     target_calls: int
     identical: int
     compared: int
-    looping_prompts: int
+    texts: int
+    looping_texts: int
+    repeated_8grams: Ratio
     acceptance_by_depth: tuple[DepthRate, ...]
     acceptance_by_source: Mapping[str, SourceRate]
     acceptance_by_rank: tuple[RankCount, ...]
@@ -88,7 +91,8 @@ def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
     """Metrics of a method's rows; speed-ups are paired by group and seed."""
     tally = _tally(rows)
     acceptance = merged(row.acceptance for row in rows)
-    tau, rate, efficiency, *rates = _ratios(rows, acceptance)
+    tau, rate, efficiency, repeated, *rates = _ratios(rows, acceptance)
+    texts = _texts(rows)
     depths, sources = acceptance.by_depth, acceptance.by_source
     compared = _by_prompt(rows, lambda row: row.identical)
     spent = phases(*rows)
@@ -113,7 +117,9 @@ def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
         target_calls=tally.steps,
         identical=sum(all(found) for found in compared.values()),
         compared=len(compared),
-        looping_prompts=len({row.id for row in rows if row.looping}),
+        texts=len(texts),
+        looping_texts=sum(texts.values()),
+        repeated_8grams=repeated,
         acceptance_by_depth=tuple(
             DepthRate(count.depth, count.offered, count.reached, found)
             for count, found in zip(depths, rates[: len(depths)], strict=True)
@@ -201,13 +207,14 @@ def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
 
 
 def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
-    """τ, acceptance rate, δ, then the rates by depth and by source of ``acceptance``."""
+    """τ, acceptance rate, δ, repeated 8-grams, then the rates by depth and by source."""
     by_group: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_group[row.group].append(row)
     pairs: list[list[tuple[int, int]]] = []
     for members in by_group.values():
         tally, part = _tally(members), merged(row.acceptance for row in members)
+        repeated = pooled(each for row in members for each in row.repeats)
         depths = {count.depth: (count.reached, count.offered) for count in part.by_depth}
         sources = {count.source: (count.accepted, count.drafted) for count in part.by_source}
         pairs.append(
@@ -215,13 +222,23 @@ def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
                 (tally.committed, tally.steps),
                 (tally.accepted, tally.drafted),
                 (tally.draft_calls, tally.steps),
+                (repeated.repeated, repeated.total),
                 *(depths.get(count.depth, (0, 0)) for count in acceptance.by_depth),
                 *(sources.get(count.source, (0, 0)) for count in acceptance.by_source),
             ]
         )
-    ratios = 3 + len(acceptance.by_depth) + len(acceptance.by_source)
+    ratios = 4 + len(acceptance.by_depth) + len(acceptance.by_source)
     sums = np.asarray(pairs, dtype=np.float64).reshape(len(pairs), ratios, 2)
     return ratio_intervals(sums[:, :, 0], sums[:, :, 1])
+
+
+def _texts(rows: Iterable[Row]) -> dict[tuple[str, int, int], bool]:
+    """Whether each answer loops, in any repeat: by prompt, seed and turn."""
+    found: dict[tuple[str, int, int], bool] = defaultdict(bool)
+    for row in rows:
+        for turn, each in enumerate(row.repeats):
+            found[row.id, row.run_seed, turn] |= each.loops
+    return found
 
 
 def _tally(rows: Iterable[Row]) -> Tally:

@@ -16,7 +16,7 @@ from draftwood.bench.reliability import reliability
 from draftwood.bench.rows import Row, Run
 from draftwood.files import write_text
 
-SCHEMA = 2
+SCHEMA = 3
 """Goes up when a figure changes its name, its shape or its meaning."""
 
 
@@ -86,7 +86,8 @@ def summary(document: Mapping[str, object], path: Path | None) -> dict[str, obje
         "identical",
         "compared",
         "near_ties",
-        "looping_prompts",
+        "texts",
+        "looping_texts",
     )
     methods = cast(Mapping[str, Mapping[str, object]], document["methods"])
     return {

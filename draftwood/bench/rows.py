@@ -12,7 +12,7 @@ from draftwood.bench.forecast import Forecasts
 from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.busy import Others
-from draftwood.loops import looping
+from draftwood.loops import Repeats, pooled, repeats
 from draftwood.stats import Tally
 
 
@@ -72,7 +72,7 @@ class Row:
         forecasts: what was foretold of the steps, and what came of it.
         other: seconds of decoding that no phase covers.
         overhead: median seconds of a step outside the target's forward (NaN if unknown).
-        looping: whether an answer ends in a block repeated over and over.
+        repeats: how much each answer repeats itself.
         truncated: whether a context was cut to fit.
         reasons: why each answer ended.
         peak_memory_mb: most memory in use while the group was decoded; None if unknown.
@@ -99,16 +99,21 @@ class Row:
     forecasts: Forecasts
     other: float
     overhead: float
-    looping: bool
+    repeats: tuple[Repeats, ...]
     truncated: bool
     reasons: tuple[str, ...]
     peak_memory_mb: float | None
     others: float | None = None
     identical: bool | None = None
 
+    @property
+    def looping(self) -> bool:
+        """Whether an answer loops."""
+        return any(each.loops for each in self.repeats)
+
     def figures(self) -> dict[str, object]:
         """The row as it is written."""
-        tally = self.tally
+        tally, repeated = self.tally, pooled(self.repeats)
         return {
             "id": self.id,
             "set": self.set,
@@ -135,6 +140,8 @@ class Row:
             "overhead_ms_per_step": self.overhead * 1e3,
             "finish_reasons": list(self.reasons),
             "looping": self.looping,
+            "repeated_8grams": repeated.repeated,
+            "total_8grams": repeated.total,
             "peak_memory_mb": self.peak_memory_mb,
             "other_processes": self.others,
             "identical": self.identical,
@@ -169,7 +176,7 @@ def row_of(run: Run, identical: bool | None) -> Row:
         forecasts=forecast.merged(turn.forecasts for turn in run.turns),
         other=sum(turn.other for turn in run.turns),
         overhead=median(steps) if steps else float("nan"),
-        looping=any(looping(c.tokens) for c in completions),
+        repeats=tuple(repeats(c.tokens) for c in completions),
         truncated=any(turn.context.cut for turn in run.turns),
         reasons=tuple(c.reason for c in completions),
         peak_memory_mb=run.peak_memory_mb,

@@ -9,6 +9,17 @@ from typing import Any, cast
 from rich import box
 from rich.table import Table
 
+from draftwood.bench.loop_marks import marked, note
+
+_VERSUS_HF = "speedup_vs_hf"
+_FIGURES = (
+    ("tokens_per_second", "median", "{:.1f}"),
+    ("speedup_vs_ar", "median", "{:.2f}"),
+    (_VERSUS_HF, "median", "{:.2f}"),
+    ("mean_acceptance_length", "value", "{:.2f}"),
+)
+"""Figures with an interval: the metric, its member and how it is written."""
+
 
 def table(document: Mapping[str, object]) -> Table:
     """One line per method; speeds and τ with their 95 % intervals.
@@ -21,7 +32,7 @@ def table(document: Mapping[str, object]) -> Table:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         title=None if document["complete"] else "incomplete",
-        caption="speeds and times: medians over prompts; others pooled; below: 95 % intervals",
+        caption=_caption(methods),
     )
     shown.add_column("method", overflow="fold")
     heads = ["tok/s", "vs ar", *(["vs hf"] if versus_hf else []), "τ", "accept", "TTFT ms"]
@@ -30,16 +41,13 @@ def table(document: Mapping[str, object]) -> Table:
     for name, entry in methods.items():
         shown.add_row(
             name,
-            _interval(entry["tokens_per_second"], "median", "{:.1f}"),
-            _interval(entry["speedup_vs_ar"], "median", "{:.2f}"),
-            *([_interval(entry["speedup_vs_hf"], "median", "{:.2f}")] if versus_hf else []),
-            _interval(entry["mean_acceptance_length"], "value", "{:.2f}"),
-            _number(entry["acceptance_rate"]["value"], "{:.0%}"),
+            *(_interval(entry, *each) for each in _FIGURES if versus_hf or each[0] != _VERSUS_HF),
+            marked(_number(entry["acceptance_rate"]["value"], "{:.0%}"), entry["looping_texts"]),
             _number(entry["ttft_ms"]["median"], "{:.1f}"),
-            _number(entry["tpot_ms"]["median"], "{:.2f}"),
+            marked(_number(entry["tpot_ms"]["median"], "{:.2f}"), entry["looping_texts"]),
             _number(entry["overhead_percent"], "{:.0f} %"),
             _identical(entry),
-            str(entry["looping_prompts"]),
+            _loops(entry),
         )
     return shown
 
@@ -48,11 +56,27 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def _interval(value: Mapping[str, float | None], figure: str, form: str) -> str:
-    middle = _number(value[figure], form)
+def _interval(entry: Mapping[str, Any], key: str, figure: str, form: str) -> str:
+    value = entry[key]
+    middle = marked(_number(value[figure], form), entry["looping_texts"])
     if value["low"] is None or value["high"] is None:
         return middle
     return f"{middle}\n{form.format(value['low'])}-{form.format(value['high'])}"
+
+
+def _loops(entry: Mapping[str, Any]) -> str:
+    share = _number(entry["repeated_8grams"]["value"], "{:.0%}")
+    return f"{entry['looping_texts']}/{entry['texts']}\n{share}"
+
+
+def _caption(methods: Mapping[str, Mapping[str, Any]]) -> str:
+    said = "speeds and times: medians over prompts; others pooled; below: 95 % intervals,\n"
+    said += "and below loops the share of repeated 8-grams"
+    worst = max(methods.values(), key=lambda entry: int(entry["looping_texts"]), default=None)
+    if worst is None or not worst["looping_texts"]:
+        return said
+    share = worst["repeated_8grams"]["value"]
+    return f"{said}\n{note(worst['texts'], worst['looping_texts'], share)}"
 
 
 def _identical(entry: Mapping[str, Any]) -> str:

@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from draftwood import models
+from draftwood.bench.loop_marks import marked, note
 from draftwood.busy import warn_if_busy
 from draftwood.commands.generate import encode, show
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
+from draftwood.loops import repeats
 from draftwood.methods import method
 from draftwood.options import model_options
 from draftwood.recipes import Method
@@ -116,6 +118,7 @@ def _measure(engines: Sequence[Engine], request: Request, repeats: int) -> list[
 def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
     plain = results[0]
     base = statistics.median(plain.rates)
+    loop = repeats(plain.completion.tokens)
     table = Table("method", "budget", "same tokens", "tok/s", "speed-up", "tokens a call", box=None)
     for each, result in zip(methods, results, strict=True):
         same = result.completion.tokens == plain.completion.tokens
@@ -124,8 +127,15 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
             each.name,
             str(each.policy.budget),
             "[green]✓[/]" if same else "[red]✗[/]",
-            f"{rate:.0f}",
-            f"{rate / base:.2f}x",
-            f"{result.completion.tally.mean_acceptance_length:.2f}",
+            *(
+                marked(figure, loop.loops)
+                for figure in (
+                    f"{rate:.0f}",
+                    f"{rate / base:.2f}x",
+                    f"{result.completion.tally.mean_acceptance_length:.2f}",
+                )
+            ),
         )
+    if loop.loops:
+        table.caption = note(1, 1, loop.share)
     return table

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from draftwood.eagle.head import Eagle3Head
-from draftwood.loops import looping
+from draftwood.loops import pooled, repeats
 from draftwood.train.batches import held_out_rows
 from draftwood.train.corpus import Domain
 from draftwood.train.eagle3 import unroll
@@ -35,6 +35,19 @@ class HeldOutLoss:
     tokens: int
     nats_per_token: float
     bits_per_byte: float
+
+
+@dataclass(frozen=True)
+class Loops:
+    """How much a model's greedy texts repeat themselves, by :mod:`draftwood.loops`.
+
+    Attributes:
+        greedy_loops: share of the texts that loop.
+        greedy_repeated_8grams: of all their token 8-grams those seen earlier in the same text.
+    """
+
+    greedy_loops: float
+    greedy_repeated_8grams: float
 
 
 @dataclass(frozen=True)
@@ -148,8 +161,8 @@ def _shares(sums: Tensor, count: int) -> list[float]:
 
 
 @torch.inference_mode()
-def loop_share(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> float:
-    """Share of greedy 128-token continuations of 128-token held-out prompts that end in a loop."""
+def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> Loops:
+    """How much greedy 128-token continuations of 128-token held-out prompts repeat themselves."""
     rows = torch.from_numpy(held_out_rows(domain, _PROMPT, prompts)).to(model.device)
     given = rows[:, :-1]
     written = cast(
@@ -162,10 +175,11 @@ def loop_share(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> fl
             pad_token_id=0,
         ),
     )[:, given.shape[1] :]
-    loops = 0
-    for row in written.tolist():
-        loops += looping(row[: row.index(0)] if 0 in row else row)
-    return round(loops / len(rows), 4)
+    found = [repeats(row[: row.index(0)] if 0 in row else row) for row in written.tolist()]
+    return Loops(
+        greedy_loops=round(sum(each.loops for each in found) / len(found), 4),
+        greedy_repeated_8grams=round(pooled(found).share, 4),
+    )
 
 
 def _rows(domain: Domain) -> tuple[Tensor, ...]:

@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from draftwood.errors import DraftwoodError
 from draftwood.train.batches import Batches
 from draftwood.train.corpus import Domain, find_sources, load_domain, sample_texts
-from draftwood.train.evaluate import agreement, held_out_loss, loop_share
+from draftwood.train.evaluate import agreement, greedy_loops, held_out_loss
 from draftwood.train.export import export_model, is_finished, load_exported, surroundings
 from draftwood.train.recipe import Recipe, Shape
 from draftwood.train.text_model import TextLoss, new_model
@@ -211,8 +211,7 @@ class Session:
         judged: dict[str, Any] = {}
         for domain in domains:
             loss = held_out_loss(model, tokenizer, domain)
-            loops = loop_share(model, domain)
-            judged[domain.name] = asdict(loss) | {"greedy_loops": loops}
+            judged[domain.name] = asdict(loss) | asdict(greedy_loops(model, domain))
             logger.info("%s: %s", domain.name, judged[domain.name])
         return judged
 

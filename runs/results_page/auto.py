@@ -108,7 +108,7 @@ def standing(
     return Standing(
         name=label,
         prompts=found["prompts"],
-        looping=found["looping_prompts"],
+        looping=found["looping_texts"],
         plain=plain[0],
         rival=best[1],
         rival_speed=best[0],

@@ -12,7 +12,7 @@ import click
 
 from results_page.markdown import spanned
 
-SCHEMA = 2
+SCHEMA = 3
 
 Run: TypeAlias = dict[str, Any]
 """A document of ``draftwood bench``, or what another script beside this package wrote."""
@@ -61,8 +61,7 @@ def sample(run: Run) -> str:
     """
     methods = run["methods"].values()
     prompts, looping, tokens = (
-        spanned(entry[what] for entry in methods)
-        for what in ("prompts", "looping_prompts", "tokens")
+        spanned(entry[what] for entry in methods) for what in ("prompts", "looping_texts", "tokens")
     )
     kept = spanned(entry["without_looping"]["tokens"] for entry in methods)
     return (

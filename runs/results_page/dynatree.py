@@ -43,9 +43,7 @@ def over(by_size: Mapping[int, Run], what: str, *, loops: bool) -> str:
             values = [found[method][key][member] if method in found else None for found in cuts]
             rows.append([f"`{method}`", label, *(number(value, digits) for value in values)])
     rows.append([f"`{RIVALS[0]}` over `{RIVALS[1]}`", "tok/s", *map(lead, cuts)])
-    counts = {"prompts": "prompts"} | (
-        {"with a looping output": "looping_prompts"} if loops else {}
-    )
+    counts = {"prompts": "prompts"} | ({"with a looping output": "looping_texts"} if loops else {})
     for label, key in counts.items():
         rows.append([label, "", *(spanned(each[key] for each in found.values()) for found in cuts)])
     return table(["method", what, *map(str, by_size)], rows)

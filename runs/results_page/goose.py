@@ -46,7 +46,7 @@ def acceptance(runs: Runs) -> Iterable[str]:
             yield ("All outputs:" if loops else "Without looping outputs:") + "\n"
             yield tau(run, loops=loops) + "\n"
             yield ratios(run, loops=loops) + "\n"
-        looping = {m: e["looping_prompts"] for m, e in run["methods"].items()}
+        looping = {m: e["looping_texts"] for m, e in run["methods"].items()}
         plain = run["methods"]["ar"]
         yield f"Looping outputs of `ar`: {looping['ar']} of {plain['prompts']}.\n"
         goose = run["methods"]["goose"]

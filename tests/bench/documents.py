@@ -1,6 +1,8 @@
-"""Documents of schema 2 made by code, for whoever reads them."""
+"""Documents made by code, for whoever reads them."""
 
 from typing import Any
+
+from draftwood.bench.document import SCHEMA
 
 TASKS = ("code", "chat")
 
@@ -27,7 +29,9 @@ def metrics(speedup: float | None = 2.0, tau: float | None = 2.5, **others: Any)
         "target_calls": 80,
         "identical": 4,
         "compared": 4,
-        "looping_prompts": 1,
+        "texts": 4,
+        "looping_texts": 1,
+        "repeated_8grams": ratio(0.3),
         "tokens_per_second": between(None if speedup is None else 10 * speedup, 1.0),
         "speedup_vs_ar": between(speedup),
         "speedup_vs_hf": between(None if speedup is None else speedup / 0.8),
@@ -69,7 +73,7 @@ def metrics(speedup: float | None = 2.0, tau: float | None = 2.5, **others: Any)
     }
 
 
-def plain(speedup: float = 1.0) -> dict[str, Any]:
+def plain(speedup: float = 1.0, **others: Any) -> dict[str, Any]:
     """What a method that drafts nothing comes to."""
     return metrics(
         speedup,
@@ -80,6 +84,7 @@ def plain(speedup: float = 1.0) -> dict[str, Any]:
         acceptance_by_source={},
         acceptance_by_rank=[],
         time_share={"target": 0.9, "draft": 0, "verify": 0, "commit": 0, "learn": 0, "other": 0.1},
+        **others,
     )
 
 
@@ -131,7 +136,13 @@ def method(whole: dict[str, Any], **others: Any) -> dict[str, Any]:
     Whatever drafts foretells something.
     """
     tau = whole["mean_acceptance_length"]["value"]
-    calm = {**whole, "mean_acceptance_length": ratio(tau and 0.8 * tau), "prompts": 3}
+    calm = {
+        **whole,
+        "looping_texts": 0,
+        "repeated_8grams": ratio(0.02),
+        "mean_acceptance_length": ratio(tau and 0.8 * tau),
+        "prompts": 3,
+    }
     part = {**whole, "without_looping": calm}
     return {
         **part,
@@ -200,7 +211,7 @@ def excerpt(name: str, id: str = "made/0", task: str = "code", **others: Any) ->
 def document(**others: Any) -> dict[str, Any]:
     """``ar``, ``hf`` and two drafting methods."""
     return {
-        "schema": 2,
+        "schema": SCHEMA,
         "complete": True,
         "provenance": {
             "command": "draftwood bench --prompts made.jsonl",

@@ -12,6 +12,7 @@ from draftwood.bench.measure import Turn
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Row, Run
 from draftwood.hindsight import Judged
+from draftwood.loops import Repeats
 from draftwood.requests import Completion
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TokenTree, TreeBuilder
@@ -57,7 +58,7 @@ def row(
         forecasts=forecasts or Forecasts(),
         other=0.0,
         overhead=overhead,
-        looping=looping,
+        repeats=(Repeats(10, 10) if looping else Repeats(0, 10),),
         truncated=False,
         reasons=("length",),
         peak_memory_mb=peak_memory_mb,

@@ -14,6 +14,7 @@ from draftwood.bench.aggregate import Baselines
 from draftwood.bench.divergence import Divergence
 from draftwood.bench.document import document, method_entry, write
 from draftwood.bench.rows import Row
+from draftwood.loops import Repeats
 from tests.bench.made import row
 
 RUNS = Path(__file__).parents[2] / "runs"
@@ -48,7 +49,7 @@ def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int =
         for i, speed in enumerate(speeds)
     ]
     kept = len(rows) - looping
-    return [*rows[:kept], *(replace(each, looping=True) for each in rows[kept:])]
+    return [*rows[:kept], *(replace(each, repeats=(Repeats(10, 10),)) for each in rows[kept:])]
 
 
 def save(

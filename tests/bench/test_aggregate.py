@@ -225,7 +225,9 @@ def test_looping_groups_are_left_out_whole() -> None:
         row("c", group=1),
     ]
     assert [r.id for r in without_looping(rows)] == ["c"]
-    assert alone(*rows).looping_prompts == 1
+    found = alone(*rows)
+    assert (found.texts, found.looping_texts) == (3, 1)
+    assert found.repeated_8grams.value == pytest.approx(1 / 3)
 
 
 def test_a_loop_leaves_the_other_seeds_of_its_group_in() -> None:
@@ -254,7 +256,7 @@ def test_the_report_has_every_set_and_task_with_and_without_looping() -> None:
     assert found["by_task"]["code"]["prompts"] == 2
     assert found["by_task"]["code"]["without_looping"]["prompts"] == 1
     assert found["without_looping"]["prompts"] == 2
-    assert found["without_looping"]["looping_prompts"] == 0
+    assert found["without_looping"]["looping_texts"] == 0
     assert "by_seed" not in found
 
 

@@ -43,7 +43,7 @@ def test_unknown_figures_are_null() -> None:
         "b": ["x", None, True],
     }
     whole = json.loads(json.dumps(made({"ar": entry()}), allow_nan=False))
-    assert (whole["schema"], whole["complete"], whole["excerpts"]) == (2, False, [])
+    assert (whole["schema"], whole["complete"], whole["excerpts"]) == (3, False, [])
     back = whole["methods"]["ar"]
     assert back["speedup_vs_hf"] == {"median": None, "low": None, "high": None}
     assert back["mean_acceptance_length"] == {"value": None, "low": None, "high": None}

@@ -23,7 +23,15 @@ from draftwood.bench.plots.palette import COLOURS, GREY, looks
 from draftwood.bench.plots.reading import read
 from draftwood.bench.plots.reliability import COLOURS as OF_SOURCES
 from draftwood.bench.plots.reliability import wilson
-from draftwood.bench.plots.style import WIDTH, drawing, label_room, rendered, shortened, width
+from draftwood.bench.plots.style import (
+    WIDTH,
+    drawing,
+    footed,
+    label_room,
+    rendered,
+    shortened,
+    width,
+)
 from draftwood.errors import DraftwoodError
 from tests.bench.documents import (
     document,
@@ -335,6 +343,33 @@ def test_each_figure_is_written_twice(tmp_path: Path) -> None:
     svg = (tmp_path / "speedup.svg").read_text(encoding="utf-8")
     assert 'width="360pt"' in svg
     assert set(re.findall(r"(?<=[ :])([\d.]+)px", svg)) == {"10"}, "all type is legible"
+
+
+def test_figures_of_looping_outputs_say_so_below_everything_else(tmp_path: Path) -> None:
+    save(document(), tmp_path)
+    said = " ".join((tmp_path / "speedup.svg").read_text(encoding="utf-8").split())
+    assert "† 1 of 4 outputs loop" in said
+    calm = {"ar": method(plain(looping_texts=0)), "x": method(metrics(looping_texts=0))}
+    save(document(methods=calm), tmp_path)
+    assert "outputs loop" not in (tmp_path / "speedup.svg").read_text(encoding="utf-8")
+
+
+def test_a_note_leaves_the_figure_above_it_as_it_was() -> None:
+    figure = sure("speedup")
+    height = figure.get_figheight()
+    places = [(1 - axes.get_position().bounds[1]) * height for axes in figure.axes]
+    texts = [(1 - text.get_position()[1]) * height for text in figure.texts]
+    footed(figure, "a note that is so long that it needs several lines of the sheet, " * 3)
+    taller = figure.get_figheight()
+    assert taller > height + 3 * 10 / 72
+    assert [(1 - axes.get_position().bounds[1]) * taller for axes in figure.axes] == pytest.approx(
+        places
+    )
+    *kept, note = figure.texts
+    assert [(1 - text.get_position()[1]) * taller for text in kept] == pytest.approx(texts)
+    assert (1 - note.get_position()[1]) * taller == pytest.approx(height)
+    assert note.get_text().count("\n") >= 2
+    assert all(width(line) <= WIDTH - 16 for line in note.get_text().splitlines())
 
 
 def test_the_same_document_makes_the_same_bytes() -> None:

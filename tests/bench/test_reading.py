@@ -61,9 +61,9 @@ def test_what_is_no_document_is_refused(wrong: object) -> None:
         read(wrong)
 
 
-@pytest.mark.parametrize("schema", [1, 3, "2", None])
+@pytest.mark.parametrize("schema", [1, 2, "3", None])
 def test_other_schemas_are_refused(schema: object) -> None:
-    with pytest.raises(DraftwoodError, match=r"schema .*, and schema 2 is read: run the bench"):
+    with pytest.raises(DraftwoodError, match=r"schema .*, and schema 3 is read: run the bench"):
         read(document(schema=schema))
 
 

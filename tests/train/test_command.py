@@ -48,7 +48,12 @@ def test_the_target_is_exported_with_its_record(out: Path) -> None:
     assert record["finished"] is True
     assert record["trained"]["tokens"] == 1024
     assert record["data"]["files"].keys() == record["held_out"].keys() == {"code", "prose"}
-    assert record["held_out"]["code"].keys() >= {"nats_per_token", "bits_per_byte", "greedy_loops"}
+    assert record["held_out"]["code"].keys() >= {
+        "nats_per_token",
+        "bits_per_byte",
+        "greedy_loops",
+        "greedy_repeated_8grams",
+    }
     assert "--data DATA --out OUT" in record["command"]
     assert "--hidden 32" in record["command"]
     assert str(out) not in json.dumps(record)

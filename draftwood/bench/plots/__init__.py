@@ -53,11 +53,13 @@ def save(document: Mapping[str, object], directory: Path) -> list[Path]:
     Raises:
         DraftwoodError: as :func:`draw`.
     """
-    figures = draw(document)
-    from draftwood.bench.plots.style import rendered
+    figures, loops = draw(document), read(document).loops
+    from draftwood.bench.plots.style import footed, rendered
 
     paths = []
     for name, figure in figures.items():
+        if loops:
+            footed(figure, loops)
         for kind in ("png", "svg"):
             path = directory / f"{name}.{kind}"
             write_bytes(path, rendered(figure, kind))

@@ -24,7 +24,7 @@ from draftwood.bench.plots.record import (
 from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def read(document: object) -> Record:
@@ -86,7 +86,9 @@ def _metrics(at: Cursor) -> Metrics:
         predicted_speedup=at["predicted_speedup"].number(),
         identical=at["identical"].count(),
         compared=at["compared"].count(),
-        looping=at["looping_prompts"].count(),
+        texts=at["texts"].count(),
+        looping_texts=at["looping_texts"].count(),
+        repeated=_ratio(at["repeated_8grams"]),
         time_share={name: found.number() or 0.0 for name, found in at["time_share"].items()},
         by_depth=tuple(
             DepthRate(found["depth"].count(), found["offered"].count(), _ratio(found["rate"]))

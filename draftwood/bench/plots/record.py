@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from draftwood.bench.acceptance import RankCount
 from draftwood.bench.forecast import Bin
+from draftwood.bench.loop_marks import note
 from draftwood.bench.tree_excerpt import TreeExcerpt
 
 REFERENCE = "ar"
@@ -65,7 +66,9 @@ class Metrics:
     predicted_speedup: float | None
     identical: int
     compared: int
-    looping: int
+    texts: int
+    looping_texts: int
+    repeated: Estimate
     time_share: Mapping[str, float]
     by_depth: tuple[DepthRate, ...]
     by_source: tuple[SourceRate, ...]
@@ -168,6 +171,14 @@ class Record:
     def tasks(self) -> tuple[str, ...]:
         """All tasks, in the order of the document."""
         return tuple(dict.fromkeys(task for m in self.methods for task in m.by_task))
+
+    @property
+    def loops(self) -> str:
+        """What to say of looping outputs, of the method that has most; empty if there are none."""
+        if not self.methods:
+            return ""
+        worst = max((m.all for m in self.methods), key=lambda metrics: metrics.looping_texts)
+        return note(worst.texts, worst.looping_texts, worst.repeated.middle)
 
     @property
     def names(self) -> tuple[str, ...]:

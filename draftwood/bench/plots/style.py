@@ -97,6 +97,33 @@ class Sheet:
         )
 
 
+def footed(figure: Figure, text: str) -> None:
+    """Add a note below everything else, in as many lines as it needs."""
+    lines = _lines(plain(text), WIDTH - 16)
+    before = figure.get_figheight()
+    more = (len(lines) + 1) * 1.3 * SIZE / 72
+    kept = before / (before + more)
+    for part in figure.texts:
+        part.set_y(1 - (1 - part.get_position()[1]) * kept)
+    for axes in figure.axes:
+        x, y, across, tall = axes.get_position().bounds
+        axes.set_position((x, 1 - (1 - y) * kept, across, tall * kept))
+    figure.set_figheight(before + more)
+    figure.text(8 / WIDTH, 1 - kept, "\n".join(lines), color=MUTED, va="top", linespacing=1.3)
+
+
+def _lines(text: str, room: float) -> list[str]:
+    """The words of a text in lines of at most ``room`` points."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and width(longer) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def rendered(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
     """The bytes of a file of that kind."""
     target = BytesIO()

@@ -6,6 +6,7 @@ Two tables, of all outputs and without looping ones; a script shows one of them 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from draftwood.bench.loop_marks import marked
 from draftwood.bench.plots.record import Estimate, Metrics, Record
 from draftwood.bench.report.words import UNKNOWN, interval, number, terms, text
 
@@ -15,12 +16,16 @@ SAME = "prompts with the tokens of plain decoding, of those compared"
 
 @dataclass(frozen=True)
 class Column:
-    """A figure: its heading, what it is, how to get it and how to write it."""
+    """A figure: its heading, what it is, how to get it and how to write it.
+
+    ``of_text``: whether it depends on the text, so that it is marked where outputs loop.
+    """
 
     heading: str
     about: str
     of: Callable[[Metrics], Estimate]
     form: str
+    of_text: bool = False
 
 
 def _tokens_per_second(metrics: Metrics) -> Estimate:
@@ -41,22 +46,51 @@ def _memory(metrics: Metrics) -> Estimate:
 
 
 def _loops(metrics: Metrics) -> Estimate:
-    return Estimate(metrics.looping, None, None)
+    return Estimate(metrics.looping_texts, None, None)
+
+
+def _repeated(metrics: Metrics) -> Estimate:
+    return metrics.repeated
 
 
 COLUMNS = (
-    Column(SORTED_BY, "tokens per second, median over prompts", _tokens_per_second, "{:.1f}"),
-    Column("× ar", "speed-up over plain decoding", lambda m: m.speedup, "{:.2f}"),
-    Column("× hf", "speed-up over transformers' own", lambda m: m.speedup_vs_peer, "{:.2f}"),
-    Column("τ", "tokens committed per forward of the target", lambda m: m.tau, "{:.2f}"),
-    Column("accepted", "share of drafted tokens accepted", lambda m: m.acceptance_rate, "{:.0%}"),
+    Column(
+        SORTED_BY,
+        "tokens per second, median over prompts",
+        _tokens_per_second,
+        "{:.1f}",
+        of_text=True,
+    ),
+    Column("× ar", "speed-up over plain decoding", lambda m: m.speedup, "{:.2f}", of_text=True),
+    Column(
+        "× hf",
+        "speed-up over transformers' own",
+        lambda m: m.speedup_vs_peer,
+        "{:.2f}",
+        of_text=True,
+    ),
+    Column(
+        "τ", "tokens committed per forward of the target", lambda m: m.tau, "{:.2f}", of_text=True
+    ),
+    Column(
+        "accepted",
+        "share of drafted tokens accepted",
+        lambda m: m.acceptance_rate,
+        "{:.0%}",
+        of_text=True,
+    ),
     Column("δ", "draft forwards per target forward", _efficiency, "{:.2f}"),
-    Column("predicted", "speed-up foretold from τ, δ and costs", _predicted, "{:.2f}"),
+    Column(
+        "predicted", "speed-up foretold from τ, δ and costs", _predicted, "{:.2f}", of_text=True
+    ),
     Column("first ms", "milliseconds to the first token", lambda m: m.ttft, "{:.1f}"),
-    Column("ms/token", "milliseconds for each further token", lambda m: m.tpot, "{:.2f}"),
+    Column(
+        "ms/token", "milliseconds for each further token", lambda m: m.tpot, "{:.2f}", of_text=True
+    ),
     Column("overhead", "milliseconds of a step outside the target", lambda m: m.overhead, "{:.2f}"),
     Column("MB", "most memory used", _memory, "{:.0f}"),
-    Column("loops", "prompts with an output that ends in a loop", _loops, "{:.0f}"),
+    Column("loops", "outputs that loop", _loops, "{:.0f}"),
+    Column("repeats", "share of 8-grams seen earlier in the same output", _repeated, "{:.0%}"),
 )
 
 
@@ -72,21 +106,22 @@ def tables(record: Record) -> str:
         else ""
     )
     return (
-        _table("all", "All outputs", whole)
-        + _table("calm", "Without looping outputs", calm)
+        _table("all", "All outputs", whole, record.loops)
+        + _table("calm", "Without looping outputs", calm, "")
         + folded
     )
 
 
-def _table(variant: str, heading: str, rows: Sequence[tuple[str, Metrics]]) -> str:
+def _table(variant: str, heading: str, rows: Sequence[tuple[str, Metrics]], loops: str) -> str:
     columns = [c for c in COLUMNS if any(c.of(m).middle is not None for _, m in rows)]
     heads = "".join(_head(c.heading, c.about) for c in columns)
+    below = f'<p class="note">{text(loops)}.</p>' if loops else ""
     body = "".join(_row(name, metrics, columns) for name, metrics in rows)
     return (
         f'<div class="variant" data-variant="{variant}"><h3>{heading}</h3>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{heading}">'
         '<table class="sortable"><thead><tr><th scope="col" data-kind="text">method</th>'
-        f"{_head('same', SAME)}{heads}</tr></thead><tbody>{body}</tbody></table></div></div>"
+        f"{_head('same', SAME)}{heads}</tr></thead><tbody>{body}</tbody></table></div>{below}</div>"
     )
 
 
@@ -96,16 +131,18 @@ def _head(heading: str, about: str) -> str:
 
 
 def _row(name: str, metrics: Metrics, columns: Sequence[Column]) -> str:
-    cells = "".join(_cell(c.of(metrics), c.form) for c in columns)
+    cells = "".join(
+        _cell(c.of(metrics), c.form, metrics.looping_texts if c.of_text else 0) for c in columns
+    )
     # A line of a long name ends behind a colon.
     broken = text(name).replace(":", ":<wbr>")
     return f'<tr><th scope="row">{broken}</th>{_same(metrics)}{cells}</tr>'
 
 
-def _cell(value: Estimate, form: str) -> str:
+def _cell(value: Estimate, form: str, loops: int) -> str:
     ends = interval(value, form)
     small = f"<small>{ends}</small>" if ends else ""
-    return f"<td{_key(value.middle)}>{number(value.middle, form)}{small}</td>"
+    return f"<td{_key(value.middle)}>{marked(number(value.middle, form), loops)}{small}</td>"
 
 
 def _same(metrics: Metrics) -> str:

@@ -7,23 +7,26 @@ from html import escape
 
 from draftwood.bench import plots
 from draftwood.bench.plots.palette import INK, LINE, MUTED, PAPER
+from draftwood.bench.plots.reading import read
 
 _VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"}
 
 
 def figures(document: Mapping[str, object]) -> str:
     """All figures, each with its title and what it means."""
-    drawn = plots.draw(document)
+    drawn, loops = plots.draw(document), read(document).loops
     from draftwood.bench.plots.style import rendered
 
     return "".join(
-        _figure(name, rendered(figure, "svg").decode("utf-8")) for name, figure in drawn.items()
+        _figure(name, rendered(figure, "svg").decode("utf-8"), loops)
+        for name, figure in drawn.items()
     )
 
 
-def _figure(name: str, svg: str) -> str:
+def _figure(name: str, svg: str, loops: str) -> str:
     module = importlib.import_module(f"{plots.__name__}.{name}")
-    title, caption = escape(module.TITLE), escape(module.CAPTION)
+    title = escape(module.TITLE)
+    caption = escape(f"{module.CAPTION} {loops}." if loops else module.CAPTION)
     return (
         f'<figure class="plot" id="figure-{name}"><h3>{title}</h3>'
         f"{inline(svg, name, module.TITLE)}<figcaption>{caption}</figcaption></figure>"

@@ -64,13 +64,9 @@ def _sentences(record: Record) -> Iterator[str]:
     else:
         yield "No method was held against plain decoding."
     yield from _equality(record)
-    loops = max((m.all.looping for m in record.methods), default=0)
-    if loops:
-        prompts = max(m.all.prompts for m in record.methods)
-        yield (
-            f"With one method, outputs for {loops} of {prompts} prompts end in a loop, which is "
-            "easily predicted: the table can leave them out."
-        )
+    if record.loops:
+        yield f"{text(record.loops)}. The figures taken on them are marked, and the table can "
+        yield "leave them out."
 
 
 def _fastest(best: Method) -> str:

@@ -28,7 +28,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.progress import working
 from draftwood.protocols import Needs, Target, TargetInfo
-from draftwood.target.attach import attach
+from draftwood.target.attach import attach, runner_of
 from draftwood.vocabulary import check_vocabulary
 
 _OUTSIDE, _NODE = 0.08, 0.001
@@ -50,7 +50,7 @@ class TargetHost:
     def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self._target = target
         self._tokenizer = tokenizer
-        self._models: dict[Any, DraftModel] = {}
+        self._models: dict[str, DraftModel] = {}
         self._costs: dict[object, LiveCosts] = {}
         self._heads: dict[Any, tuple[Head, DraftModel]] = {}
 
@@ -61,6 +61,9 @@ class TargetHost:
 
     def model(self, name: Any) -> DraftModel:
         """See :meth:`draftwood.hosts.Host.model`."""
+        if not isinstance(name, str):
+            self._compare(name, None, type(name).__name__)
+            return runner_of(name)
         if name not in self._models:
             self._models[name] = self._load(name)
         return self._models[name]
@@ -119,10 +122,7 @@ class TargetHost:
                     return _FLAT  # its context is too short to draft at all
                 grid = replace(grid, contexts=shorter)
 
-    def _load(self, name: Any) -> DraftModel:
-        if not isinstance(name, str):
-            self._compare(name, None, type(name).__name__)
-            return attach(name)
+    def _load(self, name: str) -> DraftModel:
         dtype = next((n for n, d in models.DTYPES.items() if d == self.info.dtype), "auto")
         loaded = models.load(name, dtype=dtype, device=str(self.info.device))
         self._compare(loaded.model, loaded.tokenizer, name)

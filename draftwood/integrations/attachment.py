@@ -5,7 +5,7 @@ once a model, by whoever comes first: :func:`draftwood.attach` and ``generate`` 
 The engines are kept *on* the model, as it is. Knows nothing of ``generate``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
 from typing import Any
@@ -18,6 +18,7 @@ from draftwood.hosting import TargetHost
 from draftwood.recipes import Method
 from draftwood.target.attach import detach as undo
 from draftwood.target.attach import runner_of
+from draftwood.target.attached import Attached, found
 from draftwood.target.runner import Runner
 
 _KEY = "_draftwood_attachment"
@@ -34,7 +35,7 @@ class Attachment:
         self.runner = runner
         self._host = TargetHost(runner)
         self._turn = RLock()
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[Hashable, tuple[Engine, list[Attached | None]]] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> None:
         # A copy of the model is not attached.
@@ -44,16 +45,23 @@ class Attachment:
         return type(None), ()
 
     @contextmanager
-    def engine(self, spelling: str, method: Method) -> Iterator[Engine]:
-        """The engine of ``method``, which ``spelling`` names, for the length of a call.
+    def engine(self, key: Hashable, spelling: str, method: Method) -> Iterator[Engine]:
+        """The engine of ``method``, for the length of a call.
+
+        Args:
+            key: equal for methods of equal settings, and for no others; kept until :meth:`close`.
+            spelling: names the method in messages.
+            method: what a new engine would decode with.
 
         Raises:
             DraftwoodError: this thread is inside a call of the same engine, such as in a callback.
         """
         with self._turn:
-            if spelling not in self._engines:
-                self._engines[spelling] = Engine(self.runner, method, host=self._host)
-            engine = self._engines[spelling]
+            engine, drafts = self._engines.get(key, (None, []))
+            if engine is None or drafts != _drafts(method):
+                engine = Engine(self.runner, method, host=self._host)
+                # A draft model may be detached before the next call.
+                self._engines[key] = engine, _drafts(method)
             if engine.busy:
                 raise DraftwoodError(
                     f"this model is already generating with {spelling!r} in the same thread: "
@@ -65,6 +73,12 @@ class Attachment:
         """Wait for a call in progress and drop the engines."""
         with self._turn:
             self._engines.clear()
+
+
+def _drafts(method: Method) -> list[Attached | None]:
+    """The attachments of the method's draft models that were given as objects."""
+    models = [spec.model for spec in method.drafters.values()]
+    return [found(model) for model in models if not isinstance(model, str | None)]
 
 
 def attachment_of(model: PreTrainedModel) -> Attachment:

@@ -6,8 +6,9 @@ hand to a callable (``streamer``, ``tokenizer``) is found by
 :mod:`draftwood.integrations.calling_frame`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -44,12 +45,15 @@ class CustomGenerate:
     The first call attaches the model, and later calls find it attached; :func:`detach` undoes it.
 
     Attributes:
-        spelling: names the method and all its settings.
+        spelling: names the method and all its settings, in messages.
         method: what it names.
+        key: equal where all settings are. A model that was given as an object is itself part of
+            it: two models of one architecture are spelt alike.
     """
 
     spelling: str
     method: Method
+    key: Hashable
 
     __signature__: ClassVar = HandsTokenizerBack()
 
@@ -103,7 +107,7 @@ class CustomGenerate:
                 if on_tokens is not None:
                     on_tokens(delta)
 
-            with attachment_of(model).engine(self.spelling, self.method) as engine:
+            with attachment_of(model).engine(self.key, self.spelling, self.method) as engine:
                 engine.tokenizer = tokenizer
                 completions = call.finish(_decode(engine, call.requests(), told), tokenizer)
         finally:
@@ -144,8 +148,14 @@ def custom_generate(text: str, **options: object) -> CustomGenerate:
         DraftwoodError: the method or a setting is unknown, or a value is out of range.
     """
     chosen = methods.method(text, **options)
-    spelt = [f"{name}={value!r}" for name, value in sorted(options.items())]
-    return CustomGenerate(":".join([text, *spelt]), chosen)
+    given = sorted(options.items(), key=itemgetter(0))
+    spelt = [f"{name}={_spelt(value)}" for name, value in given]
+    key = (text, *((name, type(value), value) for name, value in given))
+    return CustomGenerate(":".join([text, *spelt]), chosen, key)
+
+
+def _spelt(value: object) -> str:
+    return type(value).__name__ if isinstance(value, torch.nn.Module) else repr(value)
 
 
 def generate(

@@ -144,4 +144,4 @@ def test_auto_is_the_default() -> None:
     found = generate(MODEL, "a b", **kwargs)
     assert isinstance(found, torch.Tensor)
     assert ends(found.tolist()) == [alone("a b")]
-    assert list(vars(MODEL)["_draftwood_attachment"]._engines)[-1] == "auto"
+    assert list(vars(MODEL)["_draftwood_attachment"]._engines)[-1] == ("auto",)

@@ -1,85 +1,71 @@
 """Draftwood: lossless tree speculative decoding for any Hugging Face causal language model.
 
-Importing this package loads no model code: names are resolved when they are first used.
+Importing this package loads no model code: names are resolved when they are first used. Their types
+are in ``__init__.pyi``, which ``python -m tests.stub`` writes.
 """
 
 import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any
+import sys
+from functools import cache
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from draftwood.engine import Engine
-    from draftwood.errors import DraftwoodError
-    from draftwood.integrations.attachment import detach
-    from draftwood.integrations.transformers import custom_generate, generate
-    from draftwood.methods import method, recipes
-    from draftwood.models import load
-    from draftwood.recipes import Method, Recipe
-    from draftwood.requests import Completion, Delta, Finished, Request, Stepped
-    from draftwood.sampling import SamplingParams
-    from draftwood.target.attach import attach
-    from draftwood.tree import TokenTree
-
-__all__ = [
-    "Completion",
-    "Delta",
-    "DraftwoodError",
-    "Engine",
-    "Finished",
-    "Method",
-    "Recipe",
-    "Request",
-    "SamplingParams",
-    "Stepped",
-    "TokenTree",
-    "attach",
-    "custom_generate",
-    "detach",
-    "generate",
-    "load",
-    "method",
-    "recipes",
-]
-
 _HOMES = {
-    "Engine": "engine",
+    "Completion": "requests",
+    "CustomGenerate": "integrations.transformers",
+    "Delta": "requests",
     "DraftwoodError": "errors",
+    "Engine": "engine",
+    "Finished": "requests",
+    "Method": "recipes",
+    "Recipe": "recipes",
+    "Request": "requests",
+    "SamplingParams": "sampling_params",
+    "Stepped": "requests",
+    "TokenTree": "tree",
+    "attach": "target.attach",
     "custom_generate": "integrations.transformers",
     "detach": "integrations.attachment",
+    "embedded": "models",
     "generate": "integrations.transformers",
-    "Method": "methods",
-    "Recipe": "methods",
-    "method": "methods",
-    "recipes": "methods",
     "load": "models",
-    "Completion": "requests",
-    "Delta": "requests",
-    "Finished": "requests",
-    "Request": "requests",
-    "Stepped": "requests",
-    "SamplingParams": "sampling",
-    "attach": "target.attach",
-    "TokenTree": "tree",
+    "method": "methods",
 }
 
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
+    found: object
     if name in _HOMES:
-        return getattr(importlib.import_module(f"draftwood.{_HOMES[name]}"), name)
-    if importlib.util.find_spec(f"draftwood.{name}") is not None:
-        return importlib.import_module(f"draftwood.{name}")
-    if not name.startswith("_"):
-        # draftwood.goose(budget=16) is draftwood.custom_generate("goose", budget=16).
-        from draftwood.methods import recipes
+        found = getattr(importlib.import_module(f"draftwood.{_HOMES[name]}"), name)
+    elif name in _methods():
+        from draftwood.functions import function
 
-        # Python has no hyphens in names: draftwood.opt_tree() is the method opt-tree.
-        spelt = name if name in recipes() else name.replace("_", "-")
-        if spelt in recipes():
-            from functools import partial
+        found = function(_methods()[name])
+    else:
+        raise AttributeError(
+            f"module 'draftwood' has no attribute {name!r}",
+            name=name,
+            obj=sys.modules[__name__],
+        )
+    globals()[name] = found
+    return found
 
-            from draftwood.integrations.transformers import custom_generate
 
-            return partial(custom_generate, spelt)
-    raise AttributeError(f"module 'draftwood' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, *_methods(), *(n for n in globals() if n.startswith("__"))])
+
+
+@cache
+def _methods() -> dict[str, str]:
+    """The methods by their names in Python, third parties' included, without loading any."""
+    import re
+    from importlib.metadata import entry_points
+    from pathlib import Path
+
+    stub = Path(__file__).with_suffix(".pyi")
+    text = stub.read_text(encoding="utf-8") if stub.exists() else ""
+    own = re.findall(r"^def \w+\(.*# method: (\S+)$", text, re.MULTILINE)
+    names = [*own, *(point.name for point in entry_points(group="draftwood.methods"))]
+    return {name.replace("-", "_"): name for name in names}

@@ -39,8 +39,10 @@ def method(text: str, **options: object) -> Method:
     Raises:
         DraftwoodError: the name or a setting is unknown, or a value is out of range.
     """
+    if not isinstance(text, str):
+        raise DraftwoodError(f"a method is named by text such as 'goose:budget=16', not {text!r}")
     name, *spelt = text.split(":")
-    values = {key.replace("__", "."): value for key, value in options.items()}
+    values = recipe(name).given({key.replace("__", "."): v for key, v in options.items()})
     pairs = [item.partition("=") for item in spelt]
     chosen = recipe(name).bound({**{key: value for key, _, value in pairs}, **values})
     known = chosen.settings()

@@ -82,6 +82,12 @@ def load(
     return Loaded(name, pretrained, tokenizer, eos_of(pretrained, tokenizer))
 
 
+def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The small model that ships with Draftwood, and its tokenizer; nothing is downloaded."""
+    loaded = load("embedded")
+    return loaded.model, loaded.tokenizer
+
+
 def eos_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:
     """All token ids that end a sequence, as the generation config, else the tokenizer, has them."""
     config = getattr(model, "generation_config", None)

@@ -14,7 +14,7 @@ from draftwood.binding import DRAFT, binder, bindings, model_flags
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
-from draftwood.settings import Setting, settings
+from draftwood.settings import Setting, checked, settings
 from draftwood.tree import Draw
 from draftwood.tuning import TunerSpec
 
@@ -63,6 +63,15 @@ class Recipe:
         presets |= {self.optional[source]: source for source in drafters if source in self.optional}
         return dataclasses.replace(self, drafters={**self.drafters, **drafters}, presets=presets)
 
+    def given(self, options: Mapping[str, object]) -> dict[str, object]:
+        """The options without those that are None by default and None here: they say nothing."""
+        known = self.settings()
+        return {
+            name: value
+            for name, value in options.items()
+            if value is not None or name not in known or known[name].default is not None
+        }
+
     def bound(self, options: Mapping[str, object]) -> "Recipe":
         """The same recipe with its sources answered as the options say.
 
@@ -108,7 +117,7 @@ class Recipe:
             DraftwoodError: an option is unknown or out of range, or policy and verifier together
                 are not lossless.
         """
-        options = options or {}
+        options = self.given(options or {})
         return self.bound(options)._built(options)
 
     def _built(self, options: Mapping[str, object]) -> "Method":
@@ -124,6 +133,7 @@ class Recipe:
                 raise DraftwoodError(
                     f"method {self.name!r} has no setting {name!r}: it has {', '.join(known)}"
                 )
+        values |= {name: checked(known[name], value) for name, value in options.items()}
         accept_rule = str(values.pop("verifier", self.verifier))
 
         def made(kind: registry.Kind, name: str, prefix: str = "") -> Any:

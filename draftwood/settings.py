@@ -5,11 +5,19 @@ command-line flags. Knows nothing of any part.
 """
 
 import dataclasses
+import os
 import types
 import typing
+from contextlib import suppress
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from draftwood.errors import DraftwoodError
+
+_PLAIN = (bool, str, type(None))
+# What is spelt as text is no model, whatever class a setting wants its models to be of.
+_SPELT = (bool, int, float, str, bytes, tuple, list, dict, type(None))
+_SHOWN = 60  # characters of a value that are repeated in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +66,47 @@ def parse(setting: Setting, text: str) -> object:
         return _parse(setting.type, text)
     except ValueError as error:
         raise DraftwoodError(f"{setting.name}={text!r}: {error}") from None
+
+
+def checked(setting: Setting, value: object) -> object:
+    """The value, which came as an object, as the setting's type has it.
+
+    Raises:
+        DraftwoodError: the value is not of the setting's type.
+    """
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    try:
+        return _checked(setting.type, value)
+    except ValueError as error:
+        text = repr(value)
+        shown = text if len(text) <= _SHOWN else type(value).__name__
+        raise DraftwoodError(f"{setting.name}={shown}: {error}") from None
+
+
+def _checked(kind: Any, value: Any) -> object:
+    origin, options = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        if not any(value == choice and type(value) is type(choice) for choice in options):
+            raise ValueError(f"expected one of {', '.join(map(str, options))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"expected a tuple of {options[0].__name__}")
+        return tuple(_checked(options[0], item) for item in value)
+    if origin in {typing.Union, types.UnionType}:
+        for option in options:
+            with suppress(ValueError):
+                return _checked(object if option is Any else option, value)
+        raise ValueError(f"expected {' or '.join(getattr(o, '__name__', str(o)) for o in options)}")
+    number = not isinstance(value, bool)  # which Python counts among the integers
+    if kind is int and number and isinstance(value, Integral):
+        return int(value)
+    if kind is float and number and isinstance(value, Real):
+        return float(value)
+    if isinstance(value, kind) if kind in _PLAIN else kind is Any or not isinstance(value, _SPELT):
+        return value
+    raise ValueError(f"expected {getattr(kind, '__name__', kind)}")
 
 
 def _parse(kind: Any, text: str) -> object:

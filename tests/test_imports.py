@@ -49,7 +49,7 @@ LAYERS = [
     {"running", "hosting"},
     {"engine", "options"},
     {"inflate", "integrations", "bench", "lossless", "train"},
-    {"replay"},
+    {"functions", "replay"},
     {"commands"},
     {"cli"},
 ]

@@ -1,0 +1,1007 @@
+"""Lossless tree speculative decoding for any Hugging Face causal language model.
+
+Written by ``python -m tests.stub``.
+"""
+
+from typing import Any, Literal
+
+from transformers import PreTrainedModel
+
+from draftwood.requests import Completion as Completion
+from draftwood.integrations.transformers import CustomGenerate as CustomGenerate
+from draftwood.requests import Delta as Delta
+from draftwood.errors import DraftwoodError as DraftwoodError
+from draftwood.engine import Engine as Engine
+from draftwood.requests import Finished as Finished
+from draftwood.recipes import Method as Method
+from draftwood.recipes import Recipe as Recipe
+from draftwood.requests import Request as Request
+from draftwood.sampling_params import SamplingParams as SamplingParams
+from draftwood.requests import Stepped as Stepped
+from draftwood.tree import TokenTree as TokenTree
+from draftwood.target.attach import attach as attach
+from draftwood.integrations.transformers import custom_generate as custom_generate
+from draftwood.integrations.attachment import detach as detach
+from draftwood.models import embedded as embedded
+from draftwood.integrations.transformers import generate as generate
+from draftwood.models import load as load
+from draftwood.methods import method as method
+
+__version__: str
+__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
+
+def auto(  # method: auto
+    *,
+    context: str = 'context',
+    adjacency: str = 'adjacency',
+    drafter: str | None = None,
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 64,
+    max_depth: int = 64,
+    width: int = 8,
+    level: int = 8,
+    chain: str = 'context',
+    table: str = 'adjacency',
+    neural: str = '',
+    layout: Literal['either', 'ranked', 'drawn'] = 'either',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 64,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = True,
+    adjacency__width: int = 10,
+    adjacency__min_score: float = 0.01,
+    adjacency__bigram: bool = True,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    tuner__calibration: str = '',
+) -> CustomGenerate:
+    """All sources in one tree, sized by what pays on this machine and text.
+
+    Args:
+        context: which drafter answers: context.
+        adjacency: which drafter answers: adjacency.
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest node.
+        width: successors asked of the table for a node.
+        level: nodes of a draft level, and children of each.
+        chain: name of the source that copies.
+        table: name of the source that ranks.
+        neural: name of a source with a model, if any.
+        layout: a model's children above temperature 0: likeliest, drawn, or either.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+        adjacency__width: successors kept for every key (K).
+        adjacency__min_score: least probability a successor needs to be offered.
+        adjacency__bigram: look up the last two tokens first; off: the last token only.
+        adjacency__shared: one table for all requests, kept between them.
+        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        tuner__calibration: file with the acceptance to start from (none: what is shipped).
+    """
+
+def ar(  # method: ar
+    *,
+    verifier: str = 'walk',
+) -> CustomGenerate:
+    """Plain decoding through the same engine.
+
+    Args:
+        verifier: accept rule.
+    """
+
+def pld(  # method: pld
+    *,
+    context: str = 'context',
+    verifier: str = 'walk',
+    budget: int = 20,
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A chain copied from the context.
+
+    Source: Prompt Lookup Decoding, as GOOSE defines it.
+
+    Args:
+        context: which drafter answers: context.
+        verifier: accept rule.
+        budget: longest chain to draft, in tokens.
+        chain: name of the source that copies.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def tr(  # method: tr
+    *,
+    adjacency: str = 'adjacency',
+    verifier: str = 'walk',
+    budget: int = 80,
+    branches: str = 'adjacency',
+    adjacency__width: int = 8,
+    adjacency__min_score: float = 0.0,
+    adjacency__bigram: bool = False,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+) -> CustomGenerate:
+    """A static tree over the last token's successors.
+
+    Source: Token Recycling.
+
+    Args:
+        adjacency: which drafter answers: adjacency.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded (80 at most).
+        branches: name of the source that ranks.
+        adjacency__width: successors kept for every key (K).
+        adjacency__min_score: least probability a successor needs to be offered.
+        adjacency__bigram: look up the last two tokens first; off: the last token only.
+        adjacency__shared: one table for all requests, kept between them.
+        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+    """
+
+def iso3(  # method: iso3
+    *,
+    context: str = 'context',
+    adjacency: str = 'adjacency',
+    verifier: str = 'walk',
+    budget: int = 59,
+    k: int = 3,
+    chain: str = 'context',
+    branches: str = 'adjacency',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+    adjacency__width: int = 10,
+    adjacency__min_score: float = 0.01,
+    adjacency__bigram: bool = True,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+) -> CustomGenerate:
+    """A uniform 3-ary tree over GOOSE's two sources.
+
+    Source: GOOSE (spine trees of context match and adjacency), baseline Iso(3).
+
+    Args:
+        context: which drafter answers: context.
+        adjacency: which drafter answers: adjacency.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        k: children of every node.
+        chain: name of the source that copies.
+        branches: name of the source that ranks.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+        adjacency__width: successors kept for every key (K).
+        adjacency__min_score: least probability a successor needs to be offered.
+        adjacency__bigram: look up the last two tokens first; off: the last token only.
+        adjacency__shared: one table for all requests, kept between them.
+        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+    """
+
+def iso5(  # method: iso5
+    *,
+    context: str = 'context',
+    adjacency: str = 'adjacency',
+    verifier: str = 'walk',
+    budget: int = 59,
+    k: int = 5,
+    chain: str = 'context',
+    branches: str = 'adjacency',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+    adjacency__width: int = 10,
+    adjacency__min_score: float = 0.01,
+    adjacency__bigram: bool = True,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+) -> CustomGenerate:
+    """A uniform 5-ary tree over GOOSE's two sources.
+
+    Source: GOOSE (spine trees of context match and adjacency), baseline Iso(5).
+
+    Args:
+        context: which drafter answers: context.
+        adjacency: which drafter answers: adjacency.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        k: children of every node.
+        chain: name of the source that copies.
+        branches: name of the source that ranks.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+        adjacency__width: successors kept for every key (K).
+        adjacency__min_score: least probability a successor needs to be offered.
+        adjacency__bigram: look up the last two tokens first; off: the last token only.
+        adjacency__shared: one table for all requests, kept between them.
+        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+    """
+
+def sd(  # method: sd
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 5,
+    depth: int | None = None,
+    breadth: int = 1,
+    threshold: float = 0.0,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A chain of a draft model's likeliest tokens.
+
+    Source: Speculative decoding (Leviathan et al. 2023).
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
+        source: name of the drafter.
+    """
+
+def goose(  # method: goose
+    *,
+    context: str = 'context',
+    adjacency: str = 'adjacency',
+    verifier: str = 'walk',
+    budget: int = 59,
+    max_depth: int = 6,
+    rho: float = 0.5,
+    top_k: int = 10,
+    min_score: float = 0.01,
+    ratio: float = 0.0,
+    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
+    bypass_length: int = 8,
+    chain: str = 'context',
+    min_chain: int = 1,
+    spine: Literal['on', 'off', 'control'] = 'on',
+    spine_branches: bool = True,
+    branches: str = 'adjacency',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+    adjacency__width: int = 10,
+    adjacency__min_score: float = 0.01,
+    adjacency__bigram: bool = True,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+) -> CustomGenerate:
+    """A spine copied from the context, with branches from the adjacency table.
+
+    Source: GOOSE (spine trees of context match and adjacency).
+
+    Args:
+        context: which drafter answers: context.
+        adjacency: which drafter answers: adjacency.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest branch, from its branching point (D).
+        rho: share of the branches that goes to the spine's nodes.
+        top_k: most children asked for or drawn per node (K).
+        min_score: least probability of a branch node that is not drawn.
+        ratio: share of the tree for the spine; 0 adapts it to p_s.
+        bypass: when to verify the copied chain alone.
+        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        chain: name of the source that copies.
+        min_chain: shorter copied chains count as no match, in tokens.
+        spine: ablations: no spine, or a spine drawn from the ranking source.
+        spine_branches: ablation: off leaves the spine's nodes without branches.
+        branches: name of the source that ranks.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+        adjacency__width: successors kept for every key (K).
+        adjacency__min_score: least probability a successor needs to be offered.
+        adjacency__bigram: look up the last two tokens first; off: the last token only.
+        adjacency__shared: one table for all requests, kept between them.
+        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+    """
+
+def fixed_tree(  # method: fixed-tree
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    depth: int | None = 9,
+    breadth: int = 3,
+    threshold: float = 0.1,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A draft model's tree of fixed breadth and depth.
+
+    Source: DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1).
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
+        source: name of the drafter.
+    """
+
+def dynatree(  # method: dynatree
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    breadth: Literal['adaptive', 'fixed'] = 'adaptive',
+    depth: Literal['adaptive', 'fixed'] = 'adaptive',
+    prune: bool = True,
+    history: bool = True,
+    b_min: int = 1,
+    b_mid: int = 2,
+    b_max: int = 3,
+    tau_high: float = 0.9,
+    tau_low: float = 0.4,
+    base_depth: int = 6,
+    max_depth: int = 9,
+    rho_stop: float = 0.1,
+    rho_deep: float = 0.5,
+    tau: float = 0.05,
+    window: int = 10,
+    goal: float = 0.7,
+    depth_step: float = 1.0,
+    tau_step: float = 0.05,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A draft model's tree, its breadth by confidence, its depth by path probability.
+
+    Source: DynaTree (adaptive draft-model trees).
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded (N_max).
+        breadth: ablation: fixed gives every node b_mid children.
+        depth: ablation: fixed expands down to base_depth.
+        prune: ablation: off keeps leaves under tau.
+        history: ablation: off keeps base_depth and tau_high as they are.
+        b_min: children of a node with c >= tau_high.
+        b_mid: children of a node in between.
+        b_max: children of a node with c < tau_low.
+        tau_high: confidence that needs few children.
+        tau_low: confidence that needs many children.
+        base_depth: above it, only rho_stop ends a path (D_0, first value).
+        max_depth: deepest node (D_max).
+        rho_stop: least path probability to be expanded.
+        rho_deep: path probability to exceed from base_depth on.
+        tau: least path probability of a leaf.
+        window: steps that history looks back on (W).
+        goal: acceptance to steer towards (a*).
+        depth_step: step size of base_depth (eta_D).
+        tau_step: step size of tau_high (eta_h).
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def talon(  # method: talon
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    mu: float = 0.03,
+    top_k: int = 10,
+    robust: int = 1,
+    max_depth: int = 32,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A draft model's tree that spends its budget where the model is confident.
+
+    Source: TALON (confidence-gated trees under a budget).
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        mu: least path probability, relative to the level's best.
+        top_k: nodes of an ungated level (K).
+        robust: how many levels from the root are ungated.
+        max_depth: most draft forwards in a step.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def opt_tree(  # method: opt-tree
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    delta: float = 0.5,
+    max_depth: int = 32,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A draft model's likeliest nodes, as deep as another level pays.
+
+    Source: OPT-Tree (Wang et al. 2025).
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded (n).
+        delta: a level that adds no more expected tokens is the last.
+        max_depth: most draft forwards in a step.
+        source: name of the drafter.
+    """
+
+def sequoia(  # method: sequoia
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    file: str = '',
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A static tree searched for a draft model's acceptance by rank.
+
+    Source: Sequoia (Chen et al. 2025).
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        file: JSON file of a searched tree; empty: a built-in one.
+        source: name of the drafter.
+    """
+
+def eagle3(  # method: eagle3
+    *,
+    drafter: str = 'eagle3',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = 'embedded-eagle3',
+    verifier: str = 'walk',
+    budget: int = 59,
+    top_k: int = 10,
+    levels: int = 9,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """An EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes.
+
+    Source: EAGLE-3 (Li et al. 2025), with EAGLE-2's tree.
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        top_k: parents of a level, and children of each parent (K).
+        levels: draft forwards, the root's included.
+        source: name of the drafter.
+    """
+
+def goose_eagle3(  # method: goose-eagle3
+    *,
+    context: str = 'context',
+    drafter: str = 'eagle3',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = 'embedded-eagle3',
+    verifier: str = 'walk',
+    budget: int = 59,
+    max_depth: int = 6,
+    rho: float = 0.5,
+    top_k: int = 10,
+    min_score: float = 0.01,
+    ratio: float = 0.0,
+    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
+    bypass_length: int = 8,
+    chain: str = 'context',
+    min_chain: int = 1,
+    spine: Literal['on', 'off', 'control'] = 'on',
+    spine_branches: bool = True,
+    branches: str = 'draft',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """GOOSE's spine, with branches from an EAGLE-3 head.
+
+    Source: GOOSE (spine trees of context match and adjacency), its future work.
+
+    Args:
+        context: which drafter answers: context.
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest branch, from its branching point (D).
+        rho: share of the branches that goes to the spine's nodes.
+        top_k: most children asked for or drawn per node (K).
+        min_score: least probability of a branch node that is not drawn.
+        ratio: share of the tree for the spine; 0 adapts it to p_s.
+        bypass: when to verify the copied chain alone.
+        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        chain: name of the source that copies.
+        min_chain: shorter copied chains count as no match, in tokens.
+        spine: ablations: no spine, or a spine drawn from the ranking source.
+        spine_branches: ablation: off leaves the spine's nodes without branches.
+        branches: name of the source that ranks.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def traversal(  # method: traversal
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A sparse tree drawn from a draft model, its paths judged as wholes.
+
+    Source: Traversal Verification.
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def rrsw(  # method: rrsw
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'rejection',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """The same tree, judged token by token.
+
+    Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def specinfer(  # method: specinfer
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'rejection',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = True,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A sparse tree drawn with replacement, judged token by token.
+
+    Source: SpecInfer (Miao et al. 2024).
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def block(  # method: block
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'block',
+    budget: int = 62,
+    shape: str = '1x1x1x1x1',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A chain drawn from a draft model, judged as a whole.
+
+    Source: Block Verification (Sun et al. 2024).
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def mixed(  # method: mixed
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 62,
+    shape: str = '2x2x2x2x2',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'top',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A binary tree of one drawn child and the likeliest, its paths judged as wholes.
+
+    Source: Traversal Verification; this layout is not in the paper.
+
+    Args:
+        drafter: which drafter answers: draft.
+        context: which drafter answers: context.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def traversal_talon(  # method: traversal-talon
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 59,
+    mu: float = 0.03,
+    top_k: int = 10,
+    robust: int = 1,
+    max_depth: int = 32,
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A drawn tree that spends its budget where the model is confident.
+
+    Source: Traversal Verification, with TALON's gate.
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        mu: least path probability, relative to the level's best.
+        top_k: nodes of an ungated level (K).
+        robust: how many levels from the root are ungated.
+        max_depth: most draft forwards in a step.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, or the likeliest.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+    """
+
+def traversal_dynatree(  # method: traversal-dynatree
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 59,
+    breadth: Literal['adaptive', 'fixed'] = 'adaptive',
+    depth: Literal['adaptive', 'fixed'] = 'adaptive',
+    prune: bool = True,
+    history: bool = True,
+    b_min: int = 1,
+    b_mid: int = 2,
+    b_max: int = 3,
+    tau_high: float = 0.9,
+    tau_low: float = 0.4,
+    base_depth: int = 6,
+    max_depth: int = 9,
+    rho_stop: float = 0.1,
+    rho_deep: float = 0.5,
+    tau: float = 0.05,
+    window: int = 10,
+    goal: float = 0.7,
+    depth_step: float = 1.0,
+    tau_step: float = 0.05,
+    source: str = 'draft',
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
+) -> CustomGenerate:
+    """A drawn tree, its breadth by confidence, its depth by path probability.
+
+    Source: Traversal Verification, with DynaTree's gates.
+
+    Args:
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded (N_max).
+        breadth: ablation: fixed gives every node b_mid children.
+        depth: ablation: fixed expands down to base_depth.
+        prune: ablation: off keeps leaves under tau.
+        history: ablation: off keeps base_depth and tau_high as they are.
+        b_min: children of a node with c >= tau_high.
+        b_mid: children of a node in between.
+        b_max: children of a node with c < tau_low.
+        tau_high: confidence that needs few children.
+        tau_low: confidence that needs many children.
+        base_depth: above it, only rho_stop ends a path (D_0, first value).
+        max_depth: deepest node (D_max).
+        rho_stop: least path probability to be expanded.
+        rho_deep: path probability to exceed from base_depth on.
+        tau: least path probability of a leaf.
+        window: steps that history looks back on (W).
+        goal: acceptance to steer towards (a*).
+        depth_step: step size of base_depth (eta_D).
+        tau_step: step size of tau_high (eta_h).
+        source: name of the drafter.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, or the likeliest.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+    """
+
+def goose_sampled(  # method: goose-sampled
+    *,
+    context: str = 'context',
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 59,
+    max_depth: int = 6,
+    rho: float = 0.5,
+    top_k: int = 10,
+    min_score: float = 0.01,
+    ratio: float = 0.0,
+    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
+    bypass_length: int = 8,
+    chain: str = 'context',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """GOOSE's spine, with branches drawn from a draft model.
+
+    Source: Traversal Verification, with GOOSE's spine.
+
+    Args:
+        context: which drafter answers: context.
+        drafter: which drafter answers: draft.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest branch, from its branching point (D).
+        rho: share of the branches that goes to the spine's nodes.
+        top_k: most children asked for or drawn per node (K).
+        min_score: least probability of a branch node that is not drawn.
+        ratio: share of the tree for the spine; 0 adapts it to p_s.
+        bypass: when to verify the copied chain alone.
+        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        chain: name of the source that copies.
+        replacement: draw siblings independently, so that they may repeat.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """

@@ -1,0 +1,86 @@
+"""The methods as functions: ``draftwood.goose(budget=16)``, made from their recipes.
+
+A function's signature and docstring are made of its recipe's settings, so they cannot differ from
+what the command line takes.
+"""
+
+import inspect
+from collections.abc import Callable
+from textwrap import fill
+from typing import Any
+
+from draftwood import methods
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.transformers import CustomGenerate, custom_generate
+from draftwood.recipes import Recipe
+
+
+def spelt(name: str) -> str:
+    """A method's or setting's name in Python, which has neither hyphens nor dots in names."""
+    return name.replace("-", "_").replace(".", "__")
+
+
+def function(name: str) -> Callable[..., CustomGenerate]:
+    """The function that makes the method of that name.
+
+    Raises:
+        DraftwoodError: there is no such method.
+    """
+    recipe = methods.recipe(name)
+
+    def make(*misplaced: object, **settings: object) -> CustomGenerate:
+        if misplaced:
+            call = f"draftwood.{make.__name__}()"
+            raise DraftwoodError(
+                f"{call} takes its settings by keyword and makes a method: write "
+                f"custom_generate={call}, with the parentheses"
+            )
+        return custom_generate(name, **settings)
+
+    made: Any = make
+    made.__name__ = made.__qualname__ = spelt(name)
+    made.__module__ = "draftwood"
+    made.__doc__ = docstring(recipe)
+    made.__signature__ = signature(recipe)
+    return make
+
+
+def signature(recipe: Recipe) -> inspect.Signature:
+    """Every setting as a keyword with its type and default."""
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                spelt(name),
+                inspect.Parameter.KEYWORD_ONLY,
+                default=setting.default,
+                annotation=setting.type | None if setting.default is None else setting.type,
+            )
+            for name, setting in recipe.settings().items()
+        ],
+        return_annotation=CustomGenerate,
+    )
+
+
+def docstring(recipe: Recipe) -> str:
+    """What the method drafts, its paper, and one entry for every setting."""
+    named = "" if recipe.paper == "-" else f"\n\nSource: {recipe.paper}."
+    entries = "\n".join(
+        _wrapped(f"{spelt(name)}: {setting.help}.") for name, setting in recipe.settings().items()
+    )
+    summary = f"{recipe.summary[:1].upper()}{recipe.summary[1:]}."
+    return f"{_filled(summary)}{named}\n\nArgs:\n{entries}\n"
+
+
+def _filled(text: str) -> str:
+    return fill(text, 92, break_on_hyphens=False)
+
+
+def _wrapped(text: str) -> str:
+    return fill(
+        text,
+        92,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -17,11 +17,14 @@ from draftwood.protocols import TargetInfo
 from draftwood.target.attached import forget, found, keep
 from draftwood.target.attention import PREFIX, register
 from draftwood.target.cache import Slab
+from draftwood.target.eager import eagerly
 from draftwood.target.layouts import remembered
 from draftwood.target.masks import TreeMasks, layer_kinds
 from draftwood.target.norms import FusedNorms, fuse_norms
 from draftwood.target.packing import Packed, pack
+from draftwood.target.passes import Passes
 from draftwood.target.probe import learn_layout
+from draftwood.target.quantised import mixing
 from draftwood.target.runner import Runner
 from draftwood.target.selftest import Exam, examine, prepare
 from draftwood.target.shortcuts import Shortcuts, shorten
@@ -30,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 UNBOUNDED = 1 << 30
 """``context_limit`` of a model whose config names none."""
+
+_OWN_ATTENTION = (
+    "{} computes attention by itself and ignores set_attn_implementation; decode it without "
+    "draftwood"
+)
 
 
 def attach(
@@ -76,10 +84,14 @@ def attach(
     name = register(original)
     exam: Exam | None = None
     if self_test:
-        with working(f"computing what {type(model).__name__} says of a tree's paths"):
+        with (
+            working(f"computing what {type(model).__name__} says of a tree's paths"),
+            eagerly(model),
+        ):
             exam = prepare(model, config.vocab_size, device)
     model.set_attn_implementation(name)
-    patches: list[Packed | FusedNorms | Shortcuts] = []
+    patches: list[Packed | FusedNorms] = []
+    shortcuts = Shortcuts()
 
     def undo() -> None:
         for patch in patches:
@@ -90,12 +102,10 @@ def attach(
 
     try:
         if config._attn_implementation != name:
-            raise DraftwoodError(
-                f"{type(model).__name__} computes attention by itself and ignores "
-                "set_attn_implementation; decode it without draftwood"
-            )
+            raise DraftwoodError(_OWN_ATTENTION.format(type(model).__name__))
         layers = config.num_hidden_layers
-        layout = learn_layout(model, kinds, layers, device)
+        with eagerly(model):
+            layout = learn_layout(model, kinds, layers, device)
         packed = (
             pack(model, partial(remembered, fresh=fresh))
             if device.type == "cpu" and packing
@@ -103,7 +113,7 @@ def attach(
         )
         if device.type == "cpu" and packing:
             patches += [packed, fuse_norms(model)]
-            patches.append(shorten(model))
+            shortcuts = shorten(model)
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
@@ -114,7 +124,9 @@ def attach(
             dtype=layout.dtype,
             identity=identity(config.to_dict()),
         )
-        runner = Runner(model, info, Slab(layout.layers), masks, chunk, undo, packed.refresh)
+        slab = Slab(layout.layers)
+        passes = Passes(model, slab, device, shortcuts)
+        runner = Runner(model, info, slab, masks, passes, chunk, undo, packed.refresh)
         if exam is not None:
             with working("checking that trees get the logits of their paths"):
                 examine(runner, exam)
@@ -163,6 +175,8 @@ def refuse_model(model: Any) -> None:
             f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
             "draftwood"
         )
+    if not getattr(model, "_can_set_attn_implementation", lambda: True)():
+        raise DraftwoodError(_OWN_ATTENTION.format(kind))
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:
@@ -191,4 +205,7 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
             f"{kind} is in training mode, where dropout makes every forward random; call "
             "model.eval() first"
         )
+    reason = mixing(model)
+    if reason is not None:
+        raise DraftwoodError(f"{kind} cannot decode trees losslessly: {reason}")
     return config, devices.pop()

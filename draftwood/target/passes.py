@@ -4,6 +4,7 @@ Knows the model's calling convention, and nothing of what the tokens mean.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,30 @@ from numpy.typing import NDArray
 
 from draftwood.target.attention import Step
 from draftwood.target.cache import Slab
+from draftwood.target.eager import eager
 from draftwood.target.masks import Masks
+from draftwood.target.shortcuts import Shortcuts
 from draftwood.target.staging import Staging
 
 
 class Passes:
-    """Stages ids, positions and cells of a batch, then runs the model on them."""
+    """Stages ids, positions and cells of a batch, then runs the model on them.
 
-    def __init__(self, model: Any, slab: Slab, device: torch.device) -> None:
+    Args:
+        model: the attached model.
+        slab: its cache.
+        device: where both are.
+        shortcuts: in force during a pass.
+    """
+
+    #: Whether ``torch.compile`` must be kept away from the passes.
+    compiled: bool = False
+
+    def __init__(
+        self, model: Any, slab: Slab, device: torch.device, shortcuts: Shortcuts | None = None
+    ) -> None:
         self._model = model
+        self._shortcuts = shortcuts or Shortcuts()
         self._slab = slab
         self._staging = Staging(3, device)
         self._ramp = np.arange(1024)
@@ -72,15 +88,16 @@ class Passes:
             extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
-        return self._model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=slab,
-            use_cache=True,
-            draftwood_step=step,
-            **extra,
-        )
+        with self._shortcuts, eager() if self.compiled else nullcontext():
+            return self._model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=slab,
+                use_cache=True,
+                draftwood_step=step,
+                **extra,
+            )
 
 
 def tapped(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:

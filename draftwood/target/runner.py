@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, Rows, TargetInfo
 from draftwood.target.cache import Slab
+from draftwood.target.eager import is_compiled
 from draftwood.target.harvest import hand_over
 from draftwood.target.masks import TreeMasks
 from draftwood.target.passes import Passes, tapped
@@ -31,6 +32,7 @@ class Runner:
         info: what the parts may know of it.
         slab: its cache.
         masks: its mask buffers.
+        passes: runs the model.
         chunk: prompt tokens per sequence and prefill forward.
         undo: takes the attachment back.
         refresh: brings the weights' layout up to date with what became of them meanwhile.
@@ -45,6 +47,7 @@ class Runner:
         info: TargetInfo,
         slab: Slab,
         masks: TreeMasks,
+        passes: Passes,
         chunk: int,
         undo: Callable[[], None],
         refresh: Callable[[], None],
@@ -56,7 +59,7 @@ class Runner:
         self._info = info
         self._undo: Callable[[], None] | None = undo
         self._refresh = refresh
-        self._passes = Passes(model, slab, info.device)
+        self._passes = passes
         self._moves = Staging(2, info.device)
 
     @property
@@ -81,6 +84,7 @@ class Runner:
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")
         self._refresh()
+        self._passes.compiled = is_compiled(self.model)
         return self.slab.open(capacity)
 
     def release(self, slot: int) -> None:

@@ -4,10 +4,12 @@
 that look for hooks, which costs a small model on a CPU as much as its smallest layers. An entry of
 the child's name in the parent's ``__dict__`` is found first and calls the patched ``forward`` at
 once. The entry passes for the child in everything else: type, attributes, hooks, copies; and
-``modules()``, ``state_dict`` and the child itself do not know of it. Knows nothing of models.
+``modules()``, ``state_dict`` and the child itself do not know of it. The entries are there only
+inside a ``with`` block, because ``torch.compile`` cannot trace through them. Knows nothing of
+models.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,24 +17,28 @@ from torch import nn
 
 
 class Shortcuts:
-    """The shortcuts of one model; :meth:`undo` takes them away."""
+    """The shortcuts of one model, in force inside ``with shortcuts:``."""
 
-    def __init__(self, members: list[tuple[nn.Module, str, "_Shortcut"]]) -> None:
-        self._members = members
+    def __init__(self, members: Sequence[tuple[nn.Module, str, "_Shortcut"]] = ()) -> None:
+        self._members = [(p.__dict__, p._modules, name, way) for p, name, way in members]
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def undo(self) -> None:
-        """Remove every entry that is still there."""
-        for parent, name, shortcut in self._members:
-            if parent.__dict__.get(name) is shortcut:
-                del parent.__dict__[name]
-        self._members = []
+    def __enter__(self) -> None:
+        for entries, children, name, shortcut in self._members:
+            # A child that was replaced meanwhile takes its place.
+            if children.get(name) is shortcut._module:
+                entries[name] = shortcut
+
+    def __exit__(self, *_: object) -> None:
+        for entries, _children, name, shortcut in self._members:
+            if entries.get(name) is shortcut:
+                del entries[name]
 
 
 def shorten(model: nn.Module) -> Shortcuts:
-    """Give every module a straight way to those of its children whose ``forward`` is patched.
+    """Make straight ways from every module to those of its children whose ``forward`` is patched.
 
     The model's own children are left alone: they are called once, and others ask for them.
     """
@@ -42,9 +48,7 @@ def shorten(model: nn.Module) -> Shortcuts:
             continue
         for name, child in parent._modules.items():
             if child is not None and "forward" in child.__dict__ and name not in parent.__dict__:
-                shortcut = _Shortcut(child, child.__dict__["forward"])
-                parent.__dict__[name] = shortcut
-                members.append((parent, name, shortcut))
+                members.append((parent, name, _Shortcut(child, child.__dict__["forward"])))
     return Shortcuts(members)
 
 

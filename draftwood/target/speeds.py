@@ -130,14 +130,16 @@ def _seconds(
     rows: int,
 ) -> dict[tuple[Form, Shape], float]:
     """Of all weights of a shape in a form, the median of a few passes through the sample."""
-    inputs = {w.shape[1]: torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample}
+    inputs = {
+        (w.shape[1], w.dtype): torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample
+    }
     taken: defaultdict[tuple[Form, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
         for form, layouts in packed.items():
             took: defaultdict[Shape, float] = defaultdict(float)
             for (weight, bias), held in zip(sample, layouts, strict=True):
-                x = inputs[weight.shape[1]]
+                x = inputs[weight.shape[1], weight.dtype]
                 begin = time.perf_counter()
                 form.apply(x, held, bias)
                 took[_shape((weight, bias))] += time.perf_counter() - begin

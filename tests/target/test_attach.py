@@ -1,7 +1,10 @@
 """An attachment leaves the model itself, comes off without a trace, and refuses what it must."""
 
 import copy
+import logging
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,6 +99,25 @@ def test_an_adapter_is_part_of_the_model() -> None:
     runner.detach()
 
 
+# PEFT still reads an attribute that transformers renamed.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_adapters_may_have_another_dtype_than_the_model() -> None:
+    """PEFT keeps those of a bfloat16 model in float32 unless told otherwise."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False)
+    model = peft.get_peft_model(FAMILIES["llama"]().to(torch.bfloat16), config).eval()
+    assert {p.dtype for p in model.parameters()} == {torch.float32, torch.bfloat16}
+    runner = attach(model)
+    text = IDS[0].tolist()
+    slot = runner.open(20)
+    runner.prefill([slot], [text], Needs())
+    tree = random_tree(np.random.default_rng(0), 8, VOCAB)
+    [rows] = runner.forward([slot], [tree], Needs())
+    expected = path_logits(model, text, tree)
+    assert worst(rows, expected) < 0.05 * float(expected.abs().max())
+    runner.detach()
+
+
 def _refused(make: Callable[[], Any], reason: str) -> None:
     model = make()
     before = getattr(model.config, "_attn_implementation", None)
@@ -184,9 +206,49 @@ def _hybrid() -> Any:
     return model
 
 
+def _dynamic_int8() -> Any:
+    model = FAMILIES["llama"]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(  # type: ignore[no-untyped-call]
+            model, {nn.Linear}, dtype=torch.qint8
+        )
+
+
+def _llm_int8(threshold: float = 6.0) -> Any:
+    """A stand-in: a class of the name and the module of bitsandbytes' own."""
+    kind = type("Linear8bitLt", (nn.Linear,), {"__module__": "bitsandbytes.nn.modules"})
+    model = FAMILIES["llama"]()
+    layer: Any = kind(32, 48, bias=False)
+    layer.state = SimpleNamespace(threshold=threshold)
+    model.model.layers[1].mlp.up_proj = layer
+    return model
+
+
+def test_llm_int8_without_outliers_is_not_refused() -> None:
+    attach(_llm_int8(threshold=0.0)).detach()
+
+
+@pytest.mark.parametrize("make", [_bloom, _mpt])
+def test_transformers_adds_nothing_to_a_refusal(
+    make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = make()
+    noisy = logging.getLogger("transformers")
+    noisy.addHandler(caplog.handler)
+    try:
+        with pytest.raises(DraftwoodError, match="computes attention by itself"):
+            attach(model)
+    finally:
+        noisy.removeHandler(caplog.handler)
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
+        (_dynamic_int8, "scales activations by the largest one"),
+        (_llm_int8, "an outlier in any row"),
         (_bloom, "ignores set_attn_implementation"),
         (_mpt, "ignores set_attn_implementation"),
         (_mamba, "recurrent state"),

@@ -61,7 +61,9 @@ def test_the_patched_forward_is_called_at_once() -> None:
     shortcuts = shorten(model)
     assert len(shortcuts) == 1
     calls = forward.calls
-    assert torch.equal(model(X), expected)
+    with shortcuts:
+        assert "inner" in model.block.__dict__
+        assert torch.equal(model(X), expected)
     assert forward.calls == calls + 1
     assert type(model.__dict__.get("block")) is type(None), (
         "the model's own children are left alone"
@@ -74,30 +76,33 @@ def test_it_passes_for_the_module() -> None:
     names = [name for name, _ in model.named_modules()]
     state = model.state_dict()
     inner: Any = model.block._modules["inner"]
-    shorten(model)
-    found: Any = model.block.inner
-    assert isinstance(found, nn.Linear)
-    assert found.weight is inner.weight
-    assert (found.in_features, repr(found)) == (4, repr(inner))
-    found.requires_grad_(False)
-    assert not inner.weight.requires_grad
-    assert [name for name, _ in model.named_modules()] == names
-    assert all(module is not found for module in model.modules())
-    assert model.state_dict().keys() == state.keys()
-    assert model.get_submodule("block.inner").weight is found.weight
+    with shorten(model):
+        found: Any = model.block.inner
+        assert found is not inner
+        assert isinstance(found, nn.Linear)
+        assert found.weight is inner.weight
+        assert (found.in_features, repr(found)) == (4, repr(inner))
+        found.requires_grad_(False)
+        assert not inner.weight.requires_grad
+        assert [name for name, _ in model.named_modules()] == names
+        assert all(module is not found for module in model.modules())
+        assert model.state_dict().keys() == state.keys()
+        assert model.get_submodule("block.inner").weight is found.weight
 
 
 def test_hooks_that_come_later_are_called() -> None:
     model, _ = patched()
-    shorten(model)
+    shortcuts = shorten(model)
     seen = []
     before = model.block.inner.register_forward_pre_hook(lambda *_: seen.append("before"))
     after = model.block.inner.register_forward_hook(lambda *_: seen.append("after"))
-    model(X)
+    with shortcuts:
+        model(X)
     assert seen == ["before", "after"]
     before.remove()
     after.remove()
-    model(X)
+    with shortcuts:
+        model(X)
     assert len(seen) == 2
 
 
@@ -105,22 +110,29 @@ def test_a_replaced_child_takes_its_place() -> None:
     model, forward = patched()
     shortcuts = shorten(model)
     model.block.inner = nn.Linear(4, 4)
-    calls = forward.calls
-    model(X)
-    assert forward.calls == calls
     new = model.block.inner
-    shortcuts.undo()
-    assert model.block.inner is new
+    calls = forward.calls
+    with shortcuts:
+        assert model.block.inner is new
+        model(X)
+    with shortcuts:
+        model.block.inner = nn.Linear(4, 4)
+        model(X)
+    assert forward.calls == calls
+    assert model.block.inner is model.block._modules["inner"]
 
 
-def test_undo_leaves_nothing() -> None:
+def test_nothing_stays_behind() -> None:
     model, _ = patched()
     before = dict(model.block.__dict__)
     shortcuts = shorten(model)
-    assert model.block.__dict__ != before
-    shortcuts.undo()
     assert model.block.__dict__ == before
-    assert len(shortcuts) == 0
+    with shortcuts:
+        assert model.block.__dict__ != before
+    assert model.block.__dict__ == before
+    with pytest.raises(RuntimeError, match="shapes"), shortcuts:
+        model(X.T)
+    assert model.block.__dict__ == before
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -128,8 +140,9 @@ def test_copies_stand_alone(duplicate: Any) -> None:
     model = FAMILIES["llama"]()
     runner = attach(model)
     layer = model.model.layers[0]
-    assert "input_layernorm" in layer.__dict__
-    twin = duplicate(model)
+    with shorten(model):
+        assert "input_layernorm" in layer.__dict__
+        twin = duplicate(model)
     own = twin.model.layers[0]
     assert own.input_layernorm is own._modules["input_layernorm"]
     assert own.input_layernorm is not layer._modules["input_layernorm"]
@@ -137,4 +150,3 @@ def test_copies_stand_alone(duplicate: Any) -> None:
         own.input_layernorm.weight.fill_(0.5)
     assert (layer.input_layernorm.weight == 1).all()
     runner.detach()
-    assert "input_layernorm" not in layer.__dict__

@@ -1,0 +1,56 @@
+"""Steps run eagerly where the model's forward was compiled.
+
+A tree step has other shapes every time, for which ``torch.compile`` would compile again and again.
+The model's own calls stay compiled.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether ``torch.compile`` wraps the forward of the model or of a part of it."""
+    return any(
+        module._compiled_call_impl is not None
+        or hasattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable")
+        for module in model.modules()
+    )
+
+
+class _Eager:
+    """torch's one switch for all threads, held until the last of them is done."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._switch: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            if self._switch is None:
+                self._switch = torch.compiler.set_stance("force_eager")
+                self._switch.__enter__()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    switch, self._switch = self._switch, None
+                    if switch is not None:
+                        switch.__exit__(None, None, None)
+
+
+eager = _Eager()
+
+
+def eagerly(model: nn.Module) -> AbstractContextManager[None]:
+    """A context in which the model runs without ``torch.compile``; does nothing for others."""
+    return eager() if is_compiled(model) else nullcontext()

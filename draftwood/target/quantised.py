@@ -1,0 +1,31 @@
+"""Quantised layers whose rows depend on one another, so that a node would change its siblings.
+
+They are known by the names of their classes, as the self-test may miss them: it sees a few rows of
+few tokens.
+"""
+
+from torch import nn
+
+_TORCH = "torch.ao.nn.quantized.dynamic"
+
+
+def mixing(model: nn.Module) -> str | None:
+    """Why a layer of ``model`` mixes the rows of a forward, and what to do; None if none does."""
+    for module in model.modules():
+        for kind in type(module).__mro__:
+            if kind.__module__.startswith("bitsandbytes") and kind.__name__ == "Linear8bitLt":
+                state = getattr(module, "state", None)
+                if getattr(state, "threshold", 1.0) > 0:
+                    return (
+                        "bitsandbytes int8 (LLM.int8) keeps the columns in 16 bits that hold an "
+                        "outlier in any row of a forward, so a token's logits depend on its "
+                        "siblings in the tree; load it in 4 bits or in bfloat16, or with "
+                        "llm_int8_threshold=0"
+                    )
+            elif kind.__module__.startswith(_TORCH):
+                return (
+                    "torch's dynamic int8 quantisation scales activations by the largest one of a "
+                    "whole forward, so a token's logits depend on its siblings in the tree; use a "
+                    "quantisation with a scale per token, such as torchao's"
+                )
+    return None

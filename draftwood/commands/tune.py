@@ -14,6 +14,7 @@ from typing import cast
 
 import click
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerBase
@@ -39,6 +40,8 @@ from draftwood.options import model_options, numbers
 from draftwood.target.attach import attach
 
 _CONTEXTS = (128, 1024)
+_SPREAD = 1.25
+"""Largest over smallest ratio of predicted to measured steps that is called good."""
 _FILE_WIDTH = 120
 """Columns of the tables where there is no terminal to ask."""
 _TEXT = "def add(self, a, b):\n    return a + b\n\n"
@@ -148,13 +151,17 @@ def tune(
         f"drafted node, {found.sequence * 1e3:.3f} ms a further sequence"
     )
     console.print(checks_table(checks))
+    console.print(verdict(checks))
     if output is not None:
         settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
         write(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
         curves = {"target": (found.target, samples["target"])}
         curves |= {name: (level, samples[name]) for name, level in found.drafters.items()}
-        pictures.plot(picture, curves)
+        from draftwood.bench.plots.style import drawing  # matplotlib is optional
+
+        with drawing():
+            pictures.plot(picture, curves)
     click.echo(f"kept in {path}")
 
 
@@ -169,7 +176,9 @@ def show(
     """Print the tables of one context and batch."""
     source = next(iter(costs.drafters), None)
     title = f"{context} cached tokens" + (f", {batch} sequences" if batch > 1 else "")
-    table = Table("drafted", "timed ms", "curve ms", "T(n)/T(1)", "break-even", title=title)
+    table = Table(
+        "drafted", "timed ms", "curve ms", "T(n)/T(1)", "break-even", title=title, box=SIMPLE_HEAD
+    )
     if source is not None:
         table.add_column(f"break-even, chain of {source}")
     for row in target_rows(costs, samples["target"], sizes, context, batch, source):
@@ -180,7 +189,9 @@ def show(
         table.add_row(*cells)
     console.print(table)
     if source is not None:
-        table = Table("nodes of a level", "timed ms", "curve ms", "over T(1)", title=source)
+        table = Table(
+            "nodes of a level", "timed ms", "curve ms", "over T(1)", title=source, box=SIMPLE_HEAD
+        )
         for level in level_rows(costs, source, samples[source], sizes, context, batch):
             timed, seconds = _ms(level.timed), _ms(level.seconds)
             table.add_row(str(level.width), timed, seconds, f"{level.ratio:.2f}")
@@ -189,11 +200,30 @@ def show(
 
 def checks_table(checks: Sequence[Check]) -> Table:
     """Predicted against measured steps."""
-    table = Table("method", "batch", "steps", "measured ms", "predicted ms", "ratio")
+    table = Table(
+        "method", "batch", "steps", "measured ms", "predicted ms", "ratio", box=SIMPLE_HEAD
+    )
     for found in checks:
         figures = [_ms(found.measured), _ms(found.predicted), f"{found.ratio:.2f}"]
         table.add_row(found.method, str(found.batch), str(found.steps), *figures)
     return table
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """What the ratios of predicted to measured steps mean for `auto`."""
+    ratios = [found.ratio for found in checks]
+    if not ratios:
+        return "No step could be timed: give more --seconds."
+    spread = max(ratios) / min(ratios)
+    if spread <= _SPREAD:
+        return (
+            f"The ratios differ by {100 * (spread - 1):.0f} %: good. auto compares steps with one "
+            "another, so an error that all of them share does not matter."
+        )
+    return (
+        f"The ratios differ by {100 * (spread - 1):.0f} %, so auto will begin with trees of "
+        "a wrong size, until it has seen some steps. Measure again on a quiet machine, with more --seconds."
+    )
 
 
 def document(

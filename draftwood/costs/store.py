@@ -74,7 +74,9 @@ def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
     """What is kept for the key, or is measured now; kept if the machine was quiet meanwhile and the
     cache can be written to."""
     found = read(key)
-    if found is None:
+    if found is not None:
+        logger.info("costs: as kept in %s", kept.directory(KIND))
+    else:
         with watched() as neighbours:
             found = measure()
         others = neighbours.others

@@ -134,6 +134,15 @@ def attach(
         undo()
         raise
     keep(model, runner, ways, tested=self_test)
+    logger.info(
+        "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed",
+        type(model).__name__,
+        info.layers,
+        str(info.dtype).removeprefix("torch."),
+        info.device,
+        torch.get_num_threads(),
+        len(packed),
+    )
     return runner
 
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import kept
-from draftwood.commands.timed_steps import Timed, check, run_steps
-from draftwood.commands.tune import tune
+from draftwood.commands.timed_steps import Check, Timed, check, run_steps
+from draftwood.commands.tune import tune, verdict
 from draftwood.costs import plot
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
@@ -127,3 +127,15 @@ def test_predictions_are_held_against_steps() -> None:
     found = check(costs, "sd", 1, steps)
     assert (found.steps, found.measured, found.predicted) == (3, 4.0, 5.0)
     assert found.ratio == 1.0  # of 5/4, 5/10 and 2/2
+
+
+def _checked(*ratios: float) -> list[Check]:
+    return [Check("ar", 1, 1, 1.0, ratio, ratio) for ratio in ratios]
+
+
+def test_ratios_are_judged_by_how_far_they_differ() -> None:
+    assert "differ by 5 %: good" in verdict(_checked(0.8, 0.84))
+    assert "differ by 50 %, so auto will begin with trees of a wrong size" in verdict(
+        _checked(0.8, 1.2)
+    )
+    assert "give more --seconds" in verdict([])

@@ -222,7 +222,8 @@ def verdict(checks: Sequence[Check]) -> str:
         )
     return (
         f"The ratios differ by {100 * (spread - 1):.0f} %, so auto will begin with trees of "
-        "a wrong size, until it has seen some steps. Measure again on a quiet machine, with more --seconds."
+        "a wrong size, until it has seen some steps. Measure again on a quiet machine, with more "
+        "--seconds."
     )
 
 

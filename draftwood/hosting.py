@@ -24,12 +24,12 @@ from draftwood.costs.measure import (
 )
 from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
-from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
+from draftwood.origins import origin_of
 from draftwood.progress import working
 from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.target.attach import attach, runner_of
-from draftwood.vocabulary import check_vocabulary
+from draftwood.vocabulary import Vocabulary, check_vocabularies
 
 _OUTSIDE, _NODE = 0.08, 0.001
 """What a step and a node of it are taken to cost outside of forwards, over a forward of one token,
@@ -44,12 +44,12 @@ class TargetHost:
 
     Args:
         target: what is drafted for.
-        tokenizer: the target's; without it, only the sizes of vocabularies are compared.
+        tokenizer: the target's, if it is at hand: vocabularies are compared by it.
     """
 
     def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self._target = target
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._models: dict[str, DraftModel] = {}
         self._costs: dict[object, LiveCosts] = {}
         self._heads: dict[Any, tuple[Head, DraftModel]] = {}
@@ -129,12 +129,9 @@ class TargetHost:
         return attach(loaded.model)
 
     def _compare(self, model: Any, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
-        if self._tokenizer is not None and tokenizer is not None:
-            check_vocabulary(self._tokenizer, tokenizer, name)
-            return
         size = model.config.get_text_config().vocab_size
-        if size != self.info.vocab_size:
-            raise DraftwoodError(
-                f"the draft model {name!r} has {size} tokens and the target "
-                f"{self.info.vocab_size}: name a smaller model of the target's own family"
-            )
+        check_vocabularies(
+            Vocabulary(self.info.vocab_size, self.info.origin, self.tokenizer),
+            Vocabulary(size, origin_of(model.config), tokenizer),
+            name,
+        )

@@ -222,7 +222,11 @@ class Levels:
                     hidden.append(_above(sequence, cells, before))
         if not members:
             return False
-        rows = self._model.forward([s.slot for s in members], trees, needs, done, hidden)
+        void = len(self._outputs.void) > 0
+        wanted = Needs() if void else needs
+        rows = self._model.forward([s.slot for s in members], trees, wanted, done, hidden)
+        if void:
+            rows = [self._outputs.meaningful(each, needs.top_k) for each in rows]
         for sequence, before, found in zip(members, done, rows, strict=True):
             sequence.rows.append((before, found))
         return True

@@ -1,17 +1,18 @@
 """A draft model's output ids beside the tokens of the target that it drafts for.
 
 A draft model may yield fewer tokens than its target has, as an EAGLE-3 head does, and rows of its
-table may mean nothing to the target. Knows neither logits nor queries.
+table may mean nothing to the target. Knows no queries.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import TargetInfo
+from draftwood.protocols import Rows, TargetInfo
 
 
 class Outputs:
@@ -62,6 +63,24 @@ class Outputs:
         else:
             self._from = torch.from_numpy(outputs).to(target.device)
             self._to = torch.from_numpy(tokens).to(target.device)
+
+    @torch.inference_mode()
+    def meaningful(self, rows: Rows, k: int) -> Rows:
+        """Rows of logits without the outputs that mean nothing to the target.
+
+        These are masked in place, before anything is ranked or drawn, so that what is left is a
+        distribution over the target's tokens.
+
+        Args:
+            rows: logits ``[n, Vd]``; nothing else of them is used but ``features``.
+            k: how many best outputs of each row to hand over.
+        """
+        logits = rows.logits
+        logits[:, torch.from_numpy(self.void).to(logits.device)] = -torch.inf
+        top = torch.softmax(logits.float(), dim=-1).topk(min(k, logits.shape[1]))
+        # HAND-OVER: n * k numbers.
+        outputs, shares = top.indices.cpu().numpy(), top.values.cpu().numpy()
+        return replace(rows, top_tokens=outputs, top_probs=shares)
 
     def of(self, tokens: Iterable[int]) -> NDArray[np.int64]:
         """The outputs that yield some of the target's tokens, leaving out those that none does."""

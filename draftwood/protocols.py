@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
+from draftwood.origins import Origin
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 # --- what a target returns ------------------------------------------------------------------------
@@ -70,7 +71,8 @@ class TargetInfo:
     """What the parts may know of the target model.
 
     ``context_limit`` is the longest sequence the model's positions reach, in tokens; ``identity``
-    is a digest of its configuration, empty if nothing is to be remembered of it.
+    is a digest of its configuration, empty if nothing is to be remembered of it; ``origin`` says
+    where it comes from, if that is known.
     """
 
     vocab_size: int
@@ -80,6 +82,7 @@ class TargetInfo:
     device: torch.device
     dtype: torch.dtype
     identity: str = ""
+    origin: Origin | None = None
 
 
 class Target(Protocol):

@@ -2,13 +2,122 @@
 
 A draft model proposes token ids, so each id must mean the same to both. A wrong pairing would not
 change what is decoded, only that nothing is ever accepted: worth a sentence before time is spent.
+
+Models of one family often have tables of different lengths, because training pads them: Qwen2.5 has
+152,064 rows at 7B and 151,936 at 0.5B, for one tokenizer. So equal lengths pass, and other lengths
+are compared token by token where both tokenizers are at hand, or lie where the models were loaded
+from. Without them, lengths pass that padding explains (:func:`padding_explains`) if the
+configurations name one family and the same token at the beginning or the end of a text.
 """
 
-from transformers import PreTrainedTokenizerBase
+import logging
+from dataclasses import dataclass
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError
+from draftwood.origins import Origin
+
+logger = logging.getLogger(__name__)
+
+PADDING = 512
+"""Largest multiple to which published models pad their tables (Qwen2.5-7B, Pythia-12B)."""
 
 _SHOWN = 3
+_NO_TOKENIZER = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ImportError,
+    AttributeError,
+    RuntimeError,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What is known of a model's vocabulary.
+
+    Attributes:
+        size: rows of its table, padding included.
+        origin: of the model, if known.
+        tokenizer: if at hand.
+    """
+
+    size: int
+    origin: Origin | None = None
+    tokenizer: PreTrainedTokenizerBase | None = None
+
+
+def check_vocabularies(target: Vocabulary, draft: Vocabulary, draft_name: str) -> None:
+    """Accept a draft model if nothing says that its tokens are others than the target's.
+
+    Raises:
+        DraftwoodError: some id means another token to the draft model, or the lengths differ and
+            nothing says that the ids agree; says what to give.
+    """
+    ours, theirs = target.tokenizer, draft.tokenizer
+    if target.size != draft.size:
+        ours = ours or _tokenizer_of(target.origin)
+        theirs = theirs or _tokenizer_of(draft.origin)
+    if ours is not None and theirs is not None:
+        check_vocabulary(ours, theirs, draft_name)
+        return
+    if target.size == draft.size:
+        return
+    padded = padding_explains(target.size, draft.size)
+    if padded and _of_one_family(target.origin, draft.origin):
+        return
+    reason = (
+        "their configurations do not show that they are of one family"
+        if padded
+        else "padding does not explain the difference"
+    )
+    lacking = " and ".join(
+        name
+        for name, found in (("the target's", ours), ("the draft model's", theirs))
+        if found is None
+    )
+    raise DraftwoodError(
+        f"the draft model {draft_name!r} has {draft.size} tokens and the target {target.size}: "
+        f"{reason}, and {lacking} tokenizer is not known, so that ids cannot be compared; name a "
+        "smaller model of the target's own family, or make the tokenizers known: load the models "
+        "from directories or hub ids that hold them, give the draft model by name, and "
+        "generate(..., tokenizer=...) or Engine(..., tokenizer) the target's"
+    )
+
+
+def padding_explains(first: int, second: int) -> bool:
+    """Whether two tables can belong to one tokenizer, each padded to a multiple of up to
+    :data:`PADDING` that is a power of two."""
+    return max(first - _padding(first), second - _padding(second)) < min(first, second)
+
+
+def _padding(size: int) -> int:
+    """The largest multiple that a table of this size may have been padded to."""
+    return min(PADDING, size & -size)
+
+
+def _of_one_family(target: Origin | None, draft: Origin | None) -> bool:
+    if target is None or draft is None or target.family != draft.family:
+        return False
+    begins = target.begins is not None and target.begins == draft.begins
+    return begins or bool(set(target.ends) & set(draft.ends))
+
+
+def _tokenizer_of(origin: Origin | None) -> PreTrainedTokenizerBase | None:
+    """The tokenizer beside a model's weights, if it has one on this machine."""
+    if origin is None or not origin.name:
+        return None
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            origin.name, local_files_only=True
+        )
+    except _NO_TOKENIZER as error:
+        logger.debug("no tokenizer beside %s: %s", origin.name, error)
+        return None
+    return found if found.get_vocab() else None
 
 
 def check_vocabulary(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock, RLock
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
@@ -45,19 +45,27 @@ class Attachment:
         return type(None), ()
 
     @contextmanager
-    def engine(self, key: Hashable, spelling: str, method: Method) -> Iterator[Engine]:
+    def engine(
+        self,
+        key: Hashable,
+        spelling: str,
+        method: Method,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> Iterator[Engine]:
         """The engine of ``method``, for the length of a call.
 
         Args:
             key: equal for methods of equal settings, and for no others; kept until :meth:`close`.
             spelling: names the method in messages.
             method: what a new engine would decode with.
+            tokenizer: the model's, if it is at hand; draft models' are compared with it.
 
         Raises:
             DraftwoodError: this thread is inside a call of the same engine, such as in a callback.
         """
         with self._turn:
             engine, drafts = self._engines.get(key, (None, []))
+            self._host.tokenizer = tokenizer or self._host.tokenizer
             if engine is None or drafts != _drafts(method):
                 engine = Engine(self.runner, method, host=self._host)
                 # A draft model may be detached before the next call.

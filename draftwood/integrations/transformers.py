@@ -107,7 +107,8 @@ class CustomGenerate:
                 if on_tokens is not None:
                     on_tokens(delta)
 
-            with attachment_of(model).engine(self.key, self.spelling, self.method) as engine:
+            attachment = attachment_of(model)
+            with attachment.engine(self.key, self.spelling, self.method, tokenizer) as engine:
                 engine.tokenizer = tokenizer
                 completions = call.finish(_decode(engine, call.requests(), told), tokenizer)
         finally:

@@ -12,6 +12,7 @@ import torch
 
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError
+from draftwood.origins import origin_of
 from draftwood.progress import working
 from draftwood.protocols import TargetInfo
 from draftwood.target.attached import forget, found, keep
@@ -123,6 +124,7 @@ def attach(
             device=device,
             dtype=layout.dtype,
             identity=identity(config.to_dict()),
+            origin=origin_of(model.config),
         )
         slab = Slab(layout.layers)
         passes = Passes(model, slab, device, shortcuts)

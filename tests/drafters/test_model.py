@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
+from draftwood.noise import RequestNoise
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Rows, TargetInfo
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
-from draftwood.tree import ROOT, TreeBuilder
+from draftwood.tree import ROOT, Draw, TreeBuilder
 from tests.drafters.driving import check, drive
 from tests.fakes import FakeHost
 from tests.target.checks import plain_logits
@@ -138,6 +139,36 @@ def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
     [answer] = drafter.expand([0], [query])
     text.builder.tokens[1] = VOCAB - 1
     text.check(query, answer)
+
+
+@pytest.mark.parametrize("k", [3, 20])
+def test_outputs_beyond_the_target_are_masked_before_all_else(runner: Runner, k: int) -> None:
+    kept = VOCAB - 32
+    head = runner.model.lm_head
+    with torch.no_grad():
+        # The model is all but certain of tokens that the target does not have.
+        head.weight[kept:] = 50 * head.weight[kept:]
+    drafter = ModelDrafter(runner, target_of(kept))
+    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text.builder.add_chain([5, 6], "context")
+    for nodes in ([ROOT], [ROOT, 1, 2]):
+        wanted = torch.stack([text.logits(node)[:kept] for node in nodes]).log_softmax(-1)
+        query = text.query(nodes, k)
+        [ranked] = drafter.expand([0], [query])
+        assert ranked.tokens.tolist() == wanted.topk(k).indices.tolist()
+        torch.testing.assert_close(
+            torch.tensor(ranked.logq), wanted.topk(k).values, atol=1e-4, rtol=0
+        )
+        drawing = dataclasses.replace(
+            query, draw=Draw.WITHOUT_REPLACEMENT, noise=RequestNoise(seed=k)
+        )
+        [drawn] = drafter.expand([0], [drawing])
+        assert drawn.tokens.max() < kept
+        assert drawn.q_rows is not None
+        q = drafter.proposals(0, drawn.q_rows.tolist())
+        assert q.shape == (len(nodes), kept)
+        torch.testing.assert_close(q, wanted.exp(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(q.sum(dim=1), torch.ones(len(nodes)))
 
 
 def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -> None:

@@ -2,16 +2,18 @@
 
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.target.attached import found
-from tests.tiny import tiny_llama
+from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
 KWARGS: dict[str, Any] = {"max_new_tokens": 12, "eos_token_id": None}
@@ -93,6 +95,69 @@ def test_a_draft_that_is_a_target_too() -> None:
     accepted(draft, draftwood.goose())
     accepted(target, draftwood.sd(draft=draft))
     accepted(draft, draftwood.goose())
+
+
+def padded(rows: int, **made: Any) -> Any:
+    """A tiny model with another length of its tables, likely to say what the first rows mean."""
+    model = tiny_llama(**made)
+    model.resize_token_embeddings(rows)
+    return model
+
+
+SIZES = [(384, 320), (320, 384), (320, 260), (260, 320)]
+
+
+@pytest.mark.parametrize(("target_rows", "draft_rows"), SIZES)
+@pytest.mark.parametrize("spelt", ["talon", "traversal", "auto", "goose-sampled"])
+def test_a_draft_with_other_padding(spelt: str, target_rows: int, draft_rows: int) -> None:
+    # Tokens beyond the draft's table stand in the prompt, and the target says some of them.
+    target: Any = padded(target_rows)
+    draft = padded(draft_rows, seed=9)
+    prompt = torch.tensor([[5, target_rows - 1, 44, 5, target_rows - 2]])
+    plain = target.generate(prompt, attention_mask=torch.ones_like(prompt), **KWARGS)
+    ours = target.generate(prompt, custom_generate=custom_generate(spelt, draft=draft), **KWARGS)
+    assert ours.tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize(("target_rows", "draft_rows"), SIZES[:2])
+def test_a_draft_with_other_padding_when_sampling(target_rows: int, draft_rows: int) -> None:
+    # With noise by position, ranked trees return the very tokens of plain sampling.
+    target: Any = padded(target_rows)
+    draft = padded(draft_rows, seed=9)
+    found_tokens = []
+    for method in (draftwood.ar(), draftwood.talon(draft=draft)):
+        torch.manual_seed(3)
+        found_tokens.append(
+            target.generate(
+                IDS, custom_generate=method, do_sample=True, temperature=0.8, top_k=0, **KWARGS
+            ).tolist()
+        )
+    assert found_tokens[0] == found_tokens[1]
+
+
+def test_a_draft_of_which_nothing_is_known_is_refused() -> None:
+    draft = padded(320, seed=9)
+    draft.config.bos_token_id = draft.config.eos_token_id = 3
+    with pytest.raises(DraftwoodError, match=r"has 320 tokens and the target 260.*tokenizer="):
+        accepted(tiny_llama(), draftwood.sd(draft=draft))
+
+
+def test_tokenizers_are_found_beside_the_weights_or_given(tmp_path: Path) -> None:
+    # 300 rows are no padding of 260, so tokenizers must say that the ids agree.
+    model, tokenizer = padded(300, seed=9), tiny_tokenizer()
+    model.save_pretrained(tmp_path / "draft")
+    bare = AutoModelForCausalLM.from_pretrained(tmp_path / "draft")
+    target: Any = tiny_llama()
+    with pytest.raises(DraftwoodError, match="the target's and the draft model's tokenizer"):
+        accepted(target, draftwood.sd(draft=bare))
+    tokenizer.save_pretrained(tmp_path / "draft")
+    known = AutoModelForCausalLM.from_pretrained(tmp_path / "draft")
+    with pytest.raises(DraftwoodError, match="and the target's tokenizer is not known"):
+        accepted(target, draftwood.sd(draft=known))
+    for draft in (known, str(tmp_path / "draft")):
+        draftwood.generate(target, IDS, draftwood.sd(draft=draft), tokenizer=tokenizer, **KWARGS)
+    save_tiny(tmp_path / "target")
+    accepted(AutoModelForCausalLM.from_pretrained(tmp_path / "target"), draftwood.sd(draft=known))
 
 
 def test_a_draft_in_training_mode_is_refused() -> None:

@@ -16,6 +16,8 @@ import torch
 
 from draftwood import attach, load
 from draftwood.bench.provenance import provenance
+from draftwood.bench.quiet import recorded
+from draftwood.busy import watched
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine import Engine
@@ -138,30 +140,33 @@ def main(model: str, dtype: str, context: int, threads: int) -> None:
     torch.set_num_threads(threads)
     loaded = load(model, dtype=dtype)
     curves, target = {}, None
-    for name, packing in (("off", False), ("on", True)):
-        if target is not None:
-            target.detach()
-        target = attach(loaded.model, packing=packing)
-        curves[name] = cost_curve(target, context)
-    assert target is not None
-    prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
-    steps = {
-        name: outside_model(Engine(target, method(name)), loaded.model, prompt)
-        for name in (
-            "ar",
-            "goose:budget=8:bypass=off",
-            "goose:budget=16:bypass=off",
-            "goose:bypass=off",
-        )
-    }
+    with watched() as neighbours:
+        for name, packing in (("off", False), ("on", True)):
+            if target is not None:
+                target.detach()
+            target = attach(loaded.model, packing=packing)
+            curves[name] = cost_curve(target, context)
+        assert target is not None
+        prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
+        steps = {
+            name: outside_model(Engine(target, method(name)), loaded.model, prompt)
+            for name in (
+                "ar",
+                "goose:budget=8:bypass=off",
+                "goose:budget=16:bypass=off",
+                "goose:bypass=off",
+            )
+        }
+    facts = provenance(
+        model={"name": model, "dtype": str(target.info.dtype)},
+        settings={"context": context, "threads": threads},
+        sets=[],
+    )
+    facts["other_processes"] = recorded(neighbours.others, neighbours.others)
     click.echo(
         json.dumps(
             {
-                "provenance": provenance(
-                    model={"name": model, "dtype": str(target.info.dtype)},
-                    settings={"context": context, "threads": threads},
-                    sets=[],
-                ),
+                "provenance": facts,
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
                 "index_memory": index_memory(TargetHost(target)),

@@ -26,6 +26,8 @@ import numpy as np
 import torch
 
 from draftwood.bench.provenance import provenance
+from draftwood.bench.quiet import recorded
+from draftwood.busy import watched
 from draftwood.methods import method
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo
@@ -125,20 +127,21 @@ def main(
 ) -> None:
     """Measure and print."""
     facts: dict[str, dict[str, object]] = {str(count): {} for count in threads}
-    for exponent in exponents:
-        logits = [
-            zipf_logits(widest, vocabulary, exponent, seed).to(getattr(torch, dtype))
-            for seed in range(8)
-        ]
-        for count in threads:
-            torch.set_num_threads(count)
-            model, costs = Model(logits), {name: Costs() for name in METHODS}
-            for name in METHODS:  # not counted
-                model.grow(name, Costs())
-            for _ in range(trees):
-                for name in METHODS:
-                    model.grow(name, costs[name])
-            facts[str(count)][str(exponent)] = {n: c.facts(rows) for n, c in costs.items()}
+    with watched() as neighbours:
+        for exponent in exponents:
+            logits = [
+                zipf_logits(widest, vocabulary, exponent, seed).to(getattr(torch, dtype))
+                for seed in range(8)
+            ]
+            for count in threads:
+                torch.set_num_threads(count)
+                model, costs = Model(logits), {name: Costs() for name in METHODS}
+                for name in METHODS:  # not counted
+                    model.grow(name, Costs())
+                for _ in range(trees):
+                    for name in METHODS:
+                        model.grow(name, costs[name])
+                facts[str(count)][str(exponent)] = {n: c.facts(rows) for n, c in costs.items()}
     settings = {
         "vocabulary": vocabulary,
         "rows": rows,
@@ -148,6 +151,7 @@ def main(
         "dtype": dtype,
     }
     origin = provenance(model={}, settings=settings, sets=[])
+    origin["other_processes"] = recorded(neighbours.others, neighbours.others)
     click.echo(json.dumps({"provenance": origin, "milliseconds_by_threads": facts}, indent=1))
 
 

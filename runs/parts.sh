@@ -46,11 +46,17 @@ limited() {
     exit "$code"
 }
 
+# made_by FILE: notes which part of which script makes a result, for keep.py.
+made_by() {
+    mkdir -p "$OUT"
+    echo "${0##*/} $part" > "${1%.json}.part_of"
+}
+
 # bench NAME FLAG...: `draftwood bench` into OUT/NAME.json, unless that is complete.
 bench() {
     local json=$OUT/$1.json; shift
     if grep -qs '^ "complete": true' "$json"; then echo "$json is complete" >&2; return; fi
-    mkdir -p "$OUT"
+    made_by "$json"
     limited "${draftwood[@]}" bench --truncate 1024 --max-new-tokens "${TOKENS:-128}" --limit "${LIMIT:-8}" "$@" "${tiny[@]}" --json "$json" --resume
 }
 
@@ -58,7 +64,7 @@ bench() {
 save() {
     local json=$OUT/$1.json; shift
     if [[ -e $json ]]; then echo "$json is complete" >&2; return; fi
-    mkdir -p "$OUT"
+    made_by "$json"
     limited "$@" > "$json.part"
     mv "$json.part" "$json"
 }

@@ -18,6 +18,8 @@ import torch
 
 from draftwood import attach, load
 from draftwood.bench.provenance import provenance
+from draftwood.bench.quiet import recorded
+from draftwood.busy import watched
 from draftwood.distributions import TreeDistributions
 from draftwood.history import History
 from draftwood.noise import RequestNoise
@@ -109,26 +111,28 @@ def main(threads: int, steps: int) -> None:
     slot = target.open(1024)
     target.prefill([slot], [list(range(5, 517))], Needs())
     found = {}
-    for depth in DEPTHS:
-        nodes = 2 ** (depth + 1) - 1
-        tree = cases(target.info.vocab_size, depth, 1)[0][1]
-        times = []
-        for _ in range(40):
-            start = time.perf_counter()
-            target.forward([slot], [tree], Needs())
-            times.append(time.perf_counter() - start)
-        row: dict[str, object] = {"target_forward_ms": statistics.median(times) * 1e3}
-        for vocabulary in VOCABULARIES:
-            made = cases(vocabulary, depth, steps)
-            row[str(vocabulary)] = {
-                name: verifying(part("verifiers", name)(), made) for name in VERIFIERS
-            }
-        found[str(nodes)] = row
+    with watched() as neighbours:
+        for depth in DEPTHS:
+            nodes = 2 ** (depth + 1) - 1
+            tree = cases(target.info.vocab_size, depth, 1)[0][1]
+            times = []
+            for _ in range(40):
+                start = time.perf_counter()
+                target.forward([slot], [tree], Needs())
+                times.append(time.perf_counter() - start)
+            row: dict[str, object] = {"target_forward_ms": statistics.median(times) * 1e3}
+            for vocabulary in VOCABULARIES:
+                made = cases(vocabulary, depth, steps)
+                row[str(vocabulary)] = {
+                    name: verifying(part("verifiers", name)(), made) for name in VERIFIERS
+                }
+            found[str(nodes)] = row
     facts = provenance(
         model={"name": "embedded", "dtype": str(target.info.dtype)},
         settings={"threads": threads, "steps": steps},
         sets=[],
     )
+    facts["other_processes"] = recorded(neighbours.others, neighbours.others)
     click.echo(json.dumps({"provenance": facts, "verifying_ms": found}, indent=1))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from results_page.documents import Run, cut
+from results_page.documents import Run, cut, repeated
 from results_page.markdown import number, table
 
 SETS = ("humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test")
@@ -18,8 +18,9 @@ def by_set(run: Run, key: str, figure: str, digits: int = 2, *, loops: bool = Tr
     for name, entry in run["methods"].items():
         found = [cut(entry, each, loops=loops)[key] for each in (*sets, None)]
         shown = [number(metric[figure], digits) for metric in found]
-        rows.append([f"`{name}`", *shown, interval(found[-1], digits)])
-    return table(["method", *sets, "all", "95 % of all"], rows)
+        share = repeated(cut(entry, None, loops=loops))
+        rows.append([f"`{name}`", *shown, interval(found[-1], digits), share])
+    return table(["method", *sets, "all", "95 % of all", "repeated 8-grams"], rows)
 
 
 def interval(metric: dict[str, Any], digits: int = 2) -> str:

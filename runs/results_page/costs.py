@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from results_page.documents import Runs, provenance
+from results_page.documents import Runs, origin
 from results_page.markdown import number, table
 
 
@@ -11,10 +11,9 @@ def memory(runs: Runs) -> Iterable[str]:
     if "peak_memory" not in runs:
         return
     run = runs["peak_memory"]
-    yield "## Peak memory of one generation\n"
     rows = [[f"`{m}`", number(e["peak_mb"], 0)] for m, e in run["peak_memory"].items()]
     yield table(["method", "MB, Python and torch included"], rows) + "\n"
-    yield provenance(run) + "\n"
+    yield origin("peak_memory", run) + "\n"
 
 
 def overhead(runs: Runs) -> Iterable[str]:
@@ -22,7 +21,6 @@ def overhead(runs: Runs) -> Iterable[str]:
     if "engine_overhead" not in runs:
         return
     run = runs["engine_overhead"]
-    yield "## Cost of a step\n"
     curves = run["cost_ms_by_nodes"]
     nodes = list(next(iter(curves.values())))
     rows = []
@@ -42,4 +40,4 @@ def overhead(runs: Runs) -> Iterable[str]:
         + "\n"
     )
     yield f"Index memory: {run['index_memory']}.\n"
-    yield provenance(run) + "\n"
+    yield origin("engine_overhead", run) + "\n"

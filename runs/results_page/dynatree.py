@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from results_page.documents import Run, Runs, cut, provenance
+from results_page.documents import Run, Runs, by_commit, cut, origin, repeated
 from results_page.markdown import number, spanned, table
 
 SWEEPS = {
@@ -25,10 +25,10 @@ FIGURES = {
 RIVALS = ("dynatree", "fixed-tree")
 
 
-def swept(runs: Runs, prefix: str) -> dict[int, Run]:
-    """The runs of a sweep by their numbers, in order."""
+def swept(runs: Runs, prefix: str) -> dict[int, str]:
+    """The names of a sweep's runs by their numbers, in order."""
     found = {int(m[1]): name for name in runs if (m := re.fullmatch(rf"{prefix}_(\d+)", name))}
-    return {size: runs[found[size]] for size in sorted(found)}
+    return {size: found[size] for size in sorted(found)}
 
 
 def over(by_size: Mapping[int, Run], what: str, *, loops: bool) -> str:
@@ -46,6 +46,9 @@ def over(by_size: Mapping[int, Run], what: str, *, loops: bool) -> str:
     counts = {"prompts": "prompts"} | ({"with a looping output": "looping_texts"} if loops else {})
     for label, key in counts.items():
         rows.append([label, "", *(spanned(each[key] for each in found.values()) for found in cuts)])
+    for method in dict.fromkeys(name for found in cuts for name in found):
+        shares = [repeated(found[method]) if method in found else "-" for found in cuts]
+        rows.append([f"`{method}`", "repeated 8-grams", *shares])
     return table(["method", what, *map(str, by_size)], rows)
 
 
@@ -60,10 +63,12 @@ def lead(found: Mapping[str, Run]) -> str:
 def sweeps(runs: Runs) -> Iterable[str]:
     """Each sweep that has a run."""
     for prefix, (title, what) in SWEEPS.items():
-        if by_size := swept(runs, prefix):
-            yield f"### {title}\n"
+        named = swept(runs, prefix).values()
+        for said, own in by_commit({name: runs[name] for name in named}):
+            yield f"### {title}\n\n{said}"
+            by_size = {size: own[name] for size, name in swept(own, prefix).items()}
             for loops in (True, False):
                 yield ("All outputs:" if loops else "Without looping outputs:") + "\n"
                 yield over(by_size, what, loops=loops) + "\n"
-            for run in by_size.values():
-                yield provenance(run) + "\n"
+            for name, run in own.items():
+                yield origin(name, run) + "\n"

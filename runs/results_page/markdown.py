@@ -15,6 +15,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def percent(value: float | None) -> str:
+    """A share as a percentage, or a dash where there is none."""
+    return "-" if value is None else f"{value:.0%}"
+
+
 def spread(values: Sequence[float], scale: float = 1.0) -> str:
     """Mean, and its standard error if there are several values."""
     mean = f"{scale * statistics.mean(values):.2f}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from results_page import claims
 from results_page.by_set import interval
-from results_page.documents import Run, Runs, cut, provenance, sample
+from results_page.documents import Run, Runs, cut, origin, repeated, sample
 from results_page.dynatree import sweeps
 from results_page.markdown import number, table
 
@@ -28,10 +28,11 @@ def drafting(run: Run, *, loops: bool) -> str:
                 number(found["predicted_speedup_with_verification"]),
                 number(found["ttft_ms"]["median"], 1),
                 number(found["tpot_ms"]["median"]),
+                repeated(found),
             ]
         )
     header = ["method", "τ", "95 %", "accepted / drafted", "δ", "tok/s", "speed-up", "95 %"]
-    return table([*header, "Eq. 7", "with T(n)", "TTFT ms", "TPOT ms"], rows)
+    return table([*header, "Eq. 7", "with T(n)", "TTFT ms", "TPOT ms", "repeated 8-grams"], rows)
 
 
 def beside_the_paper(name: str, run: Run) -> Iterable[str]:
@@ -39,7 +40,7 @@ def beside_the_paper(name: str, run: Run) -> Iterable[str]:
     papers = {"draft_tau_t0": "Table 1", "draft_tau_t1": "Table 3", "talon_sweeps": "Table 1"}
     found = claims.talon(run, papers[name]) if name in papers else claims.dynatree(run)
     if found:
-        yield f"Beside the paper's own ratios:\n\n{found}\n"
+        yield f"Beside the paper's own ratios, with what is to be said of each:\n\n{found}\n"
 
 
 def draft_trees(runs: Runs) -> Iterable[str]:
@@ -58,7 +59,6 @@ def draft_trees(runs: Runs) -> Iterable[str]:
     swept = list(sweeps(runs))
     if not (swept or titles.keys() & runs.keys()):
         return
-    yield "## Trees of a draft model and of an EAGLE-3 head\n"
     yield (
         "δ is draft forwards per target forward. *Eq. 7* is TALON's prediction τ / (1 + c·δ), "
         "*with T(n)* the same with the measured cost of verifying, both from the run's own times.\n"
@@ -71,5 +71,5 @@ def draft_trees(runs: Runs) -> Iterable[str]:
                 yield ("All outputs:" if loops else "Without looping outputs:") + "\n"
                 yield drafting(runs[name], loops=loops) + "\n"
             yield from beside_the_paper(name, runs[name])
-            yield provenance(runs[name]) + "\n"
+            yield origin(name, runs[name]) + "\n"
     yield from swept

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from results_page.documents import Run, Runs, provenance
+from results_page.documents import Run, Runs, by_commit, origin
 from results_page.markdown import number, spread, table
+
+HEAT = re.compile(r"traversal_t([\d.]+)_s\d+")
+"""Names of the runs of whole decoding; the number is their temperature."""
 
 
 def over_seeds(runs: Sequence[Run], method: str, value: Callable[[Run], float | None]) -> str:
@@ -31,37 +34,32 @@ def expectations(run: Run) -> str:
 
 def sampled_trees(runs: Runs) -> Iterable[str]:
     """Trees and verifiers above temperature 0."""
-    found = [*measured(runs), *expected(runs), *verifying(runs)]
-    return ["## Sampled trees and their verifiers\n", *found] if found else []
+    return [*measured(runs), *expected(runs), *verifying(runs)]
 
 
 def measured(runs: Runs) -> Iterable[str]:
     """Whole decoding above temperature 0, by temperature."""
-    for prefix, title in (
-        ("traversal", "Token-level rejection, Traversal Verification and their rivals"),
-        ("depths", "Over depths (the paper's Figure 3)"),
-    ):
+    title = "Token-level rejection, Traversal Verification and their rivals"
+    heats = {name: found[1] for name in runs if (found := HEAT.fullmatch(name))}
+    for said, own in by_commit({name: runs[name] for name in heats}):
         by_heat: dict[str, list[Run]] = {}
-        for name, run in runs.items():
-            if heat := re.fullmatch(rf"{prefix}_t([\d.]+)_s\d+", name):
-                by_heat.setdefault(heat[1], []).append(run)
-        if not by_heat:
-            continue
+        for name, run in own.items():
+            by_heat.setdefault(heats[name], []).append(run)
         methods = list(next(iter(by_heat.values()))[0]["methods"])
         for what, value in (
             ("Mean acceptance length", lambda entry: entry["mean_acceptance_length"]["value"]),
             ("Speed-up over `ar`", lambda entry: entry["speedup_vs_ar"]["median"]),
+            ("Repeated 8-grams", lambda entry: entry["repeated_8grams"]["value"]),
         ):
             rows = [
                 [f"`{m}`", *(over_seeds(found, m, value) for found in by_heat.values())]
                 for m in methods
             ]
-            yield f"### {title}: {what[0].lower()}{what[1:]}\n"
+            yield f"### {title}: {what[0].lower()}{what[1:]}\n\n{said}"
             yield "Mean over seeds ± standard error, by temperature.\n"
             yield table(["method", *(f"T = {heat}" for heat in by_heat)], rows) + "\n"
-        for found in by_heat.values():
-            for run in found:
-                yield provenance(run) + "\n"
+        for name, run in own.items():
+            yield origin(name, run) + "\n"
 
 
 def expected(runs: Runs) -> Iterable[str]:
@@ -78,7 +76,7 @@ def expected(runs: Runs) -> Iterable[str]:
                 "error. *Gain*: Traversal Verification over token-level rejection, tree by tree.\n"
             )
             yield expectations(runs[name]) + "\n"
-            yield provenance(runs[name]) + "\n"
+            yield origin(name, runs[name]) + "\n"
 
 
 def verifying(runs: Runs) -> Iterable[str]:
@@ -95,4 +93,4 @@ def verifying(runs: Runs) -> Iterable[str]:
     header = ["nodes", "V", "rejection, ms", "traversal, ms", "embedded target's forward, ms"]
     yield "### Cost of verifying a sampled binary tree\n"
     yield table(header, rows) + "\n"
-    yield provenance(run) + "\n"
+    yield origin("verifier_cost", run) + "\n"

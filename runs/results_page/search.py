@@ -6,7 +6,7 @@ Knows the names of their members, not how they were found.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from results_page.documents import Runs, provenance
+from results_page.documents import Runs, origin
 from results_page.markdown import number, table
 
 PREFIX = "auto_search"
@@ -99,16 +99,15 @@ def searched(runs: Runs) -> Iterable[str]:
     found = {name: run for name, run in runs.items() if name.startswith(PREFIX)}
     if not found:
         return
-    yield "## What is left for `auto` to gain\n"
     yield (
         "Played over a recording of the target's answers: steps are priced by the costs that are "
         "named in the last line, so no figure here is a measured time.\n"
     )
-    for run in found.values():
+    for name, run in found.items():
         for member, part in run.items():
             kind, _, source = member.partition("_")
             if kind in PARTS and source in KINDS:
                 title, note, shown = PARTS[kind]
                 yield f"### {title}, {KINDS[source]}\n\n{note}\n"
                 yield shown(part) + "\n"
-        yield provenance(run) + "\n"
+        yield origin(name, run) + "\n"

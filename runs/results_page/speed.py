@@ -1,15 +1,11 @@
 """Tokens per second against plain decoding and against the peers."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from results_page.auto import automatic, headline
+from results_page.auto_tables import automatic, headline
 from results_page.by_set import by_set
-from results_page.documents import Run, Runs, cut, peers, provenance, sample
+from results_page.documents import Run, Runs, by_commit, cut, origin, peers, sample
 from results_page.markdown import number, table
-
-FIGURES = Path(__file__).parents[2] / "docs" / "results"
-"""Figures and files of the headline runs, committed beside the page."""
 
 
 def champions(run: Run) -> str:
@@ -34,12 +30,12 @@ def champions(run: Run) -> str:
 
 def speed(runs: Runs) -> Iterable[str]:
     """Tokens per second against plain decoding."""
-    if not any("speed" in name for name in runs):
+    speeds = {name: run for name, run in runs.items() if "speed" in name and run["times"]}
+    if not speeds:
         return
-    yield "## Speed\n"
     yield "Median over prompts of the paired ratio to plain decoding through the same engine.\n"
-    speeds = {name: run for name, run in runs.items() if "speed" in name}
-    yield from headline(speeds)
+    for said, own in by_commit(speeds):
+        yield from headline(own, said)
     for name, run in speeds.items():
         yield f"**{name}**, all outputs, then without looping ones:\n"
         yield sample(run)
@@ -52,10 +48,6 @@ def speed(runs: Runs) -> Iterable[str]:
             yield "Who is faster, medians over prompts, all outputs:\n"
             yield champions(run) + "\n"
         yield from automatic(run)
-        if (FIGURES / name / "speedup.svg").exists():
-            yield f"![Speed-up by task](results/{name}/speedup.svg)\n"
-        if (FIGURES / name / "reliability.svg").exists():
-            yield f"![Chances foretold and found](results/{name}/reliability.svg)\n"
         yield "Tokens per second:\n"
         yield by_set(run, "tokens_per_second", "median", 0) + "\n"
-        yield provenance(run) + "\n"
+        yield origin(name, run) + "\n"

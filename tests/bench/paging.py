@@ -12,13 +12,20 @@ from click.testing import CliRunner
 
 from draftwood.bench.aggregate import Baselines
 from draftwood.bench.divergence import Divergence
-from draftwood.bench.document import document, method_entry, write
+from draftwood.bench.document import document, method_entry
 from draftwood.bench.rows import Row
 from draftwood.loops import Repeats
 from tests.bench.made import row
 
 RUNS = Path(__file__).parents[2] / "runs"
 SCRIPT = RUNS / "results.py"
+ORIGIN: dict[str, Any] = {
+    "command": "draftwood bench",
+    "date": "2026-01-02T03:04:05+00:00",
+    "git": {"commit": "c0ffee" + 34 * "0", "dirty": False},
+    "other_processes": {"share": 0.01, "timed_share": 0.01, "limit": 0.05, "unknown": None},
+}
+"""Of a run that may be printed, times included."""
 needs_runs = pytest.mark.skipif(not SCRIPT.exists(), reason="only a checkout has runs/")
 
 
@@ -27,7 +34,7 @@ def page(directory: Path) -> Any:
         # Where Python itself looks first for the modules of a script.
         patch.syspath_prepend(RUNS)
         main = runpy.run_path(str(SCRIPT))["main"]
-    return CliRunner().invoke(main, ["--out", str(directory)])
+    return CliRunner().invoke(main, ["--data", str(directory)])
 
 
 def text(directory: Path) -> str:
@@ -40,6 +47,13 @@ def module(name: str) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(RUNS)
         return import_module(f"results_page.{name}")
+
+
+def keep(path: Path, run: Mapping[str, Any], part: str = "every_method.sh greedy_1") -> None:
+    """Keep a run under the name of the path, as made by a part of a script."""
+    kept = module("kept")
+    script, _, named = part.partition(" ")
+    kept.write(kept.compact(run, script, named), path.parent, path.name.partition(".")[0])
 
 
 def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int = 0) -> list[Row]:
@@ -58,6 +72,7 @@ def save(
     settings: Mapping[str, Mapping[str, object]] | None = None,
     divergences: Mapping[str, Sequence[Divergence]] | None = None,
     extra: Mapping[str, object] | None = None,
+    origin: Mapping[str, Any] = ORIGIN,
 ) -> None:
     """What ``draftwood bench`` would have written of these rows, and members it does not know."""
     baselines = Baselines(methods["ar"], methods.get("hf", ()))
@@ -70,5 +85,4 @@ def save(
         }
         for name, rows in methods.items()
     }
-    made = document({"command": f"draftwood {path.stem}"}, entries, {}, [], complete=True)
-    write(path, {**made, **(extra or {})})
+    keep(path, {**document(origin, entries, {}, [], complete=True), **(extra or {})})

@@ -27,18 +27,19 @@ def test_each_set_has_its_own_best_other_method(tmp_path: Path) -> None:
     save(tmp_path / "every_speed_greedy_1.json", methods)
     page = text(tmp_path)
     lines = [
-        "| humaneval | 3 (1) | 10 | `goose` 16 | `auto` 20 | 1.25 | 1.25 | 2.00 | 1.10 | 1.00 |",
-        "| mbpp | 1 (0) | 20 | `talon` 48 | `auto` 32 | 0.67 | - | 1.60 | 1.60 | 1.60 |",
+        "| humaneval | 3 (1; 33%) | 10 | `goose` 16 | `auto` 20 | 1.25 | 1.25 | 2.00 | 1.10 "
+        "| 1.00 |",
+        "| mbpp | 1 (0; 0%) | 20 | `talon` 48 | `auto` 32 | 0.67 | - | 1.60 | 1.60 | 1.60 |",
         # To `goose`, the best foreseen on all: 10, 20 and 30 over 16 and 32 over 24.
         # To `ar` 1, 1.6, 2, 3: the 5th percentile is 3 * 0.05 of the way from first to second.
-        "| all | 4 (1) | 10 | `goose` 16 | `auto` 25 | 1.56 | 1.29 | 1.80 | 1.09 | 1.00 |",
-        "| all without looping | 3 (0) | 10 | `goose` 16 | `auto` 20 | 1.25 | 1.25 | 1.60 | 1.06 "
-        "| 1.00 |",
+        "| all | 4 (1; 25%) | 10 | `goose` 16 | `auto` 25 | 1.56 | 1.29 | 1.80 | 1.09 | 1.00 |",
+        "| all without looping | 3 (0; 0%) | 10 | `goose` 16 | `auto` 20 | 1.25 | 1.25 | 1.60 "
+        "| 1.06 | 1.00 |",
         "| mean of the sets | - | - | - | - | 0.96 | 1.25 (0.62 to 1.88) | 1.80 | 1.09 | 1.00 |",
     ]
     assert "\n".join(lines) in page
     assert (
-        "| mbpp | 1 (0) | 20 | `talon` 48 | `auto:drafter=model` 60 "
+        "| mbpp | 1 (0; 0%) | 20 | `talon` 48 | `auto:drafter=model` 60 "
         "| 1.25 | - | 3.00 | 3.00 | 3.00 |"
     ) in page
     assert HEADLINE in page
@@ -58,7 +59,8 @@ def test_plain_decoding_may_be_the_best_other(tmp_path: Path) -> None:
     save(tmp_path / "every_speed_inf025_sampled_4.json", methods)
     page = text(tmp_path)
     assert (
-        "| humaneval | 2 (0) | 10 | `ar` 10 | `auto` 9 | 0.90 | 0.90 | 0.90 | 0.90 | 0.90 |" in page
+        "| humaneval | 2 (0; 0%) | 10 | `ar` 10 | `auto` 9 | 0.90 | 0.90 | 0.90 | 0.90 | 0.90 |"
+        in page
     )
     assert "best variant of each set" not in page
     assert "without looping |" not in page
@@ -70,7 +72,9 @@ def test_prompts_decoded_together_are_one_ratio(tmp_path: Path) -> None:
         rows[1] = replace(rows[1], group=0)
     save(tmp_path / "every_speed_greedy_16.json", {"ar": plain, "auto": fast})
     # Twenty tokens, in one second by plain decoding and in half a second: the longest stay.
-    expected = "| humaneval | 2 (0) | 20 | `ar` 20 | `auto` 40 | 2.00 | - | 2.00 | 2.00 | 2.00 |"
+    expected = (
+        "| humaneval | 2 (0; 0%) | 20 | `ar` 20 | `auto` 40 | 2.00 | - | 2.00 | 2.00 | 2.00 |"
+    )
     page = text(tmp_path)
     assert expected in page
     assert "| every_speed_greedy_16 | `auto` | 1 | 2.00 | - | 2.00 | 2.00 | 2.00 |" in page
@@ -89,9 +93,11 @@ def test_the_best_other_and_variant_are_also_chosen_in_advance(tmp_path: Path) -
     save(tmp_path / "every_speed_greedy_1.json", methods)
     page = text(tmp_path)
     # 15/10, 20/10 and 10/2; then 15/10, 20/10 and 4/2.
-    first = "| humaneval | 3 (0) | 5 | `talon` 12 | `auto` 15 | 1.25 | 2.00 | 3.00 | 2.10 | 2.00 |"
+    first = (
+        "| humaneval | 3 (0; 0%) | 5 | `talon` 12 | `auto` 15 | 1.25 | 2.00 | 3.00 | 2.10 | 2.00 |"
+    )
     second = (
-        "| humaneval | 3 (0) | 5 | `talon` 12 | `auto:drafter=model` 16 "
+        "| humaneval | 3 (0; 0%) | 5 | `talon` 12 | `auto:drafter=model` 16 "
         "| 1.33 | 2.00 | 3.20 | 1.04 | 0.80 |"
     )
     assert first in page

@@ -1,9 +1,8 @@
 """What runs/auto_search printed, as tables."""
 
-import json
 from pathlib import Path
 
-from tests.bench.paging import needs_runs, text
+from tests.bench.paging import ORIGIN, keep, needs_runs, text
 
 pytestmark = needs_runs
 
@@ -25,7 +24,7 @@ def sums(error: float | None) -> dict[str, object]:
 def test_each_part_has_its_table(tmp_path: Path) -> None:
     both = {"auto": figures(2.0), "goose": figures(1.6), "gain": 0.25}
     found = {
-        "provenance": {"command": "runs.auto_search x.rec"},
+        "provenance": ORIGIN,
         "nodes_drafted": {
             "auto": "auto",
             "others": ["goose"],
@@ -51,9 +50,8 @@ def test_each_part_has_its_table(tmp_path: Path) -> None:
                 }
             }
         },
-        "something_new": {"rows": []},
     }
-    (tmp_path / "auto_search_x.json").write_text(json.dumps(found))
+    keep(tmp_path / "auto_search_x.json", found, "costs.sh search")
     page = text(tmp_path)
     assert "### Tokens a step with equal nodes, with a draft model" in page
     assert "| 4 | `goose` | 1.60 | 1.60 | 3.2 |" in page
@@ -64,4 +62,4 @@ def test_each_part_has_its_table(tmp_path: Path) -> None:
     assert "Best other method of each set: humaneval `goose`." in page
     assert "| cold | all | +12.5 % |\n| cold | copied | - |\n| cold | path 1 | -50.0 % |" in page
     assert "| warm |" not in page
-    assert '<sub>`{"command": "runs.auto_search x.rec"}`</sub>' in page
+    assert "`auto_search_x`: commit `c0ffee0`, 2026-01-02, `runs/costs.sh search`," in page

@@ -1,0 +1,42 @@
+"""Keeps results of runs for docs/results.md: from OUT, where scripts leave them, to runs/data.
+
+    python runs/keep.py equality_greedy_1 equality_law_model
+
+Only what the page reads is kept; ``results_page/kept.py`` says what, and what is refused. Without
+a NAME every result in OUT is taken, and one that is refused ends it.
+"""
+
+import json
+from pathlib import Path
+
+import click
+from results_page.documents import complaint
+from results_page.kept import compact, write
+
+RUNS = Path(__file__).parent
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--out", type=click.Path(path_type=Path, exists=True), default=RUNS / "out")
+@click.option("--data", type=click.Path(path_type=Path), default=RUNS / "data")
+def main(names: tuple[str, ...], out: Path, data: Path) -> None:
+    """Keep the results that are named, or all."""
+    for name in names or sorted(path.stem for path in out.glob("*.part_of")):
+        try:
+            script, _, part = (out / f"{name}.part_of").read_text().strip().partition(" ")
+            run = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+        except FileNotFoundError as missing:
+            raise click.ClickException(f"{name}: no file {missing.filename}") from None
+        try:
+            kept = compact(run, script, part)
+            if wrong := complaint(kept):
+                raise click.ClickException(wrong)
+            write(kept, data, name)
+        except click.ClickException as refused:
+            raise click.ClickException(f"{name} is not kept: {refused.message}") from None
+        click.echo(f"{data / name}.json.gz", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,7 +30,7 @@ class TreeDistributions:
             this object is asked.
     """
 
-    __slots__ = ("_argmax", "_history", "_ids", "_length", "_logits", "_sampler", "_tree")
+    __slots__ = ("_argmax", "_asked", "_history", "_ids", "_length", "_logits", "_sampler", "_tree")
 
     def __init__(self, rows: Rows, tree: TokenTree, sampler: Sampler, history: History) -> None:
         self._logits = rows.logits
@@ -41,6 +41,9 @@ class TreeDistributions:
         self._history = history
         self._length = len(history)
         self._ids = history.view()  # for processors that do not read it
+        self._asked: set[int] = set()
+        if sampler.stateful:
+            sampler.settle(self._ids)
 
     def draw(self, node: int, noise: Noise) -> int:
         """A token drawn from p, at temperature 0 the argmax; never one of probability zero.
@@ -88,6 +91,11 @@ class TreeDistributions:
         return self._sampler.scores(self._ids, rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
+        if self._sampler.stateful and node not in self._asked:
+            self._asked.add(node)
+            parent = int(self._tree.parents[node])
+            if parent >= 0 and parent not in self._asked:
+                self._path_scores(parent)
         input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
         return self._sampler.scores(input_ids, self._row(node))
 

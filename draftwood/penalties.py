@@ -4,6 +4,8 @@ Knows nothing of requests or trees: like transformers' own processors it maps to
 to scores.
 """
 
+from typing import ClassVar
+
 import torch
 from transformers import LogitsProcessor
 
@@ -15,6 +17,8 @@ class PresenceFrequencyPenalty(LogitsProcessor):
     often ``j`` was *generated*: the first ``prompt_length`` ids are not counted. (OpenAI API
     reference, "Frequency and presence penalties".)
     """
+
+    keeps_state: ClassVar = False
 
     def __init__(self, *, presence: float, frequency: float, prompt_length: int) -> None:
         self._presence = presence

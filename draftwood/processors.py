@@ -72,3 +72,47 @@ _ROW_BY_ROW = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinP
 def reads_history(processor: LogitsProcessor) -> bool:
     """Whether a processor's scores may depend on the tokens before."""
     return type(processor) not in _ROW_BY_ROW
+
+
+# Read in transformers: what these keep between calls depends on their settings alone.
+_FUNCTIONS = frozenset(
+    {
+        "AlternatingCodebooksLogitsProcessor",
+        "EncoderNoRepeatNGramLogitsProcessor",
+        "EncoderRepetitionPenaltyLogitsProcessor",
+        "EpsilonLogitsWarper",
+        "EtaLogitsWarper",
+        "ExponentialDecayLengthPenalty",
+        "ForcedBOSTokenLogitsProcessor",
+        "ForcedEOSTokenLogitsProcessor",
+        "InfNanRemoveLogitsProcessor",
+        "LogitNormalization",
+        "MinLengthLogitsProcessor",
+        "MinNewTokensLengthLogitsProcessor",
+        "MinPLogitsWarper",
+        "NoBadWordsLogitsProcessor",
+        "NoRepeatNGramLogitsProcessor",
+        "PrefixConstrainedLogitsProcessor",
+        "RepetitionPenaltyLogitsProcessor",
+        "SequenceBiasLogitsProcessor",
+        "SuppressTokensAtBeginLogitsProcessor",
+        "SuppressTokensLogitsProcessor",
+        "TemperatureLogitsWarper",
+        "TopHLogitsWarper",
+        "TopKLogitsWarper",
+        "TopPLogitsWarper",
+        "TypicalLogitsWarper",
+        "WatermarkLogitsProcessor",
+    }
+)
+
+
+def may_keep_state(processor: object) -> bool:
+    """Whether a processor's scores may depend on its calls before.
+
+    What transformers and Draftwood have is known. Of any other one it is not, unless it says so
+    with an attribute ``keeps_state``.
+    """
+    kind = type(processor)
+    known = kind.__module__ == LogitsProcessor.__module__ and kind.__name__ in _FUNCTIONS
+    return not known and getattr(processor, "keeps_state", True) is not False

@@ -43,7 +43,8 @@ class RunningRequest:
         self.slot = -1
         self.state: Any = None
         self.tokens: list[int] = []
-        self.sampler = request.sampler or Sampler(request.sampling, len(request.prompt))
+        given = request.sampler
+        self.sampler = given.fresh() if given else Sampler(request.sampling, len(request.prompt))
         self.history = History(request.prompt, capacity=len(request.prompt) + limit)
         self.noise = RequestNoise(request.sampling.seed, len(request.prompt) - 1)
         self.stream = text_stream(tokenizer, request.prompt) if tokenizer else None

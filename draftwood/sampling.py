@@ -5,25 +5,19 @@ which ``generate`` applies them.
 """
 
 import inspect
+from copy import copy
 from collections.abc import Sequence
 from functools import cached_property
 
 import torch
 from transformers import LogitsProcessor
-from transformers.generation.logits_process import (
-    SynthIDTextWatermarkLogitsProcessor,
-    UnbatchedClassifierFreeGuidanceLogitsProcessor,
-)
 
 from draftwood.errors import DraftwoodError
-from draftwood.processors import processors_of, reads_history
+from draftwood.processors import may_keep_state, processors_of, reads_history
 from draftwood.sampling_params import SamplingParams
+from draftwood.stateful import Retraced
 
 __all__ = ["Sampler", "SamplingParams"]
-
-# They count their own calls or run the model themselves, so they cannot be asked about a token
-# that may be rejected.
-_STATEFUL = (SynthIDTextWatermarkLogitsProcessor, UnbatchedClassifierFreeGuidanceLogitsProcessor)
 
 
 class Sampler:
@@ -45,8 +39,10 @@ class Sampler:
     def given(cls, processors: Sequence[LogitsProcessor], *, temperature: float) -> "Sampler":
         """A sampler with processors made elsewhere, such as the list that ``generate`` prepares.
 
+        Those that may keep state are copied, and the copies are asked (:mod:`draftwood.stateful`).
+
         Args:
-            processors: in the order of application.
+            processors: in the order of application; of one sequence, and not used yet.
             temperature: what they apply among other things; 0 to take the argmax of the processed
                 scores instead of drawing from their softmax.
 
@@ -55,16 +51,40 @@ class Sampler:
         """
         for processor in processors:
             arguments = inspect.signature(processor.__call__).parameters
-            if isinstance(processor, _STATEFUL) or len(arguments) > 2:
+            if len(arguments) > 2:
                 raise DraftwoodError(
                     f"{type(processor).__name__} needs more than token ids and scores, "
                     "which a draft cannot give it; leave it out or decode without drafting"
                 )
         sampler = cls(SamplingParams(), 0)
-        sampler._processors = tuple(processors)
+        sampler._processors = tuple(Retraced(p) if may_keep_state(p) else p for p in processors)
         sampler.temperature = temperature
         sampler._copies = True
         return sampler
+
+    def fresh(self) -> "Sampler":
+        """One for another sequence, or for the same one over again."""
+        if not self.stateful:
+            return self
+        found = copy(self)
+        found._processors = tuple(
+            p.fresh() if isinstance(p, Retraced) else p for p in self._processors
+        )
+        return found
+
+    @cached_property
+    def stateful(self) -> bool:
+        """Whether a path's scores may be asked for only after those of the paths it goes on from.
+
+        That is: of all shorter ones, down to the first one asked about.
+        """
+        return any(isinstance(p, Retraced) for p in self._processors)
+
+    def settle(self, input_ids: torch.Tensor) -> None:
+        """Forget what was asked about, but for the path to the last of int64 ``[1, L]``."""
+        for processor in self._processors:
+            if isinstance(processor, Retraced):
+                processor.settle(input_ids)
 
     @property
     def do_sample(self) -> bool:

@@ -25,7 +25,7 @@ LAYERS = [
     {"levels"},
     {"history", "noise", "penalties", "text"},
     {"byte_text", "sampling_params"},
-    {"processors"},
+    {"processors", "stateful"},
     {"sampling"},
     {"distributions", "walking"},
     {"residuals"},

@@ -272,6 +272,7 @@ def test_answers_do_not_depend_on_the_order_of_questions() -> None:
 
 def test_processors_run_once_for_a_node_and_never_for_others() -> None:
     class Counter(LogitsProcessor):
+        keeps_state = False
         calls = 0
 
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from draftwood.byte_text import text_stream
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.generate_rows import Recorder, Row, RowProcessors, Stops, rows_of
+from draftwood.integrations.generate_rows import Recorder, Row, Stops, processors_for, rows_of
 from draftwood.requests import Completion, Request
 from draftwood.sampling import Sampler, SamplingParams
 
@@ -65,7 +65,7 @@ class GenerateCall:
         heat = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
         Sampler.given(processors, temperature=heat)  # refuses processors by their own names
         self._samplers = [
-            Sampler.given([RowProcessors(processors, row)] if processors else [], temperature=heat)
+            Sampler.given(processors_for(row, input_ids, processors), temperature=heat)
             for row in self.rows
         ]
         count = len(self.rows)

@@ -8,6 +8,8 @@ methods, models or the engine.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, ClassVar
 
 import torch
 from transformers import LogitsProcessor, StoppingCriteriaList
@@ -19,6 +21,7 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.errors import DraftwoodError
+from draftwood.processors import may_keep_state
 from draftwood.protocols import Outcome, Prefill
 from draftwood.sampling import Sampler
 
@@ -89,13 +92,28 @@ def rows_of(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> lis
     ]
 
 
+def processors_for(
+    row: Row, input_ids: torch.Tensor, processors: Sequence[LogitsProcessor]
+) -> list[LogitsProcessor]:
+    """``generate``'s processors, as those of one row of ``input_ids`` int64 ``[B, L]``."""
+    found: list[LogitsProcessor] = []
+    for keeps, members in groupby(processors, may_keep_state):
+        if keeps:
+            found += [RowOfBatch(processor, row, input_ids) for processor in members]
+        else:
+            found.append(RowProcessors(list(members), row))
+    return found
+
+
 class RowProcessors(LogitsProcessor):
-    """``generate``'s processors, for one row.
+    """Processors that keep no state, for one row.
 
     Args:
         processors: in their order, made for the whole padded batch.
         row: the one that is asked about.
     """
+
+    keeps_state: ClassVar = False
 
     def __init__(self, processors: Sequence[LogitsProcessor], row: Row) -> None:
         self._processors = tuple(processors)
@@ -120,6 +138,44 @@ def _wants_the_batch(processor: LogitsProcessor) -> bool:
     return isinstance(processor, _BATCH_SHAPED) or not own
 
 
+class RowOfBatch(LogitsProcessor):
+    """A processor that may keep state, for one row; to be asked as ``generate`` asks it.
+
+    It may hold a state for each row, such as the matcher of a grammar of its own, which must not
+    see another row's tokens. What the other rows will be is not known, so they go on from their
+    prompts by the likeliest tokens that the processor leaves them.
+
+    Args:
+        processor: made for the whole padded batch.
+        row: the one that is asked about.
+        input_ids: int64 ``[B, L]``, the padded prompts of all.
+    """
+
+    def __init__(self, processor: Any, row: Row, input_ids: torch.Tensor) -> None:
+        self.name = getattr(processor, "name", type(processor).__name__)
+        self._processor = processor
+        self._index = row.index
+        self._pads = row.pads.clone()  # a copy of a view is a copy of all that it views
+        self._others = input_ids if row.count > 1 else None
+        self._next: torch.Tensor | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores float32 ``[1, V]`` after ``input_ids`` int64 ``[1, L]``, unpadded."""
+        device = scores.device
+        ids = torch.cat([self._pads, input_ids.to(self._pads.device)], dim=1)
+        scores = scores.to(ids.device)
+        if self._others is None:
+            found: torch.Tensor = self._processor(ids, scores)
+            return found.to(device)
+        if self._next is not None:
+            self._others = torch.cat([self._others, self._next], dim=1)
+        batch = self._others.clone()
+        batch[self._index] = ids
+        found = self._processor(batch, scores.repeat(len(batch), 1))
+        self._next = found.argmax(dim=-1, keepdim=True)
+        return found[self._index : self._index + 1].to(device)
+
+
 class Recorder:
     """Keeps the raw logits and processed scores of a row's tokens, as ``generate`` reports them.
 
@@ -131,7 +187,7 @@ class Recorder:
         self.logits: list[torch.Tensor] = []
         self.scores: list[torch.Tensor] = []
         self._row = row
-        self._sampler = sampler
+        self._sampler = sampler.fresh()
         self._ids = list(row.prompt)
 
     def __call__(self, learnt: Prefill | Outcome) -> None:
@@ -145,6 +201,7 @@ class Recorder:
             row = learnt.rows.logits[node][None]
             ids = torch.tensor([self._ids], device=row.device)
             device = self._row.pads.device
+            self._sampler.settle(ids)
             self.logits.append(row.to(device, torch.float32, copy=True))
             self.scores.append(self._sampler.scores(ids, row).to(device))
             self._ids.append(token)

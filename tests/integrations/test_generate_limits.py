@@ -9,7 +9,6 @@ from transformers import (
     LogitsProcessorList,
     MambaConfig,
     MambaForCausalLM,
-    SynthIDTextWatermarkingConfig,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -53,11 +52,6 @@ def filled_cache() -> Any:
         ("past_key_values", {"past_key_values": filled_cache()}),
         ("position_ids", {"position_ids": torch.arange(3, 8)[None]}),
         ("inputs_embeds", {"inputs_embeds": torch.zeros(1, 5, 32), "input_ids": None}),
-        ("UnbatchedClassifierFreeGuidance", {"guidance_scale": 1.5}),
-        (
-            "SynthIDText",
-            {"watermarking_config": SynthIDTextWatermarkingConfig(ngram_len=5, keys=[1, 2, 3])},
-        ),
         ("attention_mask", {"attention_mask": torch.tensor([[1, 1, 0, 1, 1]])}),
         ("attention_mask", {"attention_mask": torch.tensor([[1, 1, 1, 1, 0]])}),
         (

@@ -16,6 +16,7 @@ from transformers import (
     LogitsProcessorList,
     StoppingCriteria,
     StoppingCriteriaList,
+    SynthIDTextWatermarkingConfig,
 )
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
@@ -23,6 +24,7 @@ import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.requests import Completion, Delta
+from tests.stateful.grammars import Forking, Grammar
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 GOOSE = custom_generate("goose", budget=12)
@@ -166,6 +168,13 @@ def settings() -> dict[str, dict[str, Any]]:
         "several": {"eos_token_id": eos, "repetition_penalty": 1.2, "no_repeat_ngram_size": 3},
         "processor": {
             "logits_processor": lambda n: LogitsProcessorList([Ban([row[1] for row in rows[:n]])])
+        },
+        "grammar": {
+            "logits_processor": lambda n: LogitsProcessorList([Grammar(Forking, *range(n))])
+        },
+        "guidance": {"guidance_scale": 1.7},
+        "watermark": {
+            "watermarking_config": SynthIDTextWatermarkingConfig(ngram_len=3, keys=[1, 2, 3])
         },
         "criterion": {"stopping_criteria": lambda n: StoppingCriteriaList([Sum(5)])},
         "criterion and eos": {

@@ -1,0 +1,152 @@
+"""What an object consists of, as pickle sees it: tells whether it has changed, and how to copy it.
+
+Models and tokenizers are not looked into: they count as constant. Neither are module globals.
+"""
+
+import copyreg
+import types
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+_VALUES = (int, float, complex, str, bytes, type(None), types.EllipsisType)
+_CONSTANT = (
+    type,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.CodeType,
+    torch.dtype,
+    torch.device,
+    torch.nn.Module,
+    PreTrainedTokenizerBase,
+    Tokenizer,
+)
+# What grammar libraries compile once and never change afterwards; it has no copy, and needs none.
+_COMPILED = frozenset({"CompiledGrammar", "TokenizerInfo", "LLTokenizer"})
+_GROUPS = (list, tuple, set, frozenset, deque)
+_PROTOCOL = 4
+
+
+@dataclass
+class Inventory:
+    """What a walk through an object found.
+
+    Attributes:
+        marks: what changes if the object does; equal marks mean that nothing has changed.
+        constant: parts that copies share.
+        forkable: parts that copy themselves by a method ``fork()`` or ``deep_copy()``.
+        rewindable: parts with ``accept_token()`` and ``rollback()`` and no way to be copied.
+        opaque: whether there is a part whose state cannot be seen.
+    """
+
+    marks: list[object] = field(default_factory=list)
+    constant: list[object] = field(default_factory=list)
+    forkable: list[object] = field(default_factory=list)
+    rewindable: list[object] = field(default_factory=list)
+    opaque: bool = False
+    _seen: dict[int, int] = field(default_factory=dict)
+    _alive: list[object] = field(default_factory=list)
+
+    def add(self, part: object) -> None:
+        """Walk through a part, unless that has been done."""
+        if isinstance(part, _VALUES):
+            self.marks.append((type(part), part))
+            return
+        if id(part) in self._seen:
+            self.marks.append(self._seen[id(part)])
+            return
+        self._seen[id(part)] = len(self._seen)
+        self._alive.append(part)  # so that no other object gets its id
+        if isinstance(part, _CONSTANT) or type(part).__name__ in _COMPILED:
+            self.constant.append(part)
+            self.marks.append(_Same(part))
+        elif isinstance(part, torch.Tensor):
+            self.marks.append((_Same(part), None if part.is_inference() else part._version))
+            self.opaque |= part.is_inference()  # such a tensor does not count its changes
+        elif isinstance(part, np.ndarray) and part.dtype != object:
+            self.marks.append((part.shape, part.dtype, part.tobytes()))
+        elif fork_of(part) is not None:
+            self.forkable.append(part)
+            self.opaque = True
+        else:
+            self._walk(part)
+
+    def _walk(self, part: object) -> None:
+        self.marks.append(type(part))
+        for each in self._members(part):
+            self.add(each)
+
+    def _members(self, part: object) -> Iterable[object]:
+        if type(part) is dict:
+            return [each for item in part.items() for each in item]
+        if isinstance(part, _GROUPS) and type(part) in _GROUPS:
+            return [len(part), *part]
+        if isinstance(part, types.MethodType):
+            return (part.__func__, part.__self__)
+        if isinstance(part, types.FunctionType):
+            return [part.__code__, part.__defaults__, *_closure(part)]
+        if isinstance(part, partial):
+            return (part.func, part.args, part.keywords)
+        return self._reduced(part)
+
+    def _reduced(self, part: Any) -> Iterable[object]:
+        """What pickle would store; nothing where it cannot."""
+        if hasattr(type(part), "accept_token") and hasattr(type(part), "rollback"):
+            self.rewindable.append(part)
+        try:
+            reduce = copyreg.dispatch_table.get(type(part))
+            found = reduce(part) if reduce else part.__reduce_ex__(_PROTOCOL)
+        except Exception:  # whatever a foreign object raises when it is asked, it cannot be seen
+            self.opaque = True
+            return ()
+        if isinstance(found, str):
+            return (found,)
+        return [list(each) if hasattr(each, "__next__") else each for each in found[1:]]
+
+
+class _Same:
+    """Equal to itself only."""
+
+    __slots__ = ("_part",)
+
+    def __init__(self, part: object) -> None:
+        self._part = part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._part is self._part
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def inventory(thing: object) -> Inventory:
+    """Walk through everything that an object holds."""
+    found = Inventory()
+    found.add(thing)
+    return found
+
+
+def fork_of(part: object) -> Any:
+    """The method by which a part copies itself, if it is not for ``copy`` to do so."""
+    if hasattr(type(part), "__deepcopy__"):
+        return None
+    for name in ("fork", "deep_copy"):
+        if callable(getattr(type(part), name, None)):
+            return getattr(part, name)
+    return None
+
+
+def _closure(function: types.FunctionType) -> list[object]:
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # not bound yet
+            cells.append(None)
+    return cells

@@ -1,0 +1,87 @@
+"""A grammar's processor under every way to verify: each path is masked by its own tokens."""
+
+import pytest
+
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method
+from draftwood.requests import Completion, Request
+from draftwood.sampling import Sampler, SamplingParams
+from tests.fakes import FakeHost, MarkovTarget
+from tests.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
+
+METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:draft=model"]
+PROMPTS = [(1, 5, 2, 7, 1, 5, 2, 7, 1), (3, 3, 4), (9, 0, 2, 9, 0)]
+SEEDS = range(12)
+MAKES = [(Matcher, 2), (Forking, 12), (Rolling, 2)]
+
+
+def decode(name: str, processors: list[object], temperature: float, seed: int) -> Completion:
+    """The first prompt, by a sampler with one processor, others beside it with the rest."""
+    target = MarkovTarget(sharpness=1.5)
+    requests = [
+        Request(
+            prompt,
+            30,
+            SamplingParams(seed=seed + i),
+            eos=frozenset({STOP}),
+            sampler=Sampler.given([processor], temperature=temperature),  # type: ignore[list-item]
+        )
+        for i, (prompt, processor) in enumerate(zip(PROMPTS, processors, strict=False))
+    ]
+    engine = Engine(target, method(name), host=FakeHost(target.info))
+    return engine.generate(requests)[0]
+
+
+def expected(name: str, temperature: float, seed: int, rows: int = 1) -> tuple[int, ...]:
+    twins: list[object] = [Twin(i, len(PROMPTS[i])) for i in range(rows)]
+    return decode(name, twins, temperature, seed).tokens
+
+
+@pytest.mark.parametrize(("make", "seeds"), MAKES)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_path_is_masked_by_its_own_tokens(name: str, make: type[Matcher], seeds: int) -> None:
+    given = Grammar(make, 0)
+    for temperature, count in ((1.0, seeds), (0.0, 1)):
+        for seed in SEEDS[:count]:
+            found = decode(name, [given], temperature, seed)
+            assert found.tokens == expected(name, temperature, seed)
+    assert not given.matchers, "only copies are asked, so one processor serves many requests"
+
+
+@pytest.mark.parametrize("make", [Forking, Rolling])
+@pytest.mark.parametrize("name", METHODS)
+def test_requests_of_a_batch_have_states_of_their_own(name: str, make: type[Matcher]) -> None:
+    for seed in SEEDS[:2]:
+        grammars: list[object] = [Grammar(make, rule) for rule in range(3)]
+        # A batch only decides how much auto drafts, which it may decide otherwise for a batch.
+        assert decode(name, grammars, 1.0, seed).tokens == expected(name, 1.0, seed, rows=3)
+
+
+def test_greedy_decoding_is_plain_decodings() -> None:
+    plain = decode("ar", [Grammar(Forking, 0)], 0.0, 0).tokens
+    assert len(plain) > 5
+    for name in METHODS:
+        assert decode(name, [Grammar(Forking, 0)], 0.0, 0).tokens == plain
+
+
+@pytest.mark.parametrize("name", ["traversal", "block", "mixed"])
+def test_without_copies_it_would_be_asked_out_of_order(name: str) -> None:
+    """Negative control."""
+    failed = 0
+    for seed in SEEDS:
+        grammar = Grammar(Forking, 0)
+        grammar.keeps_state = False  # type: ignore[attr-defined]
+        try:
+            failed += decode(name, [grammar], 1.0, seed).tokens != expected(name, 1.0, seed)
+        except (AssertionError, DraftwoodError):
+            failed += 1
+    assert failed
+
+
+def test_what_has_no_copy_is_refused_by_name() -> None:
+    """Before any work, if it is there, and otherwise when it first appears."""
+    grammar = Grammar(Sealed, 0)
+    grammar.matchers = [Sealed(0)]
+    with pytest.raises(DraftwoodError, match=r"Grammar .* cannot be copied \(cannot pickle 'Seal"):
+        Sampler.given([grammar], temperature=1.0)

@@ -5,8 +5,8 @@ which ``generate`` applies them.
 """
 
 import inspect
-from copy import copy
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 
 import torch

@@ -102,8 +102,8 @@ class Inventory:
             self.rewindable.append(part)
         try:
             reduce = copyreg.dispatch_table.get(type(part))
-            found = reduce(part) if reduce else part.__reduce_ex__(_PROTOCOL)
-        except Exception:  # whatever a foreign object raises when it is asked, it cannot be seen
+            found: Any = reduce(part) if reduce else part.__reduce_ex__(_PROTOCOL)
+        except Exception:  # noqa: BLE001 - a foreign object that raises cannot be seen into
             self.opaque = True
             return ()
         if isinstance(found, str):

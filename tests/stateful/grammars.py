@@ -12,7 +12,7 @@ def allowed(seen: tuple[int, ...], rule: int) -> list[int]:
     """Tokens that may follow those accepted so far; what is seen once is felt ever after."""
     turn = sum(i * token for i, token in enumerate(seen, start=1)) % 5
     found = [t for t in range(STOP) if (t + turn + rule) % 3]
-    return [*found, STOP] if turn == 4 else found
+    return [*found, STOP] if turn == 4 and len(seen) > 8 else found
 
 
 class Matcher:

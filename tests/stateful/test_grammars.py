@@ -10,10 +10,10 @@ from draftwood.sampling import Sampler, SamplingParams
 from tests.fakes import FakeHost, MarkovTarget
 from tests.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
 
-METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:draft=model"]
+METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:drafter=model"]
 PROMPTS = [(1, 5, 2, 7, 1, 5, 2, 7, 1), (3, 3, 4), (9, 0, 2, 9, 0)]
 SEEDS = range(12)
-MAKES = [(Matcher, 2), (Forking, 12), (Rolling, 2)]
+MAKES = [(Matcher, 1), (Forking, 12), (Rolling, 1)]
 
 
 def decode(name: str, processors: list[object], temperature: float, seed: int) -> Completion:
@@ -22,7 +22,7 @@ def decode(name: str, processors: list[object], temperature: float, seed: int) -
     requests = [
         Request(
             prompt,
-            30,
+            24,
             SamplingParams(seed=seed + i),
             eos=frozenset({STOP}),
             sampler=Sampler.given([processor], temperature=temperature),  # type: ignore[list-item]
@@ -52,7 +52,7 @@ def test_a_path_is_masked_by_its_own_tokens(name: str, make: type[Matcher], seed
 @pytest.mark.parametrize("make", [Forking, Rolling])
 @pytest.mark.parametrize("name", METHODS)
 def test_requests_of_a_batch_have_states_of_their_own(name: str, make: type[Matcher]) -> None:
-    for seed in SEEDS[:2]:
+    for seed in SEEDS[:1]:
         grammars: list[object] = [Grammar(make, rule) for rule in range(3)]
         # A batch only decides how much auto drafts, which it may decide otherwise for a batch.
         assert decode(name, grammars, 1.0, seed).tokens == expected(name, 1.0, seed, rows=3)

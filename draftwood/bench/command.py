@@ -24,6 +24,7 @@ from draftwood.bench.settings import Settings
 from draftwood.bench.stopping import stoppable
 from draftwood.bench.table import table
 from draftwood.bench.trace import Trace
+from draftwood.bench.verdicts import differences
 from draftwood.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.options import model_options, numbers
@@ -165,6 +166,8 @@ def bench(
         found = session.document(complete=complete)
         outputs.write(found)
         console.print(table(found))
+        for line in differences(found):
+            console.print(line, markup=False, highlight=False)
         disturbed = warning(cast(Mapping[str, Any], found["provenance"]))
         if disturbed is not None:
             console.print(disturbed, style="yellow", markup=False, highlight=False)

@@ -1,25 +1,20 @@
-"""Where a method's tokens leave the reference's, and how nearly tied the target was there.
+"""Where a method's tokens leave the reference's, and whether rounding alone can explain it.
 
 A lossless method may still pick the other of two tokens whose logits differ by rounding, since a
-tree is scored by other kernels than a single token. The gap between the two largest logits, taken
-by one plain forward of the untouched model in the run's dtype, tells such a tie from a defect.
-Where tokens are sampled, the gap is between the two best after the noise of the draw was added.
+tree is scored by other kernels than a single token. :mod:`draftwood.bench.margins` tells such a
+near tie from a fault, greedy or sampled, in the dtype of the run.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import TypeAlias
 
-import torch
-
+from draftwood.bench.margins import Margin
 from draftwood.bench.rows import Run
-from draftwood.models import Loaded
-from draftwood.noise import RequestNoise
-from draftwood.sampling import Sampler, SamplingParams
 
-TIE = 1e-5
-"""Logits closer than this are a near tie."""
+Ask: TypeAlias = Callable[[Sequence[int], Sequence[int]], Margin]
+"""The margin between tokens (the second argument) after others (the first)."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +29,10 @@ class Divergence:
         position: of the first differing token in that answer, from 0.
         expected: the reference's token there, None if its answer had ended.
         found: the method's, None likewise.
-        gap: how far the target's best token was ahead there, in logits; None if not computed.
-        near_tie: whether the gap is below 1e-5.
+        gap: how far the worse of the two tokens was from being chosen there, in logits; None if
+            an answer had ended, and before it is computed.
+        bound: how far rounding can move that; None likewise.
+        near_tie: whether rounding decides; None before it is computed.
     """
 
     id: str
@@ -46,7 +43,13 @@ class Divergence:
     expected: int | None
     found: int | None
     gap: float | None = None
-    near_tie: bool = False
+    bound: float | None = None
+    near_tie: bool | None = None
+
+    @property
+    def fault(self) -> bool:
+        """Whether it is known that rounding cannot explain it."""
+        return self.near_tie is False
 
 
 def divergence(run: Run, reference: Run) -> Divergence | None:
@@ -58,29 +61,15 @@ def divergence(run: Run, reference: Run) -> Divergence | None:
     return None
 
 
-def explain(found: Divergence, reference: Run, gap: Callable[[Sequence[int]], float]) -> Divergence:
-    """The divergence with its gap; ``gap`` answers for the token ids up to it."""
+def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
+    """The divergence with its margin, by the reference's tokens up to it.
+
+    An answer that ended where the other went on has no margin: both had the token that ended it,
+    and that is a fault.
+    """
+    if found.expected is None or found.found is None:
+        return replace(found, near_tie=False)
     turn = reference.turns[found.turn]
     tokens = (*turn.context.ids, *turn.completion.tokens[: found.position])
-    value = gap(tokens)
-    return replace(found, gap=value, near_tie=value < TIE)
-
-
-def top_two_gap(stock: Loaded, tokens: Sequence[int], sampling: SamplingParams) -> float:
-    """How far the best token after ``tokens`` is ahead of the second, in logits.
-
-    At temperature 0 the largest logit minus the second largest, in the model's dtype. Else a draw
-    is the winner of a race (:meth:`draftwood.noise.RequestNoise.choose`), which is the largest sum
-    of a logit over the temperature and a number of its own: the gap between the two largest sums,
-    times the temperature. ``sampling`` has the seed of the request.
-    """
-    ids = torch.tensor([list(tokens)], device=stock.model.device)
-    with torch.inference_mode():
-        logits = stock.model(input_ids=ids, use_cache=False).logits[:, -1]
-        if sampling.temperature == 0:
-            first, second = logits[0].float().topk(2).values.tolist()
-            return float(first - second)
-        p = torch.softmax(Sampler(sampling, len(tokens)).scores(ids, logits)[0], dim=-1)
-        speeds = RequestNoise(sampling.seed, len(tokens) - 1).speeds(0, p)
-    first, second = speeds.topk(2).values.tolist()
-    return sampling.temperature * math.log(first / second) if second > 0 else math.inf
+    margin = ask(tokens, (found.expected, found.found))
+    return replace(found, gap=margin.gap, bound=margin.bound, near_tie=margin.near_tie)

@@ -31,11 +31,23 @@ def method_entry(
     return {
         **report(rows, baselines),
         **({} if found is None else {"reliability": asdict(found)}),
-        "near_ties": sum(found.near_tie for found in divergences),
+        "near_ties": sum(found.near_tie is True for found in divergences),
+        **apart(divergences),
         "divergences": [vars(found) for found in divergences],
         "settings": dict(settings),
         "rows": [row.figures() for row in rows],
     }
+
+
+def apart(divergences: Sequence[Divergence]) -> dict[str, int]:
+    """Prompts whose tokens differ, by whether rounding explains every difference of theirs.
+
+    What is not known to be a near tie or a fault, in a run that was interrupted, is neither.
+    """
+    faults = {found.id for found in divergences if found.fault}
+    unknown = {found.id for found in divergences if found.near_tie is None}
+    rounding = {found.id for found in divergences} - faults - unknown
+    return {"rounding_prompts": len(rounding), "fault_prompts": len(faults)}
 
 
 def excerpt_entries(runs: Iterable[Run]) -> list[dict[str, object]]:
@@ -86,6 +98,8 @@ def summary(document: Mapping[str, object], path: Path | None) -> dict[str, obje
         "identical",
         "compared",
         "near_ties",
+        "rounding_prompts",
+        "fault_prompts",
         "texts",
         "looping_texts",
     )

@@ -23,10 +23,11 @@ from draftwood.bench.contenders import (
     unnamed_peers,
 )
 from draftwood.bench.contexts import Contexts
-from draftwood.bench.divergence import Divergence, explain, top_two_gap
+from draftwood.bench.divergence import Divergence, explain
 from draftwood.bench.document import document, excerpt_entries, method_entry
 from draftwood.bench.excerpts import Excerpts, Quote
 from draftwood.bench.journal import Journal
+from draftwood.bench.margins import Margin, margin
 from draftwood.bench.measure import Contender, Decoding, Item
 from draftwood.bench.prompts import Prompt, read
 from draftwood.bench.provenance import decisive, part_of, provenance
@@ -202,11 +203,11 @@ class Session:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)
 
     def _explained(self, found: Divergence, run: Run, reference: Run) -> Divergence:
-        def gap(tokens: Sequence[int]) -> float:
+        def ask(tokens: Sequence[int], between: Sequence[int]) -> Margin:
             sampling = replace(self.settings.sampling, seed=run.seed)
-            return top_two_gap(self._stage.stock, tokens, sampling)
+            return margin(self._stage.stock, tokens, between, sampling)
 
-        return explain(found, reference, gap)
+        return explain(found, reference, ask)
 
 
 def _settings(choice: Choice) -> dict[str, object]:

@@ -82,5 +82,7 @@ def _caption(methods: Mapping[str, Mapping[str, Any]]) -> str:
 def _identical(entry: Mapping[str, Any]) -> str:
     if not entry["compared"]:
         return "-"
-    ties = f"\n{entry['near_ties']} ties" if entry["near_ties"] else ""
-    return f"{entry['identical']}/{entry['compared']}{ties}"
+    rounding, faults = entry["rounding_prompts"], entry["fault_prompts"]
+    why = f"\n{rounding} rounded" if rounding else ""
+    why += f"\n{faults} FAULT" if faults else ""
+    return f"{entry['identical']}/{entry['compared']}{why}"

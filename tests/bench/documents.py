@@ -150,6 +150,8 @@ def method(whole: dict[str, Any], **others: Any) -> dict[str, Any]:
         "by_task": dict.fromkeys(TASKS, part),
         "settings": {"budget": 16},
         "near_ties": 0,
+        "rounding_prompts": 0,
+        "fault_prompts": 0,
         "divergences": [],
         "rows": [],
         **({"reliability": reliability()} if whole["acceptance_by_source"] else {}),

@@ -1,16 +1,12 @@
-"""First differences, and the gap of the untouched model there."""
+"""First differences, and what explains them."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
-import torch
 
-from draftwood.bench.divergence import Divergence, divergence, explain, top_two_gap
-from draftwood.models import Loaded
-from draftwood.noise import RequestNoise
-from draftwood.sampling import SamplingParams
+from draftwood.bench.divergence import Divergence, divergence, explain
+from draftwood.bench.margins import Margin
 from tests.bench.made import run, turn
-from tests.tiny import tiny_llama, tiny_tokenizer
 
 
 def test_equal_tokens_do_not_diverge() -> None:
@@ -35,42 +31,32 @@ def test_a_later_turn_is_named() -> None:
     assert (found.turn, found.position) == (1, 0)
 
 
-def test_explain_asks_for_the_reference_up_to_the_difference() -> None:
-    asked: list[tuple[int, ...]] = []
+def test_explain_asks_for_both_tokens_behind_the_reference_up_to_the_difference() -> None:
+    asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
 
-    def gap(tokens: object) -> float:
-        assert isinstance(tokens, tuple)
-        asked.append(tokens)
-        return 1e-6
+    def ask(tokens: Sequence[int], between: Sequence[int]) -> Margin:
+        asked.append((tuple(tokens), tuple(between)))
+        return Margin(gap=0.25, bound=0.5)
 
     reference = run(turn((4, 5, 6), context=(1, 2)))
-    found = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, gap)
-    assert asked == [(1, 2, 4, 5)]
-    assert found.near_tie
-    assert not explain(replace(found), reference, lambda tokens: 1e-4).near_tie
+    found = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, ask)
+    assert asked == [((1, 2, 4, 5), (6, 9))]
+    assert (found.gap, found.bound, found.near_tie) == (0.25, 0.5, True)
+    assert not found.fault
+    far = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, lambda *_: Margin(0.6, 0.5))
+    assert far.fault
 
 
-def test_the_gap_is_that_of_a_plain_forward() -> None:
-    model = tiny_llama()
-    stock = Loaded("tiny", model, tiny_tokenizer(), frozenset())
-    with torch.inference_mode():
-        logits = model(torch.tensor([[5, 6, 7]])).logits[0, -1]
-    first, second = sorted(logits.tolist())[-2:][::-1]
-    assert top_two_gap(stock, [5, 6, 7], SamplingParams()) == pytest.approx(first - second)
+def test_an_answer_that_ends_elsewhere_is_a_fault() -> None:
+    reference = run(turn((4, 5, 6), context=(1, 2)))
+    for expected, got in ((6, None), (None, 6)):
+        found = explain(Divergence("a/0", 5, 0, 0, 2, expected, got), reference, _never)
+        assert (found.gap, found.bound, found.fault) == (None, None, True)
 
 
-def test_the_gap_of_a_draw_is_what_its_logits_may_move() -> None:
-    model = tiny_llama()
-    stock = Loaded("tiny", model, tiny_tokenizer(), frozenset())
-    with torch.inference_mode():
-        logits = model(torch.tensor([[5, 6, 7]])).logits[0, -1]
-    for seed in range(20):
-        sampling = SamplingParams(temperature=0.7, seed=seed)
-        gap = top_two_gap(stock, [5, 6, 7], sampling)
-        noise = RequestNoise(seed, 2)
-        drawn = noise.choose(0, torch.softmax(logits / 0.7, -1))
-        for push, same in ((gap - 1e-3, True), (gap + 1e-3, False)):
-            moved = logits.clone()
-            moved[drawn] -= push
-            found = noise.choose(0, torch.softmax(moved / 0.7, -1))
-            assert (found == drawn) == same
+def test_what_was_not_explained_is_no_fault() -> None:
+    assert not Divergence("a/0", 5, 0, 0, 2, 6, 9).fault
+
+
+def _never(tokens: Sequence[int], between: Sequence[int]) -> Margin:
+    raise AssertionError((tokens, between))

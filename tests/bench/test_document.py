@@ -27,7 +27,10 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "bench.md"
 
 def entry() -> dict[str, object]:
     rows = [row("a"), row("b", group=1, tokens=1)]
-    found = [Divergence("a", 0, 0, 0, 3, 1, 2, 1e-7, True), Divergence("b", 0, 0, 0, 0, 1, 2, 0.5)]
+    found = [
+        Divergence("a", 0, 0, 0, 3, 1, 2, 1e-7, 1e-5, True),
+        Divergence("b", 0, 0, 0, 0, 1, 2, 0.5),
+    ]
     return method_entry(rows, Baselines(rows), found, {"budget": 59})
 
 

@@ -128,6 +128,7 @@ def test_no_text_of_a_document_becomes_markup() -> None:
         "expected": 1,
         "found": None,
         "gap": 0.5,
+        "bound": 1e-5,
         "near_tie": False,
     }
     sources = {EVIL: {"drafted": 8, "accepted": 2, "rate": ratio(0.25)}}
@@ -228,11 +229,11 @@ def test_the_summary_is_honest_about_small_leads_slow_methods_and_differences() 
     assert "overlaps with that of b: the lead is not certain." in said(summary, methods=near)
     near["c"] = near["b"]
     assert "overlaps with those of 2 others" in said(summary, methods=near)
-    slow = {"ar": method(plain()), "a": method(metrics(0.9, identical=3, looping_texts=0))}
+    wrong = method(metrics(0.9, identical=3, looping_texts=0), fault_prompts=1)
+    slow = {"ar": method(plain()), "a": wrong}
     found = said(summary, methods=slow)
     assert "No method was faster than plain decoding: the fastest, a, came to 0.90" in found
-    assert "0 of 1 methods that were compared" in found
-    assert "some differ with a (1 of 4)." in found
+    assert "a: 3 of 4 the same; 1 differs by more than rounding: a fault." in found
     assert "No method was held against plain decoding. No output was" in said(summary, methods={})
     assert "This run was interrupted." in said(interrupted, complete=False)
 
@@ -246,21 +247,28 @@ def test_differences_are_told_from_near_ties() -> None:
         "expected": 5,
         "found": None,
         "gap": 2e-7,
+        "bound": 1e-5,
         "near_tie": True,
     }
     real = {**tie, "id": "made/2", "found": 6, "gap": 0.25, "near_tie": False}
-    odd = method(metrics(identical=3), divergences=[tie])
+    odd = method(metrics(identical=3), divergences=[tie], rounding_prompts=1)
     methods = {"ar": method(plain()), "x": odd}
-    assert "x (1 of 4), all where two logits nearly tie." in said(summary, methods=methods)
+    rounded = "x: 3 of 4 the same; 1 differs by float32 rounding"
+    assert f"{rounded}." in said(summary, methods=methods)
     found = said(equality, methods=methods)
-    assert "0 outputs differ" in found
+    assert rounded in found
+    assert "does not explain" not in found
     assert "1 near ties" in found
-    assert "xmade/11175end2e-07" in found
-    both = method(metrics(identical=2), divergences=[tie, real])
+    assert "xmade/11175end2e-071e-05" in found
+    both = method(
+        metrics(identical=2), divergences=[tie, real], rounding_prompts=1, fault_prompts=1
+    )
     methods["x"] = both
-    assert "x (2 of 4)." in said(summary, methods=methods)
+    faulty = "x: 2 of 4 the same; 1 differs by float32 rounding; 1 differs by more than rounding"
+    assert f"{faulty}: a fault." in said(summary, methods=methods)
+    assert 'class="wrong">2 of 4' in tables(read(document(methods=methods)))
     found = said(equality, methods=methods)
-    assert "1 outputs differ" in found
+    assert "1 first differences that rounding does not explain" in found
     assert "xmade/211756" + "0.25" in found
     assert "Every compared output had plain decoding's tokens." in said(equality)
 

@@ -54,6 +54,9 @@ class Cursor:
             raise self._wrong("true or false")
         return self._value
 
+    def maybe_flag(self) -> bool | None:
+        return None if self._value is None else self.flag()
+
     def whole(self) -> int:
         if not isinstance(self._value, int) or isinstance(self._value, bool):
             raise self._wrong("a whole number")

@@ -63,6 +63,8 @@ def _method(name: str, at: Cursor) -> Method:
         without_looping=_metrics(at["without_looping"]),
         by_task={task: _metrics(found) for task, found in at["by_task"].items()},
         divergences=tuple(_divergence(found) for found in at["divergences"]),
+        rounding_prompts=at["rounding_prompts"].count(),
+        fault_prompts=at["fault_prompts"].count(),
         reliability=None
         if told is None
         else (_reliability(told["all_steps"]), _reliability(told["late_steps"])),
@@ -148,7 +150,8 @@ def _divergence(at: Cursor) -> Divergence:
         expected=at["expected"].maybe_count(),
         found=at["found"].maybe_count(),
         gap=at["gap"].number(),
-        near_tie=at["near_tie"].flag(),
+        bound=at["bound"].number(),
+        near_tie=at["near_tie"].maybe_flag(),
     )
 
 

@@ -111,7 +111,8 @@ class Divergence:
     expected: int | None
     found: int | None
     gap: float | None
-    near_tie: bool
+    bound: float | None
+    near_tie: bool | None
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,8 @@ class Method:
     without_looping: Metrics
     by_task: Mapping[str, Metrics]
     divergences: tuple[Divergence, ...]
+    rounding_prompts: int
+    fault_prompts: int
     reliability: tuple[Reliability, Reliability] | None
 
 
@@ -171,6 +174,12 @@ class Record:
     def tasks(self) -> tuple[str, ...]:
         """All tasks, in the order of the document."""
         return tuple(dict.fromkeys(task for m in self.methods for task in m.by_task))
+
+    @property
+    def dtype(self) -> str:
+        """Of the model, empty if it is not recorded."""
+        model = self.provenance.get("model")
+        return str(model.get("dtype", "")) if isinstance(model, Mapping) else ""
 
     @property
     def loops(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from draftwood.bench.loop_marks import marked
-from draftwood.bench.plots.record import Estimate, Metrics, Record
+from draftwood.bench.plots.record import Estimate, Method, Metrics, Record
 from draftwood.bench.report.words import UNKNOWN, interval, number, terms, text
 
 SORTED_BY = "tokens/s"
@@ -97,8 +97,8 @@ COLUMNS = (
 def tables(record: Record) -> str:
     """Both tables, and the settings of the methods folded."""
     rows = record.by_speed
-    whole = [(m.name, m.all) for m in rows]
-    calm = [(m.name, m.without_looping) for m in rows]
+    whole = [(m, m.all) for m in rows]
+    calm = [(m, m.without_looping) for m in rows]
     settings = {m.name: dict(m.settings) for m in record.methods if m.settings}
     folded = (
         f"<details><summary>Settings of the methods</summary>{terms(settings)}</details>"
@@ -112,11 +112,11 @@ def tables(record: Record) -> str:
     )
 
 
-def _table(variant: str, heading: str, rows: Sequence[tuple[str, Metrics]], loops: str) -> str:
+def _table(variant: str, heading: str, rows: Sequence[tuple[Method, Metrics]], loops: str) -> str:
     columns = [c for c in COLUMNS if any(c.of(m).middle is not None for _, m in rows)]
     heads = "".join(_head(c.heading, c.about) for c in columns)
     below = f'<p class="note">{text(loops)}.</p>' if loops else ""
-    body = "".join(_row(name, metrics, columns) for name, metrics in rows)
+    body = "".join(_row(method, metrics, columns) for method, metrics in rows)
     return (
         f'<div class="variant" data-variant="{variant}"><h3>{heading}</h3>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{heading}">'
@@ -130,13 +130,13 @@ def _head(heading: str, about: str) -> str:
     return f'<th scope="col" data-kind="number" title="{text(about)}"{order}>{heading}</th>'
 
 
-def _row(name: str, metrics: Metrics, columns: Sequence[Column]) -> str:
+def _row(method: Method, metrics: Metrics, columns: Sequence[Column]) -> str:
     cells = "".join(
         _cell(c.of(metrics), c.form, metrics.looping_texts if c.of_text else 0) for c in columns
     )
     # A line of a long name ends behind a colon.
-    broken = text(name).replace(":", ":<wbr>")
-    return f'<tr><th scope="row">{broken}</th>{_same(metrics)}{cells}</tr>'
+    broken = text(method.name).replace(":", ":<wbr>")
+    return f'<tr><th scope="row">{broken}</th>{_same(method, metrics)}{cells}</tr>'
 
 
 def _cell(value: Estimate, form: str, loops: int) -> str:
@@ -145,12 +145,13 @@ def _cell(value: Estimate, form: str, loops: int) -> str:
     return f"<td{_key(value.middle)}>{marked(number(value.middle, form), loops)}{small}</td>"
 
 
-def _same(metrics: Metrics) -> str:
+def _same(method: Method, metrics: Metrics) -> str:
     if not metrics.compared:
         return f"<td>{UNKNOWN}</td>"
-    wrong = ' class="wrong"' if metrics.identical < metrics.compared else ""
+    wrong = ' class="wrong"' if method.fault_prompts else ""
     key = _key(metrics.identical / metrics.compared)
-    return f"<td{key}{wrong}>{metrics.identical} of {metrics.compared}</td>"
+    why = f"<small>{method.rounding_prompts} by rounding</small>" if method.rounding_prompts else ""
+    return f"<td{key}{wrong}>{metrics.identical} of {metrics.compared}{why}</td>"
 
 
 def _key(value: float | None) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from draftwood.bench.plots.record import REFERENCE, Divergence, Record
+from draftwood.bench.plots.record import REFERENCE, Divergence, Method, Record
 from draftwood.bench.report.words import number, terms, text
+from draftwood.bench.verdicts import verdict
 
-HEADS = ("method", "prompt", "turn", "token", "expected", "found", "gap of logits")
+HEADS = ("method", "prompt", "turn", "token", "expected", "found", "behind by", "rounding moves")
 
 
 def equality(record: Record) -> str:
@@ -19,13 +20,28 @@ def equality(record: Record) -> str:
             else "No output was compared."
         )
         return f"<p>{said}</p>"
-    real = [(name, d) for name, d in found if not d.near_tie]
-    ties = [(name, d) for name, d in found if d.near_tie]
-    said = f"<p>{len(real)} outputs differ from plain decoding's otherwise than by a near tie.</p>"
-    folded = (
-        f"<details><summary>{len(ties)} near ties</summary>{_table(ties)}</details>" if ties else ""
+    faults = [(name, d) for name, d in found if d.near_tie is False]
+    others = [(name, d) for name, d in found if d.near_tie is not False]
+    lines = "".join(
+        f"<li>{text(m.name)}: {text(of_method(m, record.dtype))}</li>"
+        for m in record.methods
+        if m.divergences
     )
-    return said + (_table(real) if real else "") + folded
+    said = f"<ul>{lines}</ul>"
+    if faults:
+        said += f"<p>{len(faults)} first differences that rounding does not explain:</p>"
+        said += _table(faults)
+    if others:
+        near = sum(d.near_tie is True for _, d in others)
+        why = f"{near} near ties" if near == len(others) else f"{len(others)} others"
+        said += f"<details><summary>{why}</summary>{_table(others)}</details>"
+    return said
+
+
+def of_method(method: Method, dtype: str) -> str:
+    """The verdict on a method's tokens."""
+    whole, rounding, faults = method.all, method.rounding_prompts, method.fault_prompts
+    return verdict(whole.identical, whole.compared, rounding, faults, dtype)
 
 
 def missing(record: Record) -> str:
@@ -48,8 +64,8 @@ def _row(name: str, found: Divergence) -> str:
     tokens = "".join(
         f"<td>{'end' if token is None else token}</td>" for token in (found.expected, found.found)
     )
-    gap = number(found.gap, "{:.2g}")
+    gap, bound = (number(value, "{:.2g}") for value in (found.gap, found.bound))
     return (
         f'<tr><th scope="row">{text(name)}</th><td>{text(found.id)}</td><td>{found.turn}</td>'
-        f"<td>{found.position}</td>{tokens}<td>{gap}</td></tr>"
+        f"<td>{found.position}</td>{tokens}<td>{gap}</td><td>{bound}</td></tr>"
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from draftwood.bench.plots.record import REFERENCE, Method, Record
 from draftwood.bench.quiet import warning
+from draftwood.bench.report.equality import of_method
 from draftwood.bench.report.words import interval, plain_value, terms, text
 
 
@@ -106,16 +107,13 @@ def _equality(record: Record) -> Iterator[str]:
     if not wrong:
         yield f"All {len(compared)} methods that were compared gave plain decoding's outputs."
         return
-    parts = ", ".join(
-        f"{text(m.name)} ({m.all.compared - m.all.identical} of {m.all.compared})" for m in wrong
-    )
-    found = [divergence for m in wrong for divergence in m.divergences]
-    ties = found and all(divergence.near_tie for divergence in found)
-    why = ", all where two logits nearly tie" if ties else ""
-    yield (
-        f"{len(compared) - len(wrong)} of {len(compared)} methods that were compared gave plain "
-        f"decoding's outputs; some differ with {parts}{why}."
-    )
+    if len(compared) > len(wrong):
+        yield (
+            f"{len(compared) - len(wrong)} of {len(compared)} methods that were compared gave "
+            "plain decoding's outputs."
+        )
+    for m in wrong:
+        yield f"{text(m.name)}: {text(of_method(m, record.dtype))}."
 
 
 def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:

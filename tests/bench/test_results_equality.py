@@ -20,7 +20,7 @@ def alike(*identical: bool | None) -> list[Row]:
 
 
 def left(position: int, *, near_tie: bool) -> Divergence:
-    return Divergence("humaneval/0", 0, 0, 0, position, 1, 2, 0.5, near_tie)
+    return Divergence("humaneval/0", 0, 0, 0, position, 1, 2, 0.5, 1e-5, near_tie)
 
 
 def law(p_value: float, *methods: str, origin: Mapping[str, Any] = ORIGIN) -> dict[str, Any]:

@@ -9,17 +9,21 @@ never does.
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import or_
 from time import perf_counter
+from typing import Any, Protocol
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from draftwood import methods, models
 from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
+from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
@@ -33,33 +37,45 @@ from draftwood.requests import (
     Request,
     Stepped,
     admit,
+    prepared,
 )
 from draftwood.running import RunningRequest
 from draftwood.stats import StepStats, Times
+from draftwood.target.attach import runner_of
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuning import Spent
 
 logger = logging.getLogger(__name__)
 
 
+class Makes(Protocol):
+    """Anything that carries a method, such as what ``draftwood.goose()`` returns."""
+
+    @property
+    def method(self) -> Method: ...
+
+
 class Engine:
     """Decodes requests with one method on one target.
 
     Args:
-        target: the model, attached.
-        method: what drafts, shapes and verifies the trees.
-        tokenizer: needed for text and for stop strings.
+        target: the model: one of transformers, which is attached, or an attached one.
+        method: what drafts, shapes and verifies the trees: its name, e.g. ``"goose:budget=16"``, a
+            :class:`draftwood.Method`, or what ``draftwood.goose(budget=16)`` returns.
+        tokenizer: needed for prompts that are text, for the text of what is generated, and for
+            stop strings.
         max_batch: most requests decoded at once; more wait in a queue.
         host: where drafters are built; engines that share one share draft models.
 
     Raises:
-        DraftwoodError: a drafter's settings do not fit the target.
+        DraftwoodError: trees cannot be run on the model, there is no such method, or a drafter's
+            settings do not fit the target.
     """
 
     def __init__(
         self,
-        target: Target,
-        method: Method,
+        target: Target | PreTrainedModel,
+        method: Method | Makes | str = "auto",
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         max_batch: int = 64,
@@ -67,11 +83,12 @@ class Engine:
     ) -> None:
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
-        self.target = target
-        self.method = method
+        self.method = method = _method(method)
+        self.target = _target(target)
         self.tokenizer = tokenizer
         self.max_batch = max_batch
-        host = host or TargetHost(target, tokenizer)
+        self._eos = self.target.info.eos or eos_of(None, tokenizer)
+        host = host or TargetHost(self.target, tokenizer)
         self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
         built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
         self._tuner = method.tuner.build(host, built)
@@ -80,13 +97,34 @@ class Engine:
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
 
+    @classmethod
+    def load(
+        cls,
+        name: str = "embedded",
+        method: Method | Makes | str = "auto",
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        trust_remote_code: bool = False,
+        max_batch: int = 64,
+    ) -> "Engine":
+        """An engine on a model and its tokenizer, loaded by :func:`draftwood.load`.
+
+        Raises:
+            DraftwoodError: the model cannot be loaded, or see above.
+        """
+        loaded = models.load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+        return cls(loaded.model, method, loaded.tokenizer, max_batch=max_batch)
+
     def add(self, request: Request) -> int:
         """Queue a request; returns its number.
 
         Raises:
-            DraftwoodError: the prompt is empty, holds an unknown id or exceeds the context, or a
-                limit, a sampling setting or a stop string cannot be honoured.
+            DraftwoodError: something is of a wrong type, the prompt is empty, holds an unknown id
+                or exceeds the context, or a limit, a sampling setting or a stop string cannot be
+                honoured.
         """
+        request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)
         sequence = RunningRequest(next(self._numbers), request, limit, self.tokenizer)
         self._waiting.append(sequence)
@@ -112,6 +150,8 @@ class Engine:
 
         Closing the iterator cancels what is still running.
         """
+        if isinstance(requests, (Request, str)) or not isinstance(requests, Iterable):
+            raise DraftwoodError("an engine takes a list of requests: write [request]")
         numbers: list[int] = []
         try:
             numbers += map(self.add, requests)
@@ -177,16 +217,16 @@ class Engine:
             return []
         most = self.method.policy.budget + 1
         for s in joining:
-            s.slot = self.target.open(len(s.request.prompt) + s.limit + most)
+            s.slot = self.target.open(len(s.request.ids) + s.limit + most)
             self._active[s.number] = s
-        prompts = [s.request.prompt for s in joining]
+        prompts = [s.request.ids for s in joining]
         rows = self.target.prefill([s.slot for s in joining], prompts, self._needs)
         events: list[Event] = []
         for s, prompt_rows in zip(joining, rows, strict=True):
             # The first token follows a tree that is the prompt's last token alone.
-            last = TreeBuilder(s.request.prompt[-1]).build()
+            last = TreeBuilder(s.request.ids[-1]).build()
             first = TreeDistributions(prompt_rows, last, s.sampler, s.history).draw(ROOT, s.noise)
-            begun = Prefill(np.array(s.request.prompt, dtype=np.int64), first, prompt_rows)
+            begun = Prefill(np.array(s.request.ids, dtype=np.int64), first, prompt_rows)
             for drafter in self._drafters.values():
                 drafter.begin(s.slot, begun)
             if s.request.observer is not None:
@@ -228,6 +268,28 @@ class Engine:
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
         )
         return Finished(sequence.number, completion)
+
+
+def _method(given: object) -> Method:
+    found = methods.method(given) if isinstance(given, str) else getattr(given, "method", given)
+    if not isinstance(found, Method):
+        raise DraftwoodError(
+            f"a method cannot be {type(given).__name__}: give its name, such as 'auto', or what "
+            "draftwood.method or draftwood.auto() returns"
+        )
+    return found
+
+
+def _target(given: Any) -> Target:
+    if isinstance(given, torch.nn.Module):
+        return runner_of(given)
+    if not hasattr(given, "info"):
+        raise DraftwoodError(
+            f"an engine decodes with a model, and this is {type(given).__name__}: give one of "
+            "transformers, or use draftwood.Engine.load(NAME)"
+        )
+    target: Target = given
+    return target
 
 
 def _outcome(tree: TokenTree, verdict: Verdict, rows: Rows) -> Outcome:

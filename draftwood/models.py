@@ -15,6 +15,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
@@ -86,17 +87,6 @@ def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The small model that ships with Draftwood, and its tokenizer; nothing is downloaded."""
     loaded = load("embedded")
     return loaded.model, loaded.tokenizer
-
-
-def eos_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:
-    """All token ids that end a sequence, as the generation config, else the tokenizer, has them."""
-    config = getattr(model, "generation_config", None)
-    found = getattr(config, "eos_token_id", None)
-    if found is None and tokenizer is not None:
-        found = tokenizer.eos_token_id
-    if found is None:
-        return frozenset()
-    return frozenset([found] if isinstance(found, int) else found)
 
 
 def _device(name: str) -> torch.device:

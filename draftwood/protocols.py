@@ -72,7 +72,8 @@ class TargetInfo:
 
     ``context_limit`` is the longest sequence the model's positions reach, in tokens; ``identity``
     is a digest of its configuration, empty if nothing is to be remembered of it; ``origin`` says
-    where it comes from, if that is known.
+    where it comes from, if that is known. ``eos`` are the token ids that end its sequences, none if
+    the model names none.
     """
 
     vocab_size: int
@@ -83,6 +84,7 @@ class TargetInfo:
     dtype: torch.dtype
     identity: str = ""
     origin: Origin | None = None
+    eos: frozenset[int] = frozenset()
 
 
 class Target(Protocol):

@@ -1,8 +1,9 @@
 """What goes into the engine and what comes out: requests, streaming events, completions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -10,6 +11,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 FinishReason = Literal["eos", "stop", "length", "context", "cancelled"]
 
@@ -19,24 +23,41 @@ class Request:
     """One sequence to generate.
 
     Attributes:
-        prompt: token ids, at least one.
+        prompt: token ids, at least one, or text (needs a tokenizer).
         max_new_tokens: most tokens to generate.
         sampling: how p is formed from the logits, and the seed.
-        eos: token ids that end the sequence; the one met is the last token.
+        eos: token ids that end the sequence, the one met being the last token; None: the model's
+            own, an empty set: no token does.
         stop: strings that end the sequence and are left out of its text (needs a tokenizer).
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
         observer: told what the drafters are told, before the tokens count as generated.
     """
 
-    prompt: Sequence[int]
+    prompt: Sequence[int] | str
     max_new_tokens: int = 128
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    eos: frozenset[int] = frozenset()
+    eos: Collection[int] | None = None
     stop: tuple[str, ...] = ()
     sampler: Sampler | None = None
     should_stop: Callable[[torch.Tensor], bool] | None = None
     observer: Callable[[Prefill | Outcome], None] | None = None
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The prompt's token ids.
+
+        Raises:
+            DraftwoodError: the prompt is text, of which only an engine with a tokenizer makes ids.
+        """
+        if isinstance(self.prompt, str):
+            raise DraftwoodError("the prompt is text: encode it first")
+        return self.prompt
+
+    @property
+    def ends(self) -> Collection[int]:
+        """The token ids that end the sequence, as far as the request names them."""
+        return self.eos or ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,60 @@ class Finished:
 Event = Delta | Stepped | Finished
 
 
+def prepared(
+    request: Request, tokenizer: "PreTrainedTokenizerBase | None", eos: frozenset[int]
+) -> Request:
+    """The request with its prompt as token ids, what ends it decided, and its types checked.
+
+    Args:
+        request: as it was made.
+        tokenizer: encodes a prompt that is text.
+        eos: ends the sequence if the request says nothing of it.
+
+    Raises:
+        DraftwoodError: something is of a wrong type, or text has no tokenizer.
+    """
+    if not isinstance(request, Request):
+        raise DraftwoodError(
+            f"an engine takes requests, such as draftwood.Request(prompt, max_new_tokens=64), but "
+            f"this is {type(request).__name__}"
+        )
+    prompt: Any = request.prompt
+    if isinstance(prompt, str):
+        if tokenizer is None:
+            raise DraftwoodError(
+                "a prompt that is text needs a tokenizer: give the engine one, or token ids"
+            )
+        prompt = tokenizer(prompt)["input_ids"]
+    if not isinstance(request.sampling, SamplingParams):
+        raise DraftwoodError(
+            f"sampling is {request.sampling!r}: give draftwood.SamplingParams(temperature=...)"
+        )
+    ends: Any = eos if request.eos is None else request.eos
+    stop: Any = request.stop
+    stop = (stop,) if isinstance(stop, str) else stop
+    if not isinstance(stop, Iterable) or not all(isinstance(text, str) for text in stop):
+        raise DraftwoodError(f"stop is {stop!r}: give strings")
+    return replace(
+        request,
+        prompt=_ids("the prompt", prompt),
+        max_new_tokens=_ids("max_new_tokens", [request.max_new_tokens])[0],
+        eos=frozenset(_ids("eos", [ends] if isinstance(ends, Integral) else ends)),
+        stop=tuple(stop),
+    )
+
+
+def _ids(name: str, given: Any) -> tuple[int, ...]:
+    given = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(given, Iterable):
+        raise DraftwoodError(f"{name} is {given!r}: give a sequence of integers")
+    found = tuple(given)
+    for number in found:
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise DraftwoodError(f"{name} is or holds {number!r}, which is no integer")
+    return tuple(map(int, found))
+
+
 def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
     """Most tokens the request can generate on a target; ``text``: whether there is a tokenizer.
 
@@ -95,16 +170,16 @@ def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
         DraftwoodError: the prompt is empty, holds an unknown id or exceeds the context, or a
             limit, a sampling setting or a stop string cannot be honoured.
     """
-    if not len(request.prompt):
+    if not len(request.ids):
         raise DraftwoodError("the prompt is empty: give at least one token")
-    if not all(0 <= token < info.vocab_size for token in request.prompt):
+    if not all(0 <= token < info.vocab_size for token in request.ids):
         raise DraftwoodError(f"the prompt holds token ids outside 0..{info.vocab_size - 1}")
     if request.max_new_tokens < 1:
         raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
-    free = info.context_limit - len(request.prompt)
+    free = info.context_limit - len(request.ids)
     if free < 1:
         raise DraftwoodError(
-            f"the prompt has {len(request.prompt)} tokens and the model's context holds "
+            f"the prompt has {len(request.ids)} tokens and the model's context holds "
             f"{info.context_limit}: shorten the prompt"
         )
     if request.stop and not text:

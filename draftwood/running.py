@@ -44,10 +44,10 @@ class RunningRequest:
         self.state: Any = None
         self.tokens: list[int] = []
         given = request.sampler
-        self.sampler = given.fresh() if given else Sampler(request.sampling, len(request.prompt))
-        self.history = History(request.prompt, capacity=len(request.prompt) + limit)
-        self.noise = RequestNoise(request.sampling.seed, len(request.prompt) - 1)
-        self.stream = text_stream(tokenizer, request.prompt) if tokenizer else None
+        self.sampler = given.fresh() if given else Sampler(request.sampling, len(request.ids))
+        self.history = History(request.ids, capacity=len(request.ids) + limit)
+        self.noise = RequestNoise(request.sampling.seed, len(request.ids) - 1)
+        self.stream = text_stream(tokenizer, request.ids) if tokenizer else None
         self.matcher = StopMatcher(request.stop)
         self.text: list[str] = []
         self.tally = Tally()
@@ -96,7 +96,7 @@ class RunningRequest:
         reason: FinishReason | None = None
         # Asked of the last token too: a criterion may count or show what it sees.
         stops = request.should_stop is not None and request.should_stop(self.history.view())
-        if token in request.eos:
+        if token in request.ends:
             reason = "eos"
         elif len(self.tokens) >= self.limit:
             reason = "length" if len(self.tokens) >= request.max_new_tokens else "context"
@@ -118,7 +118,7 @@ class RunningRequest:
             text="".join(self.text),
             reason=reason,
             tally=self.tally,
-            prompt_tokens=len(self.request.prompt),
+            prompt_tokens=len(self.request.ids),
             ttft=self.ttft,
             seconds=perf_counter() - self.started,
         )

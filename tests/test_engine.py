@@ -243,7 +243,7 @@ def test_what_auto_draws_of_a_greedy_request_is_nothing(name: str) -> None:
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 25) for i in range(3)]
     found = engine_of(target, name, 4).generate(requests)
-    assert [c.tokens for c in found] == [target.greedy(r.prompt, 25) for r in requests]
+    assert [c.tokens for c in found] == [target.greedy(r.ids, 25) for r in requests]
 
 
 @pytest.mark.parametrize("name", ["auto:drafter=model:layout=drawn", "auto:drafter=eagle3"])
@@ -273,7 +273,7 @@ def test_auto_yields_what_plain_decoding_does(
     assert [c.tokens for c in found] == expected
     assert sum(c.tally.accepted for c in found) > 0
     if temperature == 0.0:
-        assert expected == [target.greedy(r.prompt, r.max_new_tokens) for r in requests]
+        assert expected == [target.greedy(r.ids, r.max_new_tokens) for r in requests]
 
 
 def test_auto_asks_a_model_only_if_it_is_given_one() -> None:

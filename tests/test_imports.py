@@ -10,7 +10,7 @@ import draftwood
 PACKAGE = Path(draftwood.__file__).parent
 # Layers from the bottom up; a module may import from its own layer's file or from lower layers.
 LAYERS = [
-    {"errors", "fading", "origins"},
+    {"endings", "errors", "fading", "origins"},
     {"evidence", "hindsight", "tree"},
     {"pool"},
     {"drawn_pool"},

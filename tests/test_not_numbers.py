@@ -115,7 +115,7 @@ def test_no_token_changes_where_a_draft_model_yields_no_numbers(
     requests = [Request(PROMPT[: 4 + i], 25) for i in range(3)]
     host = BrokenHost(target.info, bad, every)
     done = Engine(target, method(name), host=host).generate(requests)
-    assert [c.tokens for c in done] == [target.greedy(r.prompt, 25) for r in requests]
+    assert [c.tokens for c in done] == [target.greedy(r.ids, 25) for r in requests]
     # Above temperature 0 drawing has to cope with it too.
     sampled = [Request(PROMPT, 25, SamplingParams(0.9, seed=i)) for i in range(3)]
     done = Engine(target, method(name), host=host).generate(sampled)

@@ -102,7 +102,7 @@ def generate(
     model.generation_config = _config(first)
     if first.sampling.temperature > 0:
         torch.manual_seed(first.sampling.seed)
-    width = max(len(request.prompt) for request in requests)
+    width = max(len(request.ids) for request in requests)
     padded = [[0] * (width - len(r.prompt)) + list(r.prompt) for r in requests]
     kept = [[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in requests]
     clock = _Clock(width)
@@ -153,8 +153,8 @@ def _config(request: Request) -> GenerationConfig:
     return GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=request.max_new_tokens,
         do_sample=sampling.temperature > 0,
-        eos_token_id=sorted(request.eos) or None,
-        pad_token_id=min(request.eos, default=0),
+        eos_token_id=sorted(request.ends) or None,
+        pad_token_id=min(request.ends, default=0),
         **drawn,
     )
 
@@ -162,12 +162,12 @@ def _config(request: Request) -> GenerationConfig:
 def _answer(
     request: Request, row: Sequence[int], clock: _Clock, asked: float, ended: float
 ) -> Answer:
-    end = next((i + 1 for i, token in enumerate(row) if token in request.eos), len(row))
+    end = next((i + 1 for i, token in enumerate(row) if token in request.ends), len(row))
     tokens = tuple(row[:end])
-    reason: FinishReason = "eos" if tokens and tokens[-1] in request.eos else "length"
+    reason: FinishReason = "eos" if tokens and tokens[-1] in request.ends else "length"
     tally = _tally(clock.reached, len(tokens))
     ttft = (clock.first or asked) - asked
-    return Answer(Completion(tokens, "", reason, tally, len(request.prompt), ttft, ended - asked))
+    return Answer(Completion(tokens, "", reason, tally, len(request.ids), ttft, ended - asked))
 
 
 def _tally(reached: Sequence[int], tokens: int) -> Tally:

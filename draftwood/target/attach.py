@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from draftwood.costs.store import identity
+from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
 from draftwood.origins import origin_of
 from draftwood.progress import working
@@ -125,6 +126,7 @@ def attach(
             dtype=layout.dtype,
             identity=identity(config.to_dict()),
             origin=origin_of(model.config),
+            eos=eos_of(model),
         )
         slab = Slab(layout.layers)
         passes = Passes(model, slab, device, shortcuts)

@@ -49,7 +49,7 @@ class Echo:
         self.collecting.append(gc.isenabled())
         self.requests += requests
         return [
-            Answer(Completion(tuple(r.prompt[-3:]), "", "length", Tally(), len(r.prompt), 0.0, 0.0))
+            Answer(Completion(tuple(r.ids[-3:]), "", "length", Tally(), len(r.prompt), 0.0, 0.0))
             for r in requests
         ]
 

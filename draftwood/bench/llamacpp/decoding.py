@@ -136,14 +136,14 @@ class LlamaCpp:
         reason: FinishReason = "length"
         llama.reset()  # else what is common with the request before would be reused
         llama.set_seed(request.sampling.seed % _SEEDS)
-        with closing(llama.generate(list(request.prompt), **_sampling(request.sampling))) as stream:
+        with closing(llama.generate(list(request.ids), **_sampling(request.sampling))) as stream:
             for token in stream:
                 if not tokens:
                     first = perf_counter()
                 if len(drafts) > len(starts):
                     starts.append(len(tokens))
                 tokens.append(int(token))
-                if token in request.eos:
+                if token in request.ends:
                     reason = "eos"
                 if reason == "eos" or len(tokens) == request.max_new_tokens:
                     break
@@ -155,7 +155,7 @@ class LlamaCpp:
                 text="",
                 reason=reason,
                 tally=tally,
-                prompt_tokens=len(request.prompt),
+                prompt_tokens=len(request.ids),
                 ttft=first - asked,
                 seconds=ended - asked,
             )

@@ -1,0 +1,193 @@
+"""The engine as a user meets it: models by name, text prompts, the model's own end, errors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import draftwood
+from draftwood import Delta, Engine, Finished, Request, SamplingParams, Stepped
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.attachment import attachment_of, detach
+from draftwood.integrations.transformers import custom_generate
+from draftwood.methods import method
+from draftwood.requests import prepared
+from draftwood.target.attach import runner_of
+from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+
+IDS = (5, 17, 44, 5, 17)
+TEXT = "ab ab"
+
+
+def plain(prompt: Any = IDS, **kwargs: Any) -> tuple[int, ...]:
+    """What ``generate`` appends; its own end included."""
+    model: Any = tiny_llama()
+    ids = torch.tensor([prompt])
+    settings = {"max_new_tokens": 12, "pad_token_id": 0} | kwargs
+    found = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
+    return tuple(found[0, len(prompt) :].tolist())
+
+
+def ending() -> Any:
+    """A model whose generation config ends a sequence of IDS after a few tokens."""
+    model: Any = tiny_llama()
+    model.generation_config.eos_token_id = [plain(eos_token_id=None)[4], 259]
+    return model
+
+
+def test_a_model_is_attached_and_shared_with_generate() -> None:
+    model = tiny_llama()
+    engine = Engine(model, "goose:budget=8")
+    assert engine.target is runner_of(model)
+    [done] = engine.generate([Request(IDS, 12)])
+    assert done.tokens == plain()
+    assert attachment_of(model).runner is engine.target
+    detach(model)
+    with pytest.raises(DraftwoodError, match="the model was detached"):
+        engine.generate([Request(IDS, 12)])
+    assert Engine(runner_of(model)).method.name == "auto"
+
+
+@pytest.mark.parametrize(
+    "given", ["goose:budget=8", method("goose:budget=8"), custom_generate("goose", budget=8)]
+)
+def test_methods_in_any_form(given: Any) -> None:
+    assert Engine(tiny_llama(), given).method == method("goose:budget=8")
+
+
+def test_an_engine_by_name(tmp_path: Any) -> None:
+    engine = Engine.load(str(save_tiny(tmp_path)), "pld", max_batch=2)
+    assert engine.max_batch == 2
+    assert engine.method.name == "pld"
+    [done] = engine.generate([Request(TEXT, 12)])
+    ids = tiny_tokenizer()(TEXT)["input_ids"]
+    assert done.tokens == plain(ids)
+    assert done.prompt_tokens == len(ids)
+    assert done.text == tiny_tokenizer().decode(list(done.tokens), skip_special_tokens=True)
+    with pytest.raises(DraftwoodError, match="cannot load model 'nowhere'"):
+        Engine.load("nowhere")
+
+
+def test_a_sequence_ends_where_the_model_says() -> None:
+    engine = Engine(ending(), "goose:budget=8")
+    own, none, other = engine.generate(
+        [Request(IDS, 12), Request(IDS, 12, eos=()), Request(IDS, 12, eos=[plain()[1]])]
+    )
+    assert own.reason == "eos"
+    assert own.tokens == plain()[:5]
+    assert (none.reason, none.tokens) == ("length", plain(eos_token_id=None))
+    assert (other.reason, other.tokens) == ("eos", plain()[:2])
+
+
+def test_where_the_model_names_no_end_the_tokenizer_does() -> None:
+    model: Any = tiny_llama()
+    model.generation_config.eos_token_id = None
+    for tokenizer, eos in ((None, frozenset()), (tiny_tokenizer(), frozenset({256}))):
+        engine = Engine(model, "ar", tokenizer)
+        number = engine.add(Request(IDS, 2))
+        assert engine._waiting[0].request.eos == eos
+        engine.cancel(number)
+
+
+def test_streaming_cancelling_and_the_queue() -> None:
+    engine = Engine(tiny_llama(), "goose:budget=8", tiny_tokenizer(), max_batch=1)
+    text = {0: "", 1: ""}
+    finished = {}
+    for event in engine.stream([Request(TEXT, 16), Request(TEXT, 16)]):
+        if isinstance(event, Delta):
+            text[event.request_id] += "".join(event.pieces)
+            if event.request_id == 1 and 1 not in finished:
+                done = engine.cancel(1)
+                assert done is not None
+                finished[1] = done.completion
+        elif isinstance(event, Finished):
+            finished[event.request_id] = event.completion
+        else:
+            assert isinstance(event, Stepped)
+    assert text[0] == finished[0].text
+    assert finished[1].reason == "cancelled"
+    assert not engine.busy
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"prompt": np.array(IDS)}, {"prompt": IDS}),
+        ({"prompt": torch.tensor(IDS)}, {"prompt": IDS}),
+        ({"prompt": list(IDS)}, {"prompt": IDS}),
+        ({"eos": 7}, {"eos": frozenset({7})}),
+        ({"eos": [7, 8]}, {"eos": frozenset({7, 8})}),
+        ({"eos": None}, {"eos": frozenset({9})}),
+        ({"stop": "end"}, {"stop": ("end",)}),
+        ({"stop": ["a", "b"]}, {"stop": ("a", "b")}),
+        ({"max_new_tokens": np.int64(5)}, {"max_new_tokens": 5}),
+    ],
+)
+def test_requests_in_any_form(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    found = prepared(Request(**{"prompt": IDS} | given), None, frozenset({9}))
+    for name, value in kept.items():
+        assert getattr(found, name) == value
+        assert type(getattr(found, name)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"prompt": "text"}, "a prompt that is text needs a tokenizer"),
+        ({"prompt": 5}, "the prompt is 5: give a sequence of integers"),
+        ({"prompt": [1.0, 2.0]}, "the prompt is or holds 1.0, which is no integer"),
+        ({"prompt": torch.tensor([IDS])}, r"the prompt is or holds \[5, 17, 44, 5, 17\]"),
+        ({"prompt": [True]}, "holds True"),
+        ({"prompt": []}, "the prompt is empty"),
+        ({"prompt": [5, 999]}, "outside 0..259"),
+        ({"max_new_tokens": "4"}, "max_new_tokens is or holds '4'"),
+        ({"max_new_tokens": 4.0}, "max_new_tokens is or holds 4.0"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"eos": "x"}, "eos is or holds 'x'"),
+        ({"eos": 1.5}, "eos is 1.5: give a sequence of integers"),
+        ({"stop": 5}, "stop is 5: give strings"),
+        ({"stop": [5]}, r"stop is \[5\]: give strings"),
+        ({"sampling": 0.7}, r"sampling is 0.7: give draftwood\.SamplingParams"),
+        ({"sampling": SamplingParams(banned_tokens=(900,))}, "banned_tokens"),
+    ],
+)
+def test_wrong_requests_are_refused(given: dict[str, Any], complaint: str) -> None:
+    engine = Engine(tiny_llama(), "ar")
+    with pytest.raises(DraftwoodError, match=complaint):
+        engine.add(Request(**{"prompt": IDS} | given))
+    assert not engine.busy
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"target": "embedded"}, r"this is str: give one of transformers, or use .*Engine\.load"),
+        ({"target": torch.nn.Linear(2, 2)}, "Linear is not a transformers model"),
+        ({"method": 5}, "a method cannot be int: give its name"),
+        ({"method": tiny_tokenizer()}, "a method cannot be"),
+        ({"method": "gose"}, "unknown method 'gose'"),
+        ({"max_batch": 0}, "max_batch is 0"),
+    ],
+)
+def test_wrong_engines_are_refused(given: dict[str, Any], complaint: str) -> None:
+    settings: dict[str, Any] = {"target": tiny_llama(), "method": "ar"} | given
+    with pytest.raises(DraftwoodError, match=complaint):
+        Engine(**settings)
+
+
+@pytest.mark.parametrize("given", [Request(IDS, 4), "text", 5])
+def test_anything_but_a_list_of_requests_is_refused(given: Any) -> None:
+    engine = Engine(tiny_llama(), "ar")
+    with pytest.raises(DraftwoodError, match=r"a list of requests: write \[request\]"):
+        engine.generate(given)
+    with pytest.raises(DraftwoodError, match=r"takes requests, such as .*but this is str"):
+        engine.generate(["text"])  # type: ignore[list-item]
+
+
+def test_text_has_ids_only_once_it_is_encoded() -> None:
+    with pytest.raises(DraftwoodError, match="the prompt is text: encode it first"):
+        _ = Request("text").ids
+    assert Request(IDS).ids == IDS
+    assert Request(IDS).ends == ()
+    assert draftwood.Request is Request

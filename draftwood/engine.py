@@ -2,8 +2,8 @@
 
 The engine owns the queue of requests and what belongs to one of them (its tokens, its policy's
 state, its random stream, its text); the target owns tensors, the drafters own their indices.
-A request's tokens never depend on its batch mates; where a policy draws as much as pays, their law
-never does.
+A request's tokens never depend on its batch mates; where a policy draws as much as pays with random
+numbers of its own, their law never does.
 """
 
 import itertools

@@ -1,11 +1,12 @@
 """What is known of a candidate token, as one small number: its cell.
 
 A candidate may be offered by any of three kinds of source: text that is copied (a match and how
-long it is), a table of successors, and a neural drafter (a rank and a score each, or that it was
-drawn). What each of them says of a candidate is one code, and the three codes together are its
-cell, in which :mod:`draftwood.calibration` counts how often such candidates are taken. Silence
-counts as evidence too: a table that knows the place and does not list the token speaks against it.
-Pure; knows nothing of trees.
+long it is), a table of successors, and a neural drafter (a rank and a score each, in its own order
+or in a race with the target's random numbers, or that it was drawn). What each of them says of a
+candidate is one code, and the three codes together are its cell, in which
+:mod:`draftwood.calibration` counts how often such candidates are taken. Silence counts as evidence
+too: a table that knows the place and does not list the token speaks against it. Pure; knows nothing
+of trees.
 """
 
 import math
@@ -31,9 +32,9 @@ _RANKS = 3
 COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)
 _PLACES = _RANKS * (len(_SCORES) + 1)
 RANKED_CODES = 2 + _PLACES
-CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES + _PLACES)
+CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES + 2 * _PLACES)
 """How many codes each kind of source has: one that copies, a table, a neural drafter, whose tokens
-may be ranked or drawn."""
+may be ranked, drawn, or drawn with the target's numbers."""
 
 CELLS = math.prod(CODES)
 
@@ -49,7 +50,7 @@ class Voice(IntEnum):
     NEURAL = 2
 
 
-SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn"
+SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn, coupled"
 """What codes mean, for whoever keeps them."""
 
 _STRIDES = np.array([CODES[1] * CODES[2], CODES[2], 1])
@@ -81,6 +82,20 @@ def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
     """
     bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
     return bins + _first_codes(logq.shape[1])
+
+
+def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Of every token of rows that were drawn with the target's own random numbers, the first of its
+    race first.
+
+    Args:
+        logq: ``[m, k]``, natural logs of their shares in the race
+            (:mod:`draftwood.racing.coupling`); ``-inf`` where there is no token.
+
+    Returns:
+        int64 ``[m, k]``, as of :func:`ranked_codes`.
+    """
+    return ranked_codes(logq) + (RANKED_CODES + _PLACES - 2)
 
 
 def drawn_code(place: int, left: float) -> int:

@@ -29,9 +29,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Needs, Rows
-from draftwood.racing import Draws
+from draftwood.racing import Draws, couple
 from draftwood.ranking import Place, rank
-from draftwood.tree import Draw, TokenTree, TreeBuilder
+from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 _ALONG: Final = 16
 """Most tokens of a backlog that are part of the next level 0."""
@@ -241,6 +241,10 @@ class Levels:
         places = [sequence.row(cells.cell(node)) for node in query.nodes]
         if query.draw is Draw.ONE_HOT:
             return rank(query, places, self._outputs, self.one_by_one)
+        if query.draw is Draw.COUPLED:
+            depths = [query.tree.depths[node] for node in query.nodes]
+            logits = torch.stack([rows.logits[row] for rows, row in places])
+            return couple(query, depths, logits, self._outputs)
         return sequence.draws.draw(query, torch.stack([rows.logits[row] for rows, row in places]))
 
 
@@ -271,5 +275,5 @@ def _check(query: Expand) -> None:
 def _nothing(query: Expand) -> Candidates:
     shape = (len(query.nodes), query.k)
     tokens, logq = np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    handles = None if query.draw is Draw.ONE_HOT else np.full(shape[0], -1, dtype=np.int64)
+    handles = np.full(shape[0], -1, dtype=np.int64) if query.draw in SAMPLED else None
     return Candidates(tokens, logq, handles)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 
@@ -100,14 +101,19 @@ class RequestNoise:
         return int(self.speeds(depth, weights).argmax())
 
     def speeds(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
-        """How fast each token runs in :meth:`choose`'s race, float64 ``[V]``.
+        """How fast each token runs in :meth:`choose`'s race, float64 ``[V]``."""
+        clocks = torch.from_numpy(self.clocks(depth, len(weights)))
+        return weights / clocks.to(weights.device)
 
-        The clocks are keyed by the token's absolute index, ``position + depth + 1``, and by nothing
-        else.
+    def clocks(self, depth: int, size: int) -> NDArray[np.float64]:
+        """The exponential clocks of :meth:`choose`'s race among ``size`` tokens, ``[size]``.
+
+        They are keyed by the absolute index of the token that is drawn, ``position + depth + 1``,
+        and by nothing else; fewer of them are the first of more.
         """
-        clocks = self._token.at(self._position + depth + 1, 0).standard_exponential(len(weights))
+        clocks = self._token.at(self._position + depth + 1, 0).standard_exponential(size)
         np.maximum(clocks, np.finfo(np.float64).tiny, out=clocks)
-        return weights / torch.from_numpy(clocks).to(weights.device)
+        return clocks
 
     def accepts(self, node: int, probability: float) -> bool:
         """Whether to accept ``node`` of the tree whose root is at ``position``."""

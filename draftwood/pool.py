@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from draftwood import evidence
 from draftwood.evidence import OTHER, SILENT, Codes, Voice, naming
 from draftwood.hindsight import NOTHING, Added, Judged
-from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
 """A new candidate: parent, token, code, chance, chance of its path."""
@@ -103,6 +103,7 @@ class Pool:
         tokens: NDArray[np.int64],
         logq: NDArray[np.float32],
         front: int | None = None,
+        draw: Draw = Draw.ONE_HOT,
     ) -> list[int]:
         """Ranked children of some nodes, likeliest first; the new ones among them that were kept.
 
@@ -114,8 +115,10 @@ class Pool:
             logq: float32 ``[m, k]``, natural logs of the scores; a token whose score is not a
                 finite number is taken for none.
             front: only so many of each row may be new, if given.
+            draw: how they were chosen: ``ONE_HOT``, or ``COUPLED``, whose scores are shares in a
+                race.
         """
-        rows = said(nodes, tokens, logq)
+        rows = said(nodes, tokens, logq, draw)
         if not rows:
             return []
         self._hear(voice, rows)
@@ -135,7 +138,11 @@ class Pool:
         if len(kept) > room:
             best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
             kept = [kept[i] for i in sorted(best)]
-        return self._add_all(kept, source, voice)
+        new = self._add_all(kept, source, voice)
+        if draw is not Draw.ONE_HOT:
+            for node in new:
+                self.builder.draws[node] = draw
+        return new
 
     def covered(self, node: int) -> float:
         """Chance that one of the node's candidates is taken, given that the node is."""
@@ -290,8 +297,14 @@ class Pool:
             path[node] = path[parents[node]] * self._chance[node]
 
 
-def said(nodes: Sequence[int], tokens: NDArray[np.int64], logq: NDArray[np.float32]) -> list[Row]:
+def said(
+    nodes: Sequence[int],
+    tokens: NDArray[np.int64],
+    logq: NDArray[np.float32],
+    draw: Draw = Draw.ONE_HOT,
+) -> list[Row]:
     """Rows of which some token is known. A score that is no finite number is no evidence."""
+    codes = evidence.coupled_codes if draw is Draw.COUPLED else evidence.ranked_codes
     known = np.where(np.isfinite(logq), tokens, -1).tolist()
-    rows = zip(nodes, known, evidence.ranked_codes(logq).tolist(), strict=True)
+    rows = zip(nodes, known, codes(logq).tolist(), strict=True)
     return [row for row in rows if max(row[1], default=-1) >= 0]

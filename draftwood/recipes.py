@@ -15,7 +15,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
 from draftwood.settings import Setting, checked, settings
-from draftwood.tree import Draw
+from draftwood.tree import SAMPLED, Draw
 from draftwood.tuning import TunerSpec
 
 
@@ -175,6 +175,11 @@ class Method:
                 f"policy {type(self.policy).__name__} draws {kinds} nodes, for which verifier "
                 f"{type(self.verifier).__name__} is not lossless: choose another verifier"
             )
+        if self.policy.draws & SAMPLED and Draw.COUPLED in self.policy.draws:
+            raise DraftwoodError(
+                f"policy {type(self.policy).__name__} draws nodes with the target's random numbers "
+                "and others with their own: no verifier is lossless for both"
+            )
         if self.policy.branching and not self.verifier.branching:
             raise DraftwoodError(
                 f"policy {type(self.policy).__name__} grows trees, but verifier "
@@ -196,7 +201,8 @@ class Method:
     def same_tokens(self, temperature: float) -> bool:
         """Whether equal seeds give the tokens of plain decoding, and not only their distribution.
 
-        True at temperature 0; above it if the policy samples none of its nodes, because every
-        verifier follows the target's own draws through such trees.
+        True at temperature 0; above it if the policy samples none of its nodes, or only with the
+        target's own random numbers, because every verifier follows the target's own draws through
+        such trees.
         """
-        return temperature == 0 or self.policy.draws == {Draw.ONE_HOT}
+        return temperature == 0 or not self.policy.draws & SAMPLED

@@ -25,12 +25,19 @@ class Draw(IntEnum):
 
     * ``ONE_HOT``: deterministically (copied, looked up, top-k of q, anything pruned or re-ranked);
     * ``WITHOUT_REPLACEMENT``: sampled from q with its earlier siblings removed;
-    * ``IID``: sampled from q independently of its siblings.
+    * ``IID``: sampled from q independently of its siblings;
+    * ``COUPLED``: sampled from q with the random numbers that the target's own token is drawn with
+      (:mod:`draftwood.racing.coupling`), so that it often is that token.
     """
 
     ONE_HOT = 0
     WITHOUT_REPLACEMENT = 1
     IID = 2
+    COUPLED = 3
+
+
+SAMPLED = frozenset({Draw.WITHOUT_REPLACEMENT, Draw.IID})
+"""Nodes that were drawn from q with numbers of their own, so that q has a say in accepting them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -246,7 +246,9 @@ def test_what_auto_draws_of_a_greedy_request_is_nothing(name: str) -> None:
     assert [c.tokens for c in found] == [target.greedy(r.ids, 25) for r in requests]
 
 
-@pytest.mark.parametrize("name", ["auto:drafter=model:layout=drawn", "auto:drafter=eagle3"])
+@pytest.mark.parametrize(
+    "name", ["auto:drafter=model:layout=drawn", "auto:drafter=eagle3:layout=either"]
+)
 def test_what_auto_draws_of_a_sampled_request_is_verified_as_drawn(name: str) -> None:
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 40, SamplingParams(0.9, seed=i)) for i in range(4)]

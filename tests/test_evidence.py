@@ -16,6 +16,7 @@ from draftwood.evidence import (
     SILENT,
     cells,
     copied_code,
+    coupled_codes,
     drawn_code,
     ranked_codes,
 )
@@ -88,6 +89,14 @@ def test_scores_of_nothing_and_above_one_have_codes_too() -> None:
     assert ranked_codes(np.zeros((2, 0), dtype=np.float32)).shape == (2, 0)
 
 
+def test_a_coupled_tokens_code_is_its_place_and_share_in_the_race() -> None:
+    rows = np.log(np.tile(SCORES[:, None], 4)).astype(np.float32)
+    codes = coupled_codes(rows)
+    assert set(codes.ravel().tolist()) == set(range(2 * RANKED_CODES - 2, CODES[2]))
+    # By the same bins and ranks as those of tokens in their own order.
+    assert np.array_equal(codes - ranked_codes(rows), np.full(codes.shape, 2 * RANKED_CODES - 4))
+
+
 def test_every_three_codes_have_a_cell_of_their_own() -> None:
     codes = np.indices(CODES).reshape(len(CODES), -1).T
     assert math.prod(CODES) == CELLS == len(codes)
@@ -104,6 +113,6 @@ def test_cells_are_laid_out_as_an_array_of_codes_is(codes: tuple[int, int, int])
 def test_a_drawn_tokens_code_is_its_place_and_what_its_siblings_leave() -> None:
     lefts = [0.0, 0.03, 0.07, 0.15, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0]
     codes = [drawn_code(place, left) for place in range(3) for left in lefts]
-    assert codes == list(range(RANKED_CODES, CODES[2]))
+    assert codes == list(range(RANKED_CODES, 2 * RANKED_CODES - 2))
     assert drawn_code(7, 0.4) == drawn_code(2, 0.4)
     assert drawn_code(0, 0.05) == drawn_code(0, 0.07)

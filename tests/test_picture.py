@@ -133,8 +133,8 @@ def test_outlines_tell_how_a_token_was_drawn() -> None:
     }
     assert kinds == {"one-hot": [1, 2, 6], "without-replacement": [3, 4], "iid": [5]}
     dashes = re.findall(r"\.(\S+) rect { stroke-dasharray: ([^;}]*)", text)
-    assert [kind for kind, _ in dashes] == ["without-replacement", "iid"]
-    assert len({dash.strip() for _, dash in dashes}) == 2
+    assert [kind for kind, _ in dashes] == ["without-replacement", "iid", "coupled"]
+    assert len({dash.strip() for _, dash in dashes}) == 3
 
 
 def test_a_tree_without_draws_has_no_outlines_to_explain() -> None:

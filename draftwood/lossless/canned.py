@@ -28,7 +28,7 @@ from draftwood.protocols import (
     Prefill,
     Rows,
 )
-from draftwood.tree import Draw, TokenTree, TreeBuilder
+from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class CannedDrafter:
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
         handles = np.full(len(query.nodes), -1, dtype=np.int64)
+        # A coupled order is drawn here without the target's numbers: whatever it is, and however it
+        # hangs together with these, the walk takes the target's own tokens.
         sampled = query.draw is not Draw.ONE_HOT
         if sampled:
             _check_sampled(query, chance)
@@ -124,7 +126,7 @@ class CannedDrafter:
                 drawn = iter(ranked(q)[: query.k])
             for j, token in enumerate(drawn):
                 tokens[i, j], logq[i, j] = token, math.log(q[token])
-        return Candidates(tokens, logq, handles if sampled else None)
+        return Candidates(tokens, logq, handles if query.draw in SAMPLED else None)
 
     def _handle(self, q: Row, path: Prefix, exclude: frozenset[int], temperature: float) -> int:
         key = (path, exclude, temperature)
@@ -147,7 +149,7 @@ def sample(tape: Tape, q: Row, k: int, draw: Draw) -> Iterator[int]:
             return
         token = tape.branch(left.tolist())
         yield token
-        if draw is Draw.WITHOUT_REPLACEMENT:
+        if draw is not Draw.IID:
             left = without(left, {token})
 
 

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.lossless.tape import ChanceError, Tape
 from draftwood.protocols import Verdict
@@ -33,6 +34,17 @@ class Chance:
         """
         raise ChanceError(
             f"numbers for node {lane} were drawn outside a drafter: they cannot be enumerated"
+        )
+
+    def clocks(self, depth: int, size: int) -> NDArray[np.float64]:
+        """The numbers of a token that is yet to be drawn, of which there are infinitely many.
+
+        Raises:
+            ChanceError: always.
+        """
+        raise ChanceError(
+            f"the numbers of {size} tokens after depth {depth} were asked for outside a drafter: "
+            "they cannot be enumerated"
         )
 
     def sample(self, node: int) -> Tape:

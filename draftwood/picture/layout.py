@@ -26,6 +26,7 @@ DRAWS = {
     Draw.ONE_HOT: ("one-hot", "deterministic"),
     Draw.WITHOUT_REPLACEMENT: ("without-replacement", "drawn without replacement"),
     Draw.IID: ("iid", "drawn independently"),
+    Draw.COUPLED: ("coupled", "drawn as the target draws"),
 }
 
 

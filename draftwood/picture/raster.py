@@ -41,7 +41,7 @@ LARGEST = 40_000_000
 _SIDE = 65_000
 _FONT = "DejaVu Sans Mono"  # comes with matplotlib
 _INK, _LINE, _ACCEPTED = "#1f2328", "#9aa4ae", "#1a7f37"
-_DASHES = {"without-replacement": (0, (4, 2)), "iid": (0, (1, 2))}
+_DASHES = {"without-replacement": (0, (4, 2)), "iid": (0, (1, 2)), "coupled": (0, (6, 2))}
 
 
 def png(

@@ -33,6 +33,7 @@ _STYLE = """
 .draftwood-tree rect.paper { stroke: none; fill: #ffffff }
 .draftwood-tree .without-replacement rect { stroke-dasharray: 6 3 }
 .draftwood-tree .iid rect { stroke-dasharray: 1.5 3; stroke-linecap: round }
+.draftwood-tree .coupled rect { stroke-dasharray: 8 2 }
 .draftwood-tree .accepted rect { stroke: #1a7f37; stroke-width: 3 }
 .draftwood-tree .accepted text, .draftwood-tree .bonus text { font-weight: bold }
 .draftwood-tree path.committed { stroke: #1a7f37; stroke-width: 3 }

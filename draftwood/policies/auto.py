@@ -5,8 +5,10 @@ Every source's candidates go into one pool, a token offered twice below one pare
 a child is never likelier than its parent, so the best tree of n nodes is simply the n likeliest
 candidates. How many are worth their cost in this step the price says, which the policy bids for.
 A draft model is asked level by level, while the tokens that another level is expected to add are
-more than those that could be generated in the time it takes. Above temperature 0 some of its tokens
-are drawn where that is expected to add more than its likeliest ones
+more than those that could be generated in the time it takes. Above temperature 0 it names what it
+would draw with the random numbers that the target will draw with
+(:mod:`draftwood.racing.coupling`), so that no tree, however large and whatever its size depends on,
+changes a token. Or some of its tokens are drawn with numbers of their own
 (:mod:`draftwood.drawn_pool`). No node and a chain are points of the same policy.
 
 GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT-Tree's stop are
@@ -23,9 +25,14 @@ from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER, Codes, Voice
 from draftwood.pool import Pool
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 
-_LAYOUTS = ("either", "ranked", "drawn")
+_DRAWS = {
+    "coupled": Draw.COUPLED,
+    "ranked": Draw.ONE_HOT,
+    "drawn": Draw.WITHOUT_REPLACEMENT,
+    "either": Draw.WITHOUT_REPLACEMENT,
+}
 
 _REACH = 0.15
 """Chance that one of some nodes is reached below which their successors are not looked up: that
@@ -50,9 +57,12 @@ class Auto:
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     table: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
     neural: str = field(default="", metadata={"help": "name of a source with a model, if any"})
-    layout: Literal["either", "ranked", "drawn"] = field(
-        default="either",
-        metadata={"help": "a model's children above temperature 0: likeliest, drawn, or either"},
+    layout: Literal["coupled", "ranked", "drawn", "either"] = field(
+        default="coupled",
+        metadata={
+            "help": "a model's children above temperature 0: drawn as the target will draw, its "
+            "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both"
+        },
     )
 
     branching: ClassVar = True
@@ -61,8 +71,8 @@ class Auto:
         for name, least in (("budget", 0), ("max_depth", 1), ("width", 1), ("level", 1)):
             if getattr(self, name) < least:
                 raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        if self.layout not in _LAYOUTS:
-            raise DraftwoodError(f'layout is "{self.layout}"; give one of {", ".join(_LAYOUTS)}')
+        if self.layout not in _DRAWS:
+            raise DraftwoodError(f'layout is "{self.layout}"; give one of {", ".join(_DRAWS)}')
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
 
@@ -74,8 +84,7 @@ class Auto:
     @property
     def draws(self) -> frozenset[Draw]:
         """Nodes are chosen deterministically, but for what may be drawn from a model."""
-        drawn = {Draw.WITHOUT_REPLACEMENT} if self.neural and self.layout != "ranked" else set()
-        return frozenset({Draw.ONE_HOT} | drawn)
+        return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
 
     def start(self) -> None:
         """What is learnt belongs to the engine's tuner."""
@@ -94,8 +103,8 @@ class Auto:
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
         settled = (growth.anchor, outlook, floor, _POOL * budget)
-        draws = Draw.WITHOUT_REPLACEMENT in self.draws and growth.temperature > 0.0
-        drawn = DrawnPool(*settled) if draws else None
+        draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
+        drawn = DrawnPool(*settled) if self.neural and draw in SAMPLED else None
         pool = Pool(*settled) if drawn is None else drawn
         offers: tuple[Continuation, ...] = yield Continue(self.chain)
         for place, offer in enumerate(offers):
@@ -111,10 +120,12 @@ class Auto:
                 break
             levels.append(len(nodes))
             asked.update(nodes)
-            answer: Candidates = yield Expand(self.neural, pool.builder, nodes, self.level)
             if drawn is None:
-                fresh = pool.offer(Voice.NEURAL, self.neural, nodes, answer.tokens, answer.logq)
+                answer: Candidates = yield self._ask(pool, nodes, draw, growth)
+                found = nodes, answer.tokens, answer.logq
+                fresh = pool.offer(Voice.NEURAL, self.neural, *found, draw=draw)
             else:
+                answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
             yield from self._rank(pool, fresh, deepest)
         bid = Bid(pool, budget, tuple(levels), outlook.worth)
@@ -129,6 +140,15 @@ class Auto:
                 return
             answer: Candidates = yield Expand(self.table, pool.builder, nodes, self.width)
             nodes = pool.offer(Voice.TABLE, self.table, nodes, answer.tokens, answer.logq)
+
+    def _ask(self, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth) -> Expand:
+        """For a level of the model's."""
+        if draw is Draw.ONE_HOT:
+            return Expand(self.neural, pool.builder, nodes, self.level)
+        heat, noise = growth.temperature, growth.noise
+        return Expand(
+            self.neural, pool.builder, nodes, self.level, draw, temperature=heat, noise=noise
+        )
 
     def _draw(
         self,

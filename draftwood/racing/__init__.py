@@ -1,9 +1,11 @@
 """Answers a sampled query: tokens drawn from a draft model's distribution q after some nodes.
 
-``races`` draws tokens from rows of q; ``draws`` makes q of logits and keeps it for the accept rule.
+``races`` draws tokens from rows of q; ``draws`` makes q of logits and keeps it for the accept rule;
+``coupling`` draws with the target's own random numbers.
 """
 
+from draftwood.racing.coupling import couple
 from draftwood.racing.draws import Draws
 from draftwood.racing.races import Race, race, race_blocks, race_whole
 
-__all__ = ["Draws", "Race", "race", "race_blocks", "race_whole"]
+__all__ = ["Draws", "Race", "couple", "race", "race_blocks", "race_whole"]

@@ -56,7 +56,7 @@ class Draws:
         """
         assert query.noise is not None
         self._remember(query)
-        q = _distribution(query, logits, self._outputs)
+        q = distribution(query, logits, self._outputs)
         generators = [query.noise.draft(node) for node in query.nodes]
         picks, shares = self._race(q, query.k, query.draw, generators)
         found = picks >= 0
@@ -102,8 +102,11 @@ class Draws:
         return self._outputs.over_target([self._kept[handle] for handle in handles])
 
 
-def _distribution(query: Expand, logits: torch.Tensor, outputs: Outputs) -> torch.Tensor:
-    """q, float32 ``[m, Vd]``; not numbers in a row of which nothing is left."""
+def distribution(query: Expand, logits: torch.Tensor, outputs: Outputs) -> torch.Tensor:
+    """q, float32 ``[m, Vd]``; not numbers in a row of which nothing is left.
+
+    ``logits`` ``[m, Vd]`` may be overwritten.
+    """
     scores = logits.float()
     if query.temperature != 1:
         scores /= query.temperature

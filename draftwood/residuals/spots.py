@@ -6,8 +6,9 @@ from typing import Protocol
 
 import torch
 
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import Case, Distributions, Proposals, Verdict
-from draftwood.tree import Draw, TokenTree
+from draftwood.tree import SAMPLED, Draw, TokenTree
 from draftwood.walking import walk
 
 
@@ -15,8 +16,17 @@ def judge(cases: Sequence[Case], rule: Callable[[list[Case]], list[Verdict]]) ->
     """Verdicts by ``rule`` on the trees with sampled nodes, by the target walk on the others.
 
     Where nothing was sampled, no rule accepts more than the walk.
+
+    Raises:
+        DraftwoodError: a tree has sampled nodes and coupled ones.
     """
-    sampled = [bool((case.tree.draws != Draw.ONE_HOT).any()) for case in cases]
+    kinds = [set(case.tree.draws.tolist()) for case in cases]
+    sampled = [bool(kind & SAMPLED) for kind in kinds]
+    if any(yes and Draw.COUPLED in kind for yes, kind in zip(sampled, kinds, strict=True)):
+        raise DraftwoodError(
+            "a tree has nodes that were drawn with the target's random numbers and others that "
+            "were drawn with their own: no rule is lossless for both"
+        )
     found = iter(rule([case for case, yes in zip(cases, sampled, strict=True) if yes]))
     return [next(found) if yes else walk(case) for case, yes in zip(cases, sampled, strict=True)]
 

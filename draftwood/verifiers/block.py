@@ -27,7 +27,7 @@ from draftwood.tree import ROOT, Draw
 class Block:
     """Lossless and optimal for sampled chains; it judges no other trees."""
 
-    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
+    accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = False
     way: ClassVar[Way | None] = None  #: in which a child is tried, if it is to be forced
 

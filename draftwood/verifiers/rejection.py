@@ -23,7 +23,7 @@ from draftwood.tree import ROOT, Draw
 class Rejection:
     """Lossless for every tree that is left as it was drawn."""
 
-    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
+    accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
     way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
 

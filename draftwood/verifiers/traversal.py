@@ -34,7 +34,7 @@ class Traversal:
     come last: it is not better than token-level rejection on every tree.
     """
 
-    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.IID})
+    accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
     way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
 

@@ -18,12 +18,13 @@ from draftwood.walking import walk
 
 @dataclass(frozen=True)
 class Walk:
-    """Lossless for deterministic trees, and no rule accepts more of them in expectation.
+    """Lossless for every tree, as nothing but the target's own tokens is committed; of those that
+    were not drawn with numbers of their own no rule accepts more in expectation.
 
     Siblings carry distinct tokens, so the paper's "spine child first" decides nothing here.
     """
 
-    accepts: ClassVar = frozenset({Draw.ONE_HOT})
+    accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.COUPLED})
     branching: ClassVar = True
 
     def verify(self, cases: Sequence[Case]) -> list[Verdict]:

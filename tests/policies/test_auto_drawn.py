@@ -22,6 +22,7 @@ from draftwood.protocols import Continuation, Expand, Grower, Growth, Query, Ver
 from draftwood.tree import ROOT, Draw, TokenTree
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
+from draftwood.verifiers.walk import Walk
 from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
 from tests.policies.drawing import Dice
 
@@ -106,7 +107,7 @@ def model(rows: Mapping[int, Row], drawn: Mapping[tuple[int, ...], list[int]]) -
 
 
 ROWS: dict[int, Row] = {0: [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.1)]}
-NEURAL = Auto(neural="draft", max_depth=1)
+NEURAL = Auto(neural="draft", max_depth=1, layout="either")
 DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
 
 
@@ -164,7 +165,7 @@ def test_who_is_not_worth_the_price_is_not_kept_out_and_may_be_drawn() -> None:
     # The copied token and the model's best are too unlikely; one of them is drawn.
     stage = Stage(offer(7), model=model({0: [(1, 0.5), (7, 0.5)]}, {(): [7, 1]}))
     outlook = Outlook(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
-    tree = stage.grow(Auto(neural="draft", max_depth=1), outlook)
+    tree = stage.grow(NEURAL, outlook)
     assert [(q.k, q.exclude) for q in stage.asked] == [(1, [frozenset()])]
     assert paths(tree) == [(7,), (1,)]
     assert tree.draws.tolist() == [Draw.ONE_HOT, WITHOUT, Draw.ONE_HOT]
@@ -316,6 +317,18 @@ def told(outlook: Outlook) -> Iterator[None]:
 @pytest.mark.parametrize("outlook", OUTLOOKS)
 def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifier) -> None:
     with told(outlook):
+        check = check_exact("auto", Priced(neural="draft", width=1, layout="either"), verifier)
+    assert check.passed, str(check)
+    assert check.difference <= EXACT
+    assert check.outcomes > 50
+
+
+@pytest.mark.parametrize("verifier", [Traversal(), Rejection(), Walk()], ids=type)
+@pytest.mark.parametrize("outlook", OUTLOOKS[1:4])
+def test_so_is_what_is_drawn_with_the_targets_numbers_and_may_be_dropped(
+    outlook: Outlook, verifier: Verifier
+) -> None:
+    with told(outlook):
         check = check_exact("auto", Priced(neural="draft", width=1), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
@@ -324,7 +337,9 @@ def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifie
 
 def test_dropping_what_was_drawn_is_not() -> None:
     with told(OUTLOOKS[2]):
-        check = check_exact("careless", Careless(neural="draft", width=1), Traversal())
+        check = check_exact(
+            "careless", Careless(neural="draft", width=1, layout="either"), Traversal()
+        )
     assert not check.passed
     assert check.difference > 0.01
 
@@ -336,9 +351,11 @@ def test_what_may_be_drawn_decides_which_verifiers_are_lossless() -> None:
     assert recipes()["auto"].verifier == "traversal"
     assert method("auto").policy.draws == {Draw.ONE_HOT}
     assert method("auto:verifier=walk").policy.draws == {Draw.ONE_HOT}
-    assert method("auto:drafter=model").policy.draws == {Draw.ONE_HOT, WITHOUT}
+    assert method("auto:drafter=model").policy.draws == {Draw.ONE_HOT, Draw.COUPLED}
+    assert method("auto:drafter=model:verifier=walk").policy.draws == {Draw.ONE_HOT, Draw.COUPLED}
+    assert method("auto:drafter=model:layout=either").policy.draws == {Draw.ONE_HOT, WITHOUT}
     with pytest.raises(DraftwoodError, match="draws WITHOUT_REPLACEMENT"):
-        method("auto:drafter=model:verifier=walk")
+        method("auto:drafter=model:verifier=walk:layout=drawn")
     assert method("auto:drafter=model:verifier=walk:layout=ranked").policy.draws == {Draw.ONE_HOT}
-    with pytest.raises(DraftwoodError, match="either, ranked, drawn"):
+    with pytest.raises(DraftwoodError, match="coupled, ranked, drawn, either"):
         method("auto:layout=both")

@@ -109,6 +109,6 @@ def test_nothing_is_accepted_by_chance() -> None:
     assert script.chances == {}
 
 
-def test_it_accepts_only_deterministic_nodes() -> None:
-    assert Walk().accepts == {Draw.ONE_HOT}
+def test_it_accepts_no_nodes_that_were_drawn_by_themselves() -> None:
+    assert Walk().accepts == {Draw.ONE_HOT, Draw.COUPLED}
     assert Walk().branching

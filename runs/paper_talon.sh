@@ -3,7 +3,7 @@
 # families of Spec-Bench.
 #   greedy   the paper's Table 1, and its Figures 3, 4 and 6 (acceptance by rank, steps, efficiency)
 #   sampled  its Table 3, temperature 1
-#   sweeps   budget, mu and ungated levels (its Figures 7, 12 and 13)
+#   sweeps   budget, mu and ungated levels (its Figures 7, 12 and 13); delta of its rival OPT-Tree
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [SEEDS=1] runs/paper_talon.sh [PART]...
 set -euo pipefail
 # shellcheck source=runs/parts.sh
@@ -18,8 +18,10 @@ sampled() { bench draft_tau_t1 --prompts "$families" --methods "$trees" --temper
 sweeps() {
     local methods=ar,eagle3,talon:drafter=eagle3 each
     for each in 15 31 95; do methods+=,talon:drafter=eagle3:budget=$each,eagle3:budget=$each; done
-    for each in 0.01 0.04 0.05; do methods+=,talon:drafter=eagle3:mu=$each; done
+    for each in 0.01 0.04 0.05 0.1 0.2 0.4; do methods+=,talon:drafter=eagle3:mu=$each; done
     for each in 0 2 3; do methods+=,talon:drafter=eagle3:robust=$each; done
+    methods+=,opt-tree:drafter=eagle3
+    for each in 0.02 0.05 0.1 0.4; do methods+=,opt-tree:drafter=eagle3:delta=$each; done
     bench talon_sweeps --prompts "$families" --methods "$methods"
 }
 run "greedy sampled sweeps" "$@"

@@ -1,0 +1,130 @@
+"""Every part of every script calls commands that exist, with methods that exist; nothing is run.
+
+A stand-in for the interpreter writes down what a script calls and leaves results of the right kind.
+"""
+
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from draftwood import cli
+from draftwood.bench.contenders import choose
+from draftwood.methods import method
+from runs.contenders import contenders
+
+RUNS = Path(__file__).parents[2] / "runs"
+SETS = ["humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test"]
+SETS += ["spec_bench", "pg_prompts"]
+STAND_IN = """#!{python}
+import json, os, sys
+arguments = sys.argv[1:]
+if arguments[0].endswith("contenders.py"):
+    print({names!r}[" ".join(arguments[1:])])
+    raise SystemExit
+if arguments[0] == "-c":
+    print("hf")
+    raise SystemExit
+with open({log!r}, "a") as log:
+    log.write(json.dumps(arguments) + "\\n")
+if arguments[1] == "draftwood.train":
+    place = arguments[arguments.index("--out") + 1] + "/" + arguments[2] + "/model"
+    os.makedirs(place)
+    open(place + "/provenance.json", "w").close()
+elif "--json" in arguments[:-1]:
+    with open(arguments[arguments.index("--json") + 1], "w") as out:
+        out.write('{{\\n "complete": true\\n}}\\n')
+elif "--out" in arguments:
+    open(arguments[arguments.index("--out") + 1], "w").close()
+elif "inflate" in arguments:
+    os.makedirs(arguments[-1])
+    open(arguments[-1] + "/provenance.json", "w").close()
+else:
+    print("{{}}")
+"""
+
+
+NAMES = {
+    " ".join((promise, *drafters)): ",".join(contenders(promise, drafters))
+    for promise in ("all", "tokens:0.8", "law:0.8")
+    for drafters in (["model"], ["eagle3"], ["model", "eagle3"])
+}
+"""What contenders.py prints, so that it need not be run again and again."""
+
+
+def scripts() -> list[str]:
+    return [path.name for path in sorted(RUNS.glob("*.sh")) if parts(path)]
+
+
+def parts(path: Path) -> list[str]:
+    found = re.search(r'^run "([^"]*)" "\$@"$', path.read_text(), re.MULTILINE)
+    return found[1].split() if found else []
+
+
+def called(script: str, directory: Path) -> list[list[str]]:
+    """The commands of a script, each as its arguments behind the interpreter."""
+    python, log = directory / "python", directory / "log"
+    python.write_text(STAND_IN.format(python=sys.executable, log=str(log), names=NAMES))
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    for name in SETS:
+        (directory / f"{name}.jsonl").touch()
+    environment = {
+        **{k: v for k, v in os.environ.items() if k not in ("MINUTES", "LIMIT", "TOKENS", "SIZES")},
+        "PYTHON": str(python),
+        "PROMPTS": str(directory),
+        "OUT": str(directory / "out"),
+        "DATA": str(directory),
+        "TINY": "1",
+    }
+    done = subprocess.run(
+        [str(RUNS / script)],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def known(arguments: list[str]) -> None:
+    """Raises if a command of ours is none, or a method that it names."""
+    if arguments[:2] == ["-m", "draftwood"]:
+        name, *rest = arguments[2:]
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        assert command is not None, name
+        if name == "check-lossless":
+            words = [word for word in rest if re.fullmatch(r"[a-z][\w:=.\-]*", word)]
+            for word in words:
+                if not word.replace(".", "").isdigit() and word != "float32":
+                    method(word)
+            return
+        flags = {
+            flag for option in command.params for flag in (*option.opts, *option.secondary_opts)
+        }
+        assert {word for word in rest if word.startswith("--")} <= flags, shlex.join(rest)
+    if "--methods" in arguments:
+        choose(arguments[arguments.index("--methods") + 1].split(","))
+
+
+@pytest.mark.parametrize("script", scripts())
+def test_every_part_calls_what_exists(script: str, tmp_path: Path) -> None:
+    found = called(script, tmp_path)
+    assert found
+    for arguments in found:
+        known(arguments)
+
+
+def test_the_readme_names_every_script_and_its_parts() -> None:
+    told = (RUNS / "README.md").read_text(encoding="utf-8")
+    for script in scripts():
+        line = next(line for line in told.splitlines() if line.startswith(f"| `{script}`"))
+        assert set(parts(RUNS / script)) <= set(re.findall(r"`(\w+)`", line)), script

@@ -27,6 +27,8 @@ from draftwood.target.packing import Packed, pack
 from draftwood.target.passes import Passes
 from draftwood.target.probe import learn_layout
 from draftwood.target.quantised import mixing
+from draftwood.target.recompute import RecomputingRunner, recomputed_at
+from draftwood.target.rotary import Ropes, context_of, follow, named_lengths
 from draftwood.target.runner import Runner
 from draftwood.target.selftest import Exam, examine, prepare
 from draftwood.target.shortcuts import Shortcuts, shorten
@@ -84,15 +86,16 @@ def attach(
     kinds = layer_kinds(config)
     original = config._attn_implementation
     name = register(original)
-    exam: Exam | None = None
+    lengths = named_lengths(config)
+    exams: list[Exam] = []
     if self_test:
         with (
             working(f"computing what {type(model).__name__} says of a tree's paths"),
             eagerly(model),
         ):
-            exam = prepare(model, config.vocab_size, device)
+            exams = prepare(model, config.vocab_size, device, kinds, lengths)
     model.set_attn_implementation(name)
-    patches: list[Packed | FusedNorms] = []
+    patches: list[Packed | FusedNorms | Ropes] = []
     shortcuts = Shortcuts()
 
     def undo() -> None:
@@ -119,7 +122,7 @@ def attach(
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
-            context_limit=getattr(config, "max_position_embeddings", None) or UNBOUNDED,
+            context_limit=context_of(config) or UNBOUNDED,
             layers=layers,
             hidden_size=config.hidden_size,
             device=device,
@@ -129,10 +132,14 @@ def attach(
             eos=eos_of(model),
         )
         slab = Slab(layout.layers)
-        passes = Passes(model, slab, device, shortcuts)
-        runner = Runner(model, info, slab, masks, passes, chunk, undo, packed.refresh)
-        if exam is not None:
-            with working("checking that trees get the logits of their paths"):
+        ropes = follow(model, lengths)
+        patches.append(ropes)
+        passes = Passes(model, slab, device, shortcuts, ropes)
+        limit = recomputed_at(model, lengths, device) if ropes else None
+        parts = (model, info, slab, masks, passes, chunk, undo, packed.refresh)
+        runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
+        with working("checking that trees get the logits of their paths"):
+            for exam in exams:
                 examine(runner, exam)
     except BaseException:
         undo()

@@ -122,6 +122,12 @@ class Slab(Cache):
         """Declare that the slot holds ``length`` tokens: advance, or roll back."""
         self._lengths[self.row(slot)] = length
 
+    def exchange(self, one: int, other: int) -> None:
+        """Let two slots swap what they hold."""
+        first, second = self.row(one), self.row(other)
+        self._row[one], self._row[other] = second, first
+        self._slots[first], self._slots[second] = other, one
+
     # --- one forward ------------------------------------------------------------------------------
 
     def straight(self, rows: Sequence[int], starts: Sequence[int]) -> bool:

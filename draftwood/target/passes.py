@@ -4,7 +4,7 @@ Knows the model's calling convention, and nothing of what the tokens mean.
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from draftwood.target.attention import Step
 from draftwood.target.cache import Slab
 from draftwood.target.eager import eager
 from draftwood.target.masks import Masks
+from draftwood.target.rotary import Ropes
 from draftwood.target.shortcuts import Shortcuts
 from draftwood.target.staging import Staging
 
@@ -27,16 +28,26 @@ class Passes:
         slab: its cache.
         device: where both are.
         shortcuts: in force during a pass.
+        ropes: told the extent of every token.
     """
+
+    #: Added to all positions. The self-test looks at far ones without the text before them.
+    shift: int = 0
 
     #: Whether ``torch.compile`` must be kept away from the passes.
     compiled: bool = False
 
     def __init__(
-        self, model: Any, slab: Slab, device: torch.device, shortcuts: Shortcuts | None = None
+        self,
+        model: Any,
+        slab: Slab,
+        device: torch.device,
+        shortcuts: Shortcuts | None = None,
+        ropes: Ropes | None = None,
     ) -> None:
         self._model = model
         self._shortcuts = shortcuts or Shortcuts()
+        self._ropes = ropes or Ropes()
         self._slab = slab
         self._staging = Staging(3, device)
         self._ramp = np.arange(1024)
@@ -44,7 +55,7 @@ class Passes:
     def lanes(self, b: int, q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writable token ids and positions, ``[b, q]`` each, of the coming pass."""
         lanes = self._staging.lanes(b * q).reshape(3, b, q)
-        self._cells = lanes[2]
+        self._positions, self._cells = lanes[1], lanes[2]
         return lanes[0], lanes[1]
 
     def run(
@@ -57,6 +68,7 @@ class Passes:
         taps: tuple[int, ...] = (),
         keep: torch.Tensor | None = None,
         hidden: torch.Tensor | None = None,
+        least: Sequence[int] = (),
     ) -> Any:
         """The model's output for the staged tokens.
 
@@ -69,6 +81,8 @@ class Passes:
             taps: layers whose input hidden states are wanted.
             keep: int64 ``[n]`` positions whose logits are wanted; None: all.
             hidden: ``[b, q, H]`` for a model that is given a vector beside each token.
+            least: the least extent of each sequence's tokens (:mod:`draftwood.target.rotary`),
+                if some is longer than the text up to the token.
         """
         slab, cells = self._slab, self._cells
         b, q = cells.shape
@@ -79,6 +93,8 @@ class Passes:
             ramp, stride = self._ramp[:q], slab.stride
             for i in range(b):
                 np.add(ramp, rows[i] * stride + starts[i], out=cells[i])
+        if self.shift:
+            self._positions += self.shift
         ids, positions, index = self._staging.send(b, q)
         slab.begin(rows, starts, q, kv, None if straight else index.view(-1))
         extra: dict[str, Any] = {}
@@ -88,7 +104,7 @@ class Passes:
             extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
-        with self._shortcuts, eager() if self.compiled else nullcontext():
+        with self._shortcuts, self._extents(least), eager() if self.compiled else nullcontext():
             return self._model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -98,6 +114,14 @@ class Passes:
                 draftwood_step=step,
                 **extra,
             )
+
+    def _extents(self, least: Sequence[int]) -> AbstractContextManager[None]:
+        if not self._ropes:
+            return nullcontext()
+        extents = self._positions + 1
+        if least:
+            np.maximum(extents, np.array(least)[:, None] + self.shift, out=extents)
+        return self._ropes.given(extents)
 
 
 def tapped(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:

@@ -30,6 +30,7 @@ class _Prompt:
     slot: int
     start: int
     place: int
+    least: int = 0
     parts: list[Harvest] = field(default_factory=list)
     features: list[torch.Tensor] = field(default_factory=list)
     hidden: torch.Tensor | None = None
@@ -52,11 +53,12 @@ def prefill(
     chunk: int,
     hidden: Sequence[torch.Tensor] = (),
     plain_topk: bool = False,
+    least: Sequence[int] = (),
 ) -> list[Rows]:
     """See :meth:`draftwood.protocols.Target.prefill`; ``chunk`` is in tokens per sequence.
 
     ``hidden``: ``[n, H]`` for each prompt of n tokens, for a model that is given a vector beside
-    each token.
+    each token. ``least``: see :meth:`draftwood.target.passes.Passes.run`.
     """
     waiting = []
     for place, (slot, given) in enumerate(zip(slots, prompts, strict=True)):
@@ -65,6 +67,7 @@ def prefill(
         tokens = np.asarray(given, dtype=np.int64)
         prompt = _Prompt(tokens, slot, slab.length(slot), place)
         prompt.hidden = hidden[place] if hidden else None
+        prompt.least = least[place] if least else 0
         waiting.append(prompt)
     if len(set(slots)) < len(slots):
         raise DraftwoodError("a slot is named twice in one prefill; each prompt needs its own")
@@ -115,7 +118,8 @@ def _chunk(
     rows = [slab.row(prompt.slot) for prompt in live]
     given = [p.hidden[done : done + q] for p in live if p.hidden is not None]
     vectors = pad_sequence(given, batch_first=True) if given else None
-    output = passes.run(rows, starts, kv, step, mask, needs.taps, keep, vectors)
+    least = [prompt.least for prompt in live]
+    output = passes.run(rows, starts, kv, step, mask, needs.taps, keep, vectors, least)
     logits = output.logits
     features = tapped(output, needs.taps)
     if needs.prompt_rows:

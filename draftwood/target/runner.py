@@ -4,7 +4,8 @@ Positions are the cached length plus the depth, every node sees its own ancestor
 scores all trees. Knows nothing of how trees are drafted or which path is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import add
 from typing import Any
 
@@ -112,6 +113,21 @@ class Runner:
             )
         self.slab.resize(slot, length)
 
+    @contextmanager
+    def examined(self, shift: int, chunk: int | None) -> Iterator[None]:
+        """A context in which texts begin at position ``shift``; for the self-test only.
+
+        Args:
+            shift: position of a text's first token.
+            chunk: prompt tokens per sequence and prefill forward; None: as usual.
+        """
+        usual = self.chunk
+        self._passes.shift, self.chunk = shift, chunk or usual
+        try:
+            yield
+        finally:
+            self._passes.shift, self.chunk = 0, usual
+
     @torch.inference_mode()
     def prefill(
         self,
@@ -119,15 +135,23 @@ class Runner:
         prompts: Sequence[Sequence[int]],
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
+        least: Sequence[int] = (),
     ) -> list[Rows]:
         """Cache every prompt behind what its slot holds, and return its rows.
 
         See :meth:`draftwood.protocols.Target.prefill`, and :class:`draftwood.hosts.DraftModel` for
-        ``hidden``.
+        ``hidden``. Where rotary factors depend on the length of the text, that is the length of a
+        prompt in an empty slot, and the place of each token in one that continues another; or
+        ``least``, where that is more.
 
         Raises:
             DraftwoodError: a prompt is empty, a slot is not open, or it is named twice.
         """
+        if not least:
+            least = [
+                0 if self.slab.length(slot) else len(prompt)
+                for slot, prompt in zip(slots, prompts, strict=True)
+            ]
         return prefill(
             self.slab,
             self.masks,
@@ -138,6 +162,7 @@ class Runner:
             self.chunk,
             hidden,
             self.plain_topk,
+            least,
         )
 
     def forward(
@@ -147,11 +172,12 @@ class Runner:
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        least: Sequence[int] = (),
     ) -> list[Rows]:
         """Score every node of every tree in one forward pass. The cache is not advanced.
 
         ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
-        ``hidden`` see :class:`draftwood.hosts.DraftModel`.
+        ``hidden`` see :class:`draftwood.hosts.DraftModel`, for ``least`` :meth:`prefill`.
 
         Raises:
             DraftwoodError: a slot is not open, or is named twice.
@@ -165,6 +191,7 @@ class Runner:
             slots, trees = [slots[i] for i in order], [trees[i] for i in order]
             rows, done = [rows[i] for i in order], [done[i] for i in order]
             hidden = [hidden[i] for i in order] if hidden else ()
+            least = [least[i] for i in order] if least else ()
             if len(set(rows)) < b:
                 raise DraftwoodError("a slot is named twice in one forward; give it one tree")
         lengths = [slab.length(slot) for slot in slots]
@@ -184,7 +211,9 @@ class Runner:
         step, mask = self.masks.build(lengths, trees, q, kv, done)
         with torch.inference_mode():
             given = pad_sequence(list(hidden), batch_first=True) if hidden else None
-            output = self._passes.run(rows, starts, kv, step, mask, needs.taps, hidden=given)
+            output = self._passes.run(
+                rows, starts, kv, step, mask, needs.taps, hidden=given, least=least
+            )
             logits, features = output.logits, tapped(output, needs.taps)
             argmax, tokens, probs = hand_over(logits, needs.top_k, self.plain_topk)
             if b == 1:

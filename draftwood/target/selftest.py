@@ -2,17 +2,22 @@
 
 The reference is the untouched model's own forward, taken before anything is attached. This
 replaces a list of supported models: whatever counts distances in cache slots, lets nodes see their
-siblings, or computes a row from other rows fails here. Knows nothing of model families.
+siblings, or computes a row from other rows fails here. It is done near the start of a text and at
+the model's own boundaries: where a short window ends, and where positions get other rotary factors.
+Knows nothing of model families.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
+from draftwood.target.masks import Kind
+from draftwood.target.recompute import recomputed_at
 from draftwood.target.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 
@@ -21,6 +26,9 @@ LEAVES = (4, 5, 6, 7)
 _OTHER_PARENTS = (-1, 0, 1)
 _PREFIXES = (9, 3)
 _KEPT = 7
+_CHUNK = 4
+_WINDOW = 160
+"""Longest window whose end is tested: a longer text costs too much at every start."""
 
 # Largest difference allowed, as a share of the largest logit.
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -37,6 +45,8 @@ class Exam:
         expected: float ``[n, V]`` per tree.
         follow_up: a token behind node 7 of the first tree.
         expected_follow_up: float ``[V]``, the logits after it.
+        shift: position of the prefixes' first token.
+        chunk: prompt tokens per prefill forward; None: as the runner has it.
     """
 
     prefixes: tuple[tuple[int, ...], ...]
@@ -44,12 +54,132 @@ class Exam:
     expected: tuple[torch.Tensor, ...]
     follow_up: int
     expected_follow_up: torch.Tensor
+    shift: int = 0
+    chunk: int | None = None
 
 
-def prepare(model: Any, vocab_size: int, device: torch.device) -> Exam:
-    """Ask the untouched model for every path, each in a forward of its own."""
-    tokens = [(7919 * i + 13) % vocab_size for i in range(64)]
-    prefixes = tuple(tuple(tokens[8 * i : 8 * i + n]) for i, n in enumerate(_PREFIXES))
+def prepare(
+    model: Any,
+    vocab_size: int,
+    device: torch.device,
+    kinds: Sequence[Kind] = (),
+    lengths: Sequence[int] = (),
+) -> list[Exam]:
+    """Ask the untouched model for every path, each in forwards of its own.
+
+    Args:
+        model: the untouched model.
+        vocab_size: of the token ids it may be asked about.
+        device: where it is.
+        kinds: of its layers; windows that are not long are tested at their ends.
+        lengths: where its rotary factors may change (:mod:`draftwood.target.rotary`).
+    """
+    exams = [_exam(vocab_size, _PREFIXES, partial(_at_once, model, device))]
+    for end in sorted({int(kind.reach) for kind in kinds if _PREFIXES[0] < kind.reach <= _WINDOW}):
+        prefixes = (end - 2, _PREFIXES[1])
+        exams.append(_exam(vocab_size, prefixes, partial(_at_once, model, device)))
+    changes = turning_points(model, vocab_size, lengths, device)
+    anew = recomputed_at(model, changes, device)
+    for length in changes:
+        # A tree that crosses, then a prompt that does, in chunks.
+        for before in (2, 5 - _PREFIXES[0]):
+            shift = max(0, length - _PREFIXES[0] - before)
+            ask = partial(_as_generate, model, device, shift, anew)
+            exams.append(_exam(vocab_size, _PREFIXES, ask, shift, _CHUNK))
+    return exams
+
+
+Ask: TypeAlias = Callable[[Sequence[int], Sequence[int]], torch.Tensor]
+"""Float ``[n, V]``: the logits after each of n tokens that follow a prefix."""
+
+
+def _at_once(
+    model: Any, device: torch.device, prefix: Sequence[int], path: Sequence[int]
+) -> torch.Tensor:
+    ids = torch.tensor([[*prefix, *path]], device=device)
+    with torch.inference_mode():
+        logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits[0]
+    return logits[len(prefix) :]
+
+
+def _as_generate(
+    model: Any,
+    device: torch.device,
+    shift: int,
+    anew: int | None,
+    prefix: Sequence[int],
+    path: Sequence[int],
+) -> torch.Tensor:
+    """The prefix in one forward, then token by token, on a cache that may be computed anew."""
+    ids = torch.tensor([[*prefix, *path]], device=device)
+    places = torch.arange(ids.shape[1], device=device)[None] + shift
+    rows: list[torch.Tensor] = []
+    with torch.inference_mode():
+        # A forward at position 0 makes a model forget the longest text that it saw.
+        model(input_ids=ids[:, :1], position_ids=places[:, :1] * 0, use_cache=False)
+        cache, held = None, 0
+        for end in range(len(prefix), ids.shape[1] + 1):
+            if anew is not None and held + shift <= anew < end + shift:
+                cache, held = None, 0
+            output = model(
+                input_ids=ids[:, held:end],
+                position_ids=places[:, held:end],
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache, held = output.past_key_values, end
+            rows.append(output.logits[0, -1])
+        model(input_ids=ids[:, :1], position_ids=places[:, :1] * 0, use_cache=False)
+    return torch.stack(rows[1:])
+
+
+def _tokens(vocab_size: int, n: int) -> list[int]:
+    return [(7919 * i + 13) % vocab_size for i in range(n)]
+
+
+def turning_points(
+    model: Any, vocab_size: int, lengths: Sequence[int], device: torch.device
+) -> list[int]:
+    """Those of ``lengths`` beyond which a later token changes the logits of an earlier one."""
+    if not lengths:
+        return []
+    n = _PREFIXES[0]
+    ids = torch.tensor([_tokens(vocab_size, n + 1)], device=device)
+    # Without a mask, a leap in the positions would pass for the start of another text.
+    ask = partial(model, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+    place = min(lengths) - 1
+    before = [place * i // (n - 1) for i in range(n)]
+
+    def earlier(later: int) -> torch.Tensor:
+        places = torch.tensor([[*before, later]], device=device)
+        with torch.inference_mode():
+            logits = ask(position_ids=places).logits
+            ask(position_ids=places * 0)
+        return logits[0, n - 1].float()  # type: ignore[no-any-return]
+
+    def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+        # Up to rounding: what a mixture of experts computes with differs with the last token.
+        bound = tolerance(model.dtype, device) / 10 * float(one.abs().max())
+        return float((one - other).abs().max()) <= bound
+
+    try:
+        near = earlier(place)
+        if same(near, earlier(4 * max(lengths))):
+            return []
+        return [length for length in lengths if same(near, earlier(length - 1))]
+    except (TypeError, ValueError, IndexError, RuntimeError):
+        return []  # it takes no positions, for which it is refused elsewhere
+
+
+def _exam(
+    vocab_size: int,
+    lengths: Sequence[int],
+    ask: Ask,
+    shift: int = 0,
+    chunk: int | None = None,
+) -> Exam:
+    tokens = _tokens(vocab_size, 64 + max(lengths))
+    prefixes = tuple(tuple(tokens[8 * i : 8 * i + n]) for i, n in enumerate(lengths))
     trees = (
         tree_of(tokens[24 : 24 + len(PARENTS)], PARENTS),
         tree_of(tokens[40:43], _OTHER_PARENTS),
@@ -62,20 +192,15 @@ def prepare(model: Any, vocab_size: int, device: torch.device) -> Exam:
         for leaf in leaves:
             kept = tree is trees[0] and leaf == _KEPT
             path = (0, *tree.path(leaf))
-            ids = [*prefix, *(int(tree.tokens[node]) for node in path)]
-            if kept:
-                ids.append(follow_up)
-            with torch.inference_mode():
-                logits = model(
-                    input_ids=torch.tensor([ids], device=device), use_cache=False
-                ).logits[0]
+            ids = [int(tree.tokens[node]) for node in path]
+            logits = ask(prefix, [*ids, follow_up] if kept else ids)
             if kept:
                 last = logits[-1]
             for depth, node in enumerate(path):
-                rows[node] = logits[len(prefix) + depth]
+                rows[node] = logits[depth]
         expected.append(torch.stack([rows[node] for node in range(len(tree))]))
     assert last is not None
-    return Exam(prefixes, trees, tuple(expected), follow_up, last)
+    return Exam(prefixes, trees, tuple(expected), follow_up, last, shift, chunk)
 
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:
@@ -91,16 +216,24 @@ def examine(runner: Runner, exam: Exam) -> None:
     Raises:
         DraftwoodError: names the first check that failed, and by how much.
     """
+    with runner.examined(exam.shift, exam.chunk):
+        _examine(runner, exam)
+
+
+def _examine(runner: Runner, exam: Exam) -> None:
     bound = tolerance(runner.info.dtype, runner.info.device)
     tree, expected = exam.trees[0], exam.expected[0]
     scale = float(expected.abs().max()) or 1.0
+
+    where = f" from position {exam.shift} on" if exam.shift else ""
 
     def check(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
         error = float((found.float() - wanted.float()).abs().max()) / scale
         if not error <= bound:
             raise DraftwoodError(
-                f"self-test failed: {name} (relative error {error:.1e}, allowed {bound:.0e}); "
-                f"this model cannot decode trees losslessly, decode it without draftwood"
+                f"self-test failed{where}: {name} (relative error {error:.1e}, allowed "
+                f"{bound:.0e}); this model cannot decode trees losslessly, decode it without "
+                "draftwood"
             )
 
     slots = [runner.open(len(prefix) + len(tree)) for prefix in exam.prefixes]

@@ -112,3 +112,8 @@ def test_attention_that_forgets_the_window(monkeypatch: pytest.MonkeyPatch) -> N
     model = FAMILIES["mistral_sliding"]()
     model.config.sliding_window = 4
     refused(model, "self-test failed")
+
+
+def test_the_end_of_a_short_window_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftwood.target.masks.Kind.hidden", lambda _, queries, keys: keys < -1)
+    refused(FAMILIES["mistral_sliding"](), "self-test failed")

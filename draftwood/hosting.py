@@ -74,7 +74,8 @@ class TargetHost:
             head = name
             if isinstance(name, str):
                 where = models.location(name)
-                head = load_head(where, self.info, self._target.embedding())
+                target = self._target
+                head = load_head(where, self.info, target.embedding(), target.lm_head())
             # Its trees are the target's business to judge: a head has no plain forward to be
             # compared with.
             self._heads[name] = head, attach(head, self_test=False)

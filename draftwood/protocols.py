@@ -130,6 +130,10 @@ class Target(Protocol):
         """The module that turns token ids into ``[.., H]`` embeddings."""
         ...
 
+    def lm_head(self) -> torch.nn.Module | None:
+        """The module that turns the last hidden states into logits; None if it has no such part."""
+        ...
+
 
 # --- what passes through a step -------------------------------------------------------------------
 

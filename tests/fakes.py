@@ -156,6 +156,9 @@ class MarkovTarget:
     def embedding(self) -> torch.nn.Module:
         return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)
 
+    def lm_head(self) -> torch.nn.Module | None:
+        return None
+
     def _features(self, texts: Sequence[Sequence[int]], needs: Needs) -> torch.Tensor | None:
         """One channel a tap, a function of the last two tokens."""
         if not needs.taps:

@@ -1,8 +1,10 @@
 """EAGLE-3 heads on disk: reading both public layouts, checking every tensor, writing one.
 
-The layouts name the layer ``midlayer.*`` (original) or ``layers.0.*`` (speculators); which one a
-file has is told by its names, independently of its ``config.json``, since converted checkpoints mix
-them. Files are ``model.safetensors`` (also in shards) or a ``pytorch_model.bin`` that
+The layouts name the first layer ``midlayer.*`` (original) or ``layers.0.*`` (speculators), further
+ones ``layers.1.*`` and so on, with or without ``model.`` before them; which one a file has is told
+by its names, independently of its ``config.json``, since converted checkpoints mix them.
+``t2d`` is not read: it follows from ``d2t``, and some published ones are empty, padded or another
+model's. Files are ``model.safetensors`` (also in shards) or a ``pytorch_model.bin`` that
 ``torch.load(weights_only=True)`` accepts; nothing that could run code is ever opened. What a tensor
 must look like is asked of the head itself, built without memory.
 """
@@ -19,10 +21,12 @@ from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.eagle.config import Eagle3Config, read_config, write_config
+from draftwood.eagle.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.eagle.head import Eagle3Head
+from draftwood.eagle.names import canonical
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
@@ -31,9 +35,8 @@ _SAFE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _PICKLED = "pytorch_model.bin"
 _EMBEDDING = "embed_tokens.weight"
-# Copies of the target's own weights that training leaves behind, and tables computed from config.
-_IGNORED_STARTS = ("verifier_lm_head.", "verifier_norm.")
-_IGNORED_ENDS = ("rotary_emb.inv_freq",)
+_OUTPUT = "lm_head.weight"
+_ATTENTION = "midlayer.self_attn"
 # What torch's restricted unpickler raises on files of other kinds, and on damaged ones.
 _NOT_TENSORS = (
     OSError,
@@ -52,6 +55,7 @@ def load_head(
     name: str | Path,
     target: TargetInfo,
     embedding: nn.Module | None = None,
+    output: nn.Module | None = None,
     *,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -63,6 +67,7 @@ def load_head(
         target: the target the head will draft for; its sizes are held against the checkpoint's.
         embedding: the target's input embedding, used where the checkpoint brings none. Without
             one, :meth:`Eagle3Head.set_input_embeddings` must follow.
+        output: the target's ``lm_head``, likewise; :meth:`Eagle3Head.lend_output`.
         dtype: of the weights; None: the target's.
         device: where the weights go; None: the target's.
 
@@ -71,12 +76,16 @@ def load_head(
             names the tensor and both shapes.
     """
     directory = _locate(str(name))
-    tensors = _canonical(_read_tensors(directory))
+    tensors = canonical(_read_tensors(directory))
     raw = _read_json(directory / _CONFIG)
-    config = read_config(raw, target, own_embedding=_EMBEDDING in tensors)
+    _fit_output(tensors, target.vocab_size)
+    _complete(tensors, raw, output)
+    config = read_config(raw, target, _stored(tensors))
     with torch.device("meta"):
         head = Eagle3Head(config)
-    _check_tensors(tensors, head)
+    _leave_out(tensors, config)
+    _fit_embedding(tensors, config)
+    _check_tensors(tensors, head, same_ids=raw.get("draft_vocab_size") is None)
     tensors |= _vocabulary(tensors, config)
     dtype, device = dtype or target.dtype, torch.device(device or target.device)
     placed = {
@@ -87,6 +96,8 @@ def load_head(
     head.rotary_emb = LlamaRotaryEmbedding(config).to(device)
     if embedding is not None and not config.own_embedding:
         head.set_input_embeddings(embedding)
+    if output is not None and not config.own_output:
+        head.lend_output(output)
     head.train(mode=False)
     return head
 
@@ -166,26 +177,87 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def _canonical(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors under their names in the head, without those that are not needed."""
-    layers = {
-        start for start in ("midlayer.", "layers.0.") for name in tensors if name.startswith(start)
-    }
-    if len(layers) != 1:
-        kinds = "both" if layers else "neither"
-        raise DraftwoodError(
-            f"the checkpoint has {kinds} midlayer.* (original layout) and layers.0.* (speculators "
-            "layout) tensors; give an EAGLE-3 head, which has one of them"
-        )
-    start = layers.pop()
-    return {
-        "midlayer." + name.removeprefix(start) if name.startswith(start) else name: tensor
-        for name, tensor in tensors.items()
-        if not name.startswith(_IGNORED_STARTS) and not name.endswith(_IGNORED_ENDS)
-    }
+def _stored(tensors: Mapping[str, torch.Tensor]) -> Stored:
+    """What the tensors say of the head."""
+    sized = tensors.get("d2t", tensors.get(_OUTPUT))
+    normed = tensors.get(f"{_ATTENTION}.q_norm.weight")
+    layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
+    return Stored(
+        own_embedding=_EMBEDDING in tensors,
+        # A head of some of the target's tokens needs rows of its own.
+        own_output=_OUTPUT in tensors or "d2t" in tensors,
+        draft_vocab_size=None if sized is None else len(sized),
+        layers=1 + len(layers),
+        head_dim=None if normed is None else len(normed),
+        attention_bias=any(
+            name.startswith(_ATTENTION) and name.endswith(".bias") for name in tensors
+        ),
+        qk_norm=normed is not None,
+        fc_bias="fc.bias" in tensors,
+        input_norm="input_norm.weight" in tensors,
+        fc_norm=any(name.startswith("fc_norm.") for name in tensors),
+    )
 
 
-def _check_tensors(tensors: Mapping[str, torch.Tensor], head: Eagle3Head) -> None:
+def _fit_output(tensors: dict[str, torch.Tensor], rows: int) -> None:
+    """Cut off the padding of a table of outputs that are the target's tokens."""
+    table = tensors.get(_OUTPUT)
+    if table is not None and "d2t" not in tensors:
+        tensors[_OUTPUT] = table[:rows]
+
+
+def _fit_embedding(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> None:
+    """Give an embedding that is padded otherwise than the target's as many rows.
+
+    Added rows are zero. They belong to padding, or to tokens that the head was not trained on.
+    """
+    table = tensors.get(_EMBEDDING)
+    if table is not None and table.dim() == 2 and table.shape[1] == config.hidden_size:
+        added = max(0, config.vocab_size - len(table))
+        tensors[_EMBEDDING] = functional.pad(table[: config.vocab_size], (0, 0, 0, added))
+
+
+def _complete(
+    tensors: dict[str, torch.Tensor], raw: Mapping[str, Any], output: nn.Module | None
+) -> None:
+    """Add what is shared with another table, or is nothing but zeros.
+
+    A head of all the target's tokens without an ``lm_head`` is not given one here: it is lent the
+    target's (:meth:`Eagle3Head.lend_output`).
+    """
+    if f"{_ATTENTION}.q_proj.bias" in tensors and f"{_ATTENTION}.o_proj.bias" not in tensors:
+        # As in Qwen2; the other layers are alike.
+        for name in [name for name in tensors if name.endswith("self_attn.o_proj.weight")]:
+            tensors[name.replace("weight", "bias")] = tensors[name].new_zeros(len(tensors[name]))
+    if _OUTPUT in tensors:
+        return
+    table = None
+    if raw.get("tie_word_embeddings") and _EMBEDDING in tensors:
+        table = tensors[_EMBEDDING]
+    elif "d2t" in tensors and output is not None:
+        table = torch.as_tensor(output.weight).detach().cpu()
+    if table is not None and "d2t" in tensors:
+        ids = torch.arange(len(tensors["d2t"])) + tensors["d2t"].long()
+        if len(ids) and int(ids.min()) >= 0 and int(ids.max()) < len(table):
+            tensors[_OUTPUT] = table[ids]
+    elif table is not None:
+        tensors[_OUTPUT] = table
+
+
+def _leave_out(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> None:
+    """Drop what this config says is not used."""
+    unused = ["t2d"]
+    unused += [] if config.fuse else ["fc.", "input_norm.", "fc_norm."]
+    unused += [] if config.norm_before_fc else ["input_norm."]
+    unused += [] if config.fc_norm else ["fc_norm."]
+    for name in [name for name in tensors if name.startswith(tuple(unused))]:
+        del tensors[name]
+
+
+def _check_tensors(
+    tensors: Mapping[str, torch.Tensor], head: Eagle3Head, *, same_ids: bool
+) -> None:
+    """Hold all tensors against the head; ``same_ids``: without ``d2t`` ids are the target's."""
     expected = head.state_dict()
     unknown = sorted(tensors.keys() - expected.keys())
     if unknown:
@@ -194,13 +266,15 @@ def _check_tensors(tensors: Mapping[str, torch.Tensor], head: Eagle3Head) -> Non
             "of another kind or a variant of it"
         )
     implied = {"t2d"}
-    if head.config.draft_vocab_size == head.config.vocab_size:
+    if same_ids or head.config.draft_vocab_size == head.config.vocab_size:
         implied.add("d2t")
     missing = sorted(expected.keys() - tensors.keys() - implied)
     if missing:
         raise DraftwoodError(f"the checkpoint lacks {', '.join(missing)}")
     for name, tensor in tensors.items():
         found, wanted = list(tensor.shape), list(expected[name].shape)
+        if name == "fc.weight" and found[:1] == wanted[:1] and len(found) == 2:
+            _check_features(found, wanted, head.config)
         if found != wanted:
             raise DraftwoodError(
                 f"{name} is {found} in the checkpoint, but its config.json and the target call for "
@@ -209,6 +283,16 @@ def _check_tensors(tensors: Mapping[str, torch.Tensor], head: Eagle3Head) -> Non
         if not _same_kind(tensor.dtype, expected[name].dtype):
             kind = str(expected[name].dtype).removeprefix("torch.")
             raise DraftwoodError(f"{name} holds {tensor.dtype} in the checkpoint; expected {kind}")
+
+
+def _check_features(found: list[int], wanted: list[int], config: Eagle3Config) -> None:
+    width, left = divmod(found[1], len(config.taps))
+    if found != wanted and not left:
+        raise DraftwoodError(
+            f"fc.weight is {found} in the checkpoint, but its config.json and the target call for "
+            f"{wanted}: the head reads {len(config.taps)} hidden states of width {width}, and the "
+            f"target's have {config.target_hidden_size}; it was made for another target"
+        )
 
 
 def _same_kind(found: torch.dtype, wanted: torch.dtype) -> bool:
@@ -221,7 +305,7 @@ def _same_kind(found: torch.dtype, wanted: torch.dtype) -> bool:
 def _vocabulary(
     tensors: Mapping[str, torch.Tensor], config: Eagle3Config
 ) -> dict[str, torch.Tensor]:
-    """``d2t`` and ``t2d``, checked against each other; where absent, as they follow."""
+    """``d2t``, checked and zero where absent, and the ``t2d`` that follows."""
     rows, drafted = config.vocab_size, torch.arange(config.draft_vocab_size)
     d2t = tensors["d2t"].long() if "d2t" in tensors else torch.zeros_like(drafted)
     ids = drafted + d2t
@@ -234,12 +318,4 @@ def _vocabulary(
     counts = torch.bincount(ids, minlength=rows)
     if counts.max() > 1:
         raise DraftwoodError(f"d2t maps two draft ids to token {int(counts.argmax())}")
-    mapped = counts > 0
-    t2d = tensors.get("t2d", mapped)
-    if not torch.equal(t2d, mapped):
-        token = int(torch.nonzero(t2d != mapped)[0])
-        says = ("cannot", "can") if mapped[token] else ("can", "cannot")
-        raise DraftwoodError(
-            f"t2d says that token {token} {says[0]} be drafted, d2t that it {says[1]}"
-        )
-    return {"d2t": d2t, "t2d": t2d}
+    return {"d2t": d2t, "t2d": counts > 0}

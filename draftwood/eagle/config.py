@@ -3,26 +3,31 @@
 Source: Li et al., *EAGLE-3* (2025), section 3, and the two layouts in which heads are published:
 the *original* one (a Llama config beside ``draft_vocab_size``) and that of the ``speculators``
 library (``speculators_model_type: eagle3``, the Llama config under ``transformer_layer_config``).
-Variants that compute something else are refused by their flag. Knows nothing of tensors.
+Where a config leaves a size or a variant out, the tensors tell (:class:`Stored`). Variants that
+compute something else are refused by their flag.
 
-Which hidden states of the target a head reads is written in two ways that differ by one:
+Which hidden states of the target a head reads is written in ways that differ by one:
 
 * ``eagle_aux_hidden_state_layer_ids`` at the top level (speculators, vLLM): id i is the hidden
   state *entering* layer i, that is, the output of layer i - 1;
-* the same name inside ``eagle_config`` (SpecForge, SGLang): id i is the *output* of layer i, that
-  is, the hidden state entering layer i + 1;
-* neither: the states entering layers 2, L//2 and L-3, as in the paper's release and all loaders.
+* the same name inside ``eagle_config`` (SpecForge, SGLang), and ``target_layer_ids`` at the top
+  level: id i is the *output* of layer i, that is, the hidden state entering layer i + 1;
+* none: the states entering layers 2, L//2 and L-3, as in the paper's release and all loaders;
+* ``use_aux_hidden_state: false`` (NVIDIA ModelOpt): the target's last hidden state alone, behind
+  its final norm, without ``fc``.
 
-A *tap* is always the former: the layer that the state enters, as in ``Needs.taps``.
+A *tap* is always the former: the layer that the state enters, as in ``Needs.taps``. Tap L, of a
+target of L layers, is the state that its final norm yields.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
-from transformers import LlamaConfig
+from transformers import LlamaConfig, Qwen3Config
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -49,22 +54,60 @@ _LLAMA = (
 )
 # Published variants that compute something else, and the only value this head can honour.
 _FIXED: dict[str, object] = {
-    "fc_norm": False,  # EAGLE-3.1
-    "norm_output": False,
-    "norm_before_fc": False,
-    "use_aux_hidden_state": True,  # NVIDIA ModelOpt
     "use_input_layernorm_in_first_layer": True,
     "use_last_layernorm": True,
     "use_mtp_layernorm": False,
     "use_sliding_window": False,
     "logit_scale": 1.0,
+    "partial_rotary_factor": 1.0,
+}
+# Those of them that Qwen3's config class has defaults of its own for.
+_QWEN3 = {
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
 }
 _IDS = "eagle_aux_hidden_state_layer_ids"
+_OUTPUTS = "target_layer_ids"
+_LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a checkpoint's tensors say of a head; None where they say nothing.
+
+    Attributes:
+        own_embedding: they hold ``embed_tokens``.
+        own_output: they hold ``lm_head``, or rows of the target's or the embedding's for it.
+        draft_vocab_size: outputs of the head.
+        layers: decoder layers.
+        head_dim: width of an attention head.
+        attention_bias: the attention has biases.
+        qk_norm: queries and keys are normed.
+        fc_bias: ``fc`` has a bias.
+        input_norm: there is a norm of the joined features.
+        fc_norm: there is one for each tap.
+    """
+
+    own_embedding: bool = False
+    own_output: bool = True
+    draft_vocab_size: int | None = None
+    layers: int | None = None
+    head_dim: int | None = None
+    attention_bias: bool | None = None
+    qk_norm: bool | None = None
+    fc_bias: bool | None = None
+    input_norm: bool | None = None
+    fc_norm: bool | None = None
 
 
 @strict
 class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
-    """A Llama config of one layer, with what EAGLE-3 adds.
+    """A Llama config, of one layer or a few, with what EAGLE-3 adds.
 
     Attributes:
         vocab_size: V, tokens of the target.
@@ -76,6 +119,13 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
         norm_before_residual: the layer's residual is the normed hidden state (some speculators
             checkpoints); else the hidden state itself, as in the paper.
         own_embedding: ``embed_tokens`` is one of the head's tensors; else it is the target's.
+        own_output: ``lm_head`` is; else it is the target's, and Vd is V.
+        fuse: features go through ``fc``; else the single tap is h itself.
+        fc_bias: ``fc`` has a bias.
+        norm_before_fc: the joined features are normed (``input_norm``).
+        fc_norm: every tap is normed by itself before they are joined.
+        norm_output: the next row's h is what the final norm yields (EAGLE-3.1), not its input.
+        qk_norm: queries and keys are normed head by head, as in Qwen3.
     """
 
     model_type = "draftwood_eagle3"
@@ -86,12 +136,19 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
     taps: tuple[int, ...] | list[int] = (2, 16, 29)
     norm_before_residual: bool = False
     own_embedding: bool = False
+    own_output: bool = True
+    fuse: bool = True
+    fc_bias: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+    qk_norm: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
-        if self.num_hidden_layers != 1:
+        if self.num_hidden_layers < 1:
             raise DraftwoodError(
-                f"num_hidden_layers is {self.num_hidden_layers}; an EAGLE-3 head has 1 layer"
+                f"num_hidden_layers is {self.num_hidden_layers}; an EAGLE-3 head has 1 or more"
             )
         if not 1 <= self.draft_vocab_size <= self.vocab_size:
             raise DraftwoodError(
@@ -101,6 +158,16 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
         if not self.taps or min(self.taps) < 0:
             raise DraftwoodError(
                 f"taps are {list(self.taps)}; name at least one layer of the target, from 0 on"
+            )
+        if not self.fuse and (len(self.taps) > 1 or self.hidden_size != self.target_hidden_size):
+            raise DraftwoodError(
+                f"a head without fc reads one hidden state of its own width {self.hidden_size}, "
+                f"not {len(self.taps)} of width {self.target_hidden_size}"
+            )
+        if not self.own_output and self.draft_vocab_size != self.vocab_size:
+            raise DraftwoodError(
+                f"a head that uses the target's lm_head drafts all of its {self.vocab_size} "
+                f"tokens, not {self.draft_vocab_size}"
             )
 
 
@@ -118,7 +185,9 @@ def default_taps(layers: int) -> tuple[int, int, int]:
     return 2, layers // 2, layers - 3
 
 
-def read_config(raw: Mapping[str, Any], target: TargetInfo, *, own_embedding: bool) -> Eagle3Config:
+def read_config(
+    raw: Mapping[str, Any], target: TargetInfo, stored: Stored | None = None
+) -> Eagle3Config:
     """The head that a ``config.json`` of either layout describes, for this target.
 
     The vocabulary's size is the target's: what configs say of it is often a default, and the
@@ -126,28 +195,17 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo, *, own_embedding: bo
 
     Raises:
         DraftwoodError: the config is of another kind of draft network, of a variant that computes
-            something else, contradicts itself, or was made for another target.
+            something else, contradicts itself or the tensors, or was made for another target.
     """
+    stored = stored or Stored()
     raw = {name: value for name, value in raw.items() if value is not None}
     kind = raw.get("speculators_model_type", "eagle3")
     if kind != "eagle3":
         raise DraftwoodError(f'speculators_model_type is "{kind}"; only "eagle3" heads are read')
     nested = raw.get("eagle_config", {})
     layer = raw.get("transformer_layer_config", raw)
-    # Fields left out mean the defaults of the layer's own config class, which must be Llama's.
-    if layer is not raw and layer.get("model_type", "llama") != "llama":
-        raise DraftwoodError(
-            f'the head\'s layer is of type "{layer["model_type"]}"; only "llama" layers are read'
-        )
-    for place in (raw, nested, layer):
-        for name, value in _FIXED.items():
-            if place.get(name, value) != value:
-                raise DraftwoodError(
-                    f"the head has {name} = {place[name]!r}, a variant that is not read; give a "
-                    f"head with {name} = {value!r}"
-                )
-    # A copy, since transformers completes the rope parameters in place.
-    fields = deepcopy({name: layer[name] for name in _LLAMA if layer.get(name) is not None})
+    _refuse_variants(raw, nested, layer)
+    fuse = bool(_flag("use_aux_hidden_state", raw, nested, default=True))
     width = raw.get("target_hidden_size", target.hidden_size)
     if width != target.hidden_size:
         raise DraftwoodError(
@@ -156,14 +214,23 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo, *, own_embedding: bo
         )
     try:
         config = Eagle3Config(
-            **fields,
+            **_layer_fields(raw, layer, stored),
             vocab_size=target.vocab_size,
-            draft_vocab_size=raw.get("draft_vocab_size", target.vocab_size),
+            draft_vocab_size=raw.get(
+                "draft_vocab_size", stored.draft_vocab_size or target.vocab_size
+            ),
             target_hidden_size=width,
-            taps=_taps(raw, nested, target.layers),
+            taps=_taps(raw, nested, target.layers) if fuse else (target.layers,),
             # Absent means false in speculators' own config class; vLLM assumes true there.
             norm_before_residual=raw.get("norm_before_residual", False),
-            own_embedding=own_embedding,
+            own_embedding=stored.own_embedding,
+            own_output=stored.own_output,
+            fuse=fuse,
+            fc_bias=fuse and _known(stored.fc_bias, raw.get("bias", False)),
+            norm_before_fc=fuse
+            and bool(_flag("norm_before_fc", raw, nested, default=stored.input_norm)),
+            fc_norm=fuse and bool(_flag("fc_norm", raw, nested, default=stored.fc_norm)),
+            norm_output=bool(_flag("norm_output", raw, nested, default=False)),
             bos_token_id=None,
             eos_token_id=None,
         )
@@ -180,19 +247,84 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo, *, own_embedding: bo
     return config
 
 
-def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tuple[int, ...]:
-    entering = tuple(raw.get(_IDS) or ())
-    after = tuple(i + 1 for i in nested.get(_IDS) or ())
-    if entering and after and entering != after:
+def _refuse_variants(*places: Mapping[str, Any]) -> None:
+    raw, _, layer = places
+    if layer is not raw and layer.get("model_type", "llama") not in _LAYERS:
         raise DraftwoodError(
-            f"config.json names the target's layers twice and differently: {_IDS} says that the "
-            f"states entering {list(entering)} are read, eagle_config those entering {list(after)}"
+            f'the head\'s layer is of type "{layer["model_type"]}"; only layers of type '
+            f"{' and '.join(_LAYERS)} are read"
         )
-    taps = entering or after or default_taps(layers)
+    if "sliding_attention" in (layer.get("layer_types") or ()):
+        raise DraftwoodError(
+            "the head's layer_types name sliding_attention, a variant that is not read; give a "
+            "head with full attention"
+        )
+    for place in places:
+        for name, value in _FIXED.items():
+            if place.get(name, value) != value:
+                raise DraftwoodError(
+                    f"the head has {name} = {place[name]!r}, a variant that is not read; give a "
+                    f"head with {name} = {value!r}"
+                )
+
+
+def _layer_fields(
+    raw: Mapping[str, Any], layer: Mapping[str, Any], stored: Stored
+) -> dict[str, Any]:
+    """What shapes the layers: as configured, else as stored, else the layer class's default."""
+    # A copy, since transformers completes the rope parameters in place.
+    fields = deepcopy({name: layer[name] for name in _LLAMA if layer.get(name) is not None})
+    # At the top level the type is only a label: heads of Llama layers carry their target's.
+    is_qwen3 = layer is not raw and layer.get("model_type") == "qwen3"
+    if stored.head_dim is not None:
+        fields.setdefault("head_dim", stored.head_dim)
+    if is_qwen3:
+        default = Qwen3Config()
+        unsaid = {name for name in _LLAMA if not name.startswith("rope")} - fields.keys()
+        fields |= {name: getattr(default, name) for name in unsaid & _QWEN3}
+    layers = fields.setdefault("num_hidden_layers", _known(stored.layers, 1))
+    if layers != _known(stored.layers, layers):
+        raise DraftwoodError(
+            f"config.json says that the head has num_hidden_layers = {layers}, but the checkpoint "
+            f"has tensors of {stored.layers}"
+        )
+    if stored.attention_bias:
+        fields["attention_bias"] = True
+    fields["qk_norm"] = is_qwen3 or _known(stored.qk_norm, raw.get("qk_norm", False))
+    return fields
+
+
+def _known(stored: Any, otherwise: Any) -> Any:
+    return otherwise if stored is None else stored
+
+
+def _flag(name: str, raw: Mapping[str, Any], nested: Mapping[str, Any], default: object) -> object:
+    return raw.get(name, nested.get(name, default))
+
+
+def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tuple[int, ...]:
+    named = {
+        _IDS: tuple(raw.get(_IDS) or ()),
+        f"eagle_config.{_IDS}": tuple(i + 1 for i in nested.get(_IDS) or ()),
+        _OUTPUTS: tuple(i + 1 for i in raw.get(_OUTPUTS) or ()),
+    }
+    said = {name: taps for name, taps in named.items() if taps}
+    if len(set(said.values())) > 1:
+        each = ", ".join(f"by {name} those entering {list(taps)}" for name, taps in said.items())
+        raise DraftwoodError(
+            f"config.json names the hidden states that are read in ways that differ: {each}; "
+            "give a head with one of them"
+        )
+    taps = next(iter(said.values()), None) or default_taps(layers)
     if not all(0 <= tap < layers for tap in taps):
+        last = (
+            f"; the output of the last layer ({layers - 1}) cannot be read: transformers returns "
+            "it behind the final norm only"
+        )
         raise DraftwoodError(
             f"the head reads the hidden states entering layers {list(taps)}, but the target's "
-            f"layers are 0 to {layers - 1}; it was made for another target"
+            f"layers are 0 to {layers - 1}"
+            + (last if max(taps) == layers else "; it was made for another target")
         )
     return taps
 
@@ -205,6 +337,9 @@ def write_config(config: Eagle3Config) -> dict[str, Any]:
     rope = dict(config.rope_parameters)  # type: ignore[arg-type]
     theta = rope.pop("rope_theta")
     taken = [name for name in _LLAMA if not name.startswith("rope")]
+    ids = {_IDS: list(config.taps)} if config.fuse else {}
+    outputs = {_IDS: [tap - 1 for tap in config.taps]} if config.fuse else {}
+    variants = ("norm_before_fc", "fc_norm", "norm_output", "qk_norm")
     return {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
@@ -216,6 +351,8 @@ def write_config(config: Eagle3Config) -> dict[str, Any]:
         "draft_vocab_size": config.draft_vocab_size,
         "target_hidden_size": config.target_hidden_size,
         "norm_before_residual": config.norm_before_residual,
-        _IDS: list(config.taps),
-        "eagle_config": {_IDS: [tap - 1 for tap in config.taps], "use_aux_hidden_state": True},
+        **({"bias": True} if config.fc_bias else {}),
+        **{name: True for name in variants if getattr(config, name)},
+        **ids,
+        "eagle_config": {**outputs, "use_aux_hidden_state": config.fuse},
     }

@@ -1,4 +1,4 @@
-"""The EAGLE-3 head: one modified Llama layer that drafts from features of the target.
+"""The EAGLE-3 head: a modified Llama layer that drafts from features of the target.
 
 Source: Li et al., *EAGLE-3* (2025), section 3 and figure 5; names and layout of the parameters are
 those of the published checkpoints. The layer sees, per position, a token and a vector h; its
@@ -6,6 +6,11 @@ queries, keys and values come from ``cat(input_layernorm(embedding), hidden_norm
 target has been, h is :meth:`Eagle3Head.project` of its features; further on, h is the ``hidden``
 that the head returned for the position before. Tokens are one position ahead of features: the row
 that holds the target's features of position i holds token i + 1, and predicts token i + 2.
+
+Published variants, each named by a field of :class:`draftwood.eagle.config.Eagle3Config`: further
+layers, which are ordinary ones behind the first; norms of the features before ``fc`` (of each tap,
+or of all together); no ``fc`` at all; norms of queries and keys, as in Qwen3; an h that is what the
+final norm yields (EAGLE-3.1); the target's own ``lm_head``.
 
 Attention runs through transformers' interface, so trees and caches are the caller's affair.
 """
@@ -22,11 +27,13 @@ from transformers import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask
 from transformers.models.llama.modeling_llama import (
     LlamaAttention,
+    LlamaDecoderLayer,
     LlamaMLP,
     LlamaPreTrainedModel,
     LlamaRMSNorm,
     LlamaRotaryEmbedding,
 )
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from draftwood.eagle.config import Eagle3Config
 from draftwood.errors import DraftwoodError
@@ -38,7 +45,8 @@ class Eagle3Output:
 
     Attributes:
         logits: ``[b, q', Vd]`` over *draft* ids, for the q' rows asked for.
-        hidden: ``[b, q, H]``, the layer's output before the final norm: the next row's h.
+        hidden: ``[b, q, H]``, the next row's h: the last layer's output, before the final norm or,
+            with ``norm_output``, behind it.
         past_key_values: the cache that was written, if there is one.
     """
 
@@ -47,13 +55,27 @@ class Eagle3Output:
     past_key_values: Cache | None
 
 
+def _attention(config: Eagle3Config, index: int) -> nn.Module:
+    if config.qk_norm:
+        return Qwen3Attention(config, index)  # type: ignore[arg-type]
+    return LlamaAttention(config, index)
+
+
+def _further_layer(config: Eagle3Config, index: int) -> nn.Module:
+    """An ordinary decoder layer, behind the first."""
+    layer = LlamaDecoderLayer(config, index)
+    if config.qk_norm:
+        layer.self_attn = _attention(config, index)  # type: ignore[assignment]
+    return layer
+
+
 class Eagle3Layer(nn.Module):
     """Llama's decoder layer, with queries, keys and values taken from rows of width 2H."""
 
     def __init__(self, config: Eagle3Config) -> None:
         super().__init__()
         width, eps = config.hidden_size, config.rms_norm_eps
-        self.self_attn = LlamaAttention(config, layer_idx=0)
+        self.self_attn = _attention(config, 0)
         for name in ("q_proj", "k_proj", "v_proj"):
             narrow = getattr(self.self_attn, name)
             wide = nn.Linear(2 * width, narrow.out_features, bias=config.attention_bias)
@@ -82,6 +104,8 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         embedding: the target's input embedding, ``[V, H]`` or longer. It is looked at, never owned:
             no ``state_dict`` and no ``to()`` of the head includes it. It can be given later by
             :meth:`set_input_embeddings`. A head with ``own_embedding`` takes none.
+        output: the target's ``lm_head``, for a head without ``own_output``; likewise lent, and by
+            :meth:`lend_output` if later.
 
     A new head drafts the first Vd tokens of the target's vocabulary (``d2t`` is zero).
     """
@@ -93,21 +117,40 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
     d2t: torch.Tensor
     t2d: torch.Tensor
 
-    def __init__(self, config: Eagle3Config, embedding: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        config: Eagle3Config,
+        embedding: nn.Module | None = None,
+        output: nn.Module | None = None,
+    ) -> None:
         super().__init__(config)
-        width, drafted = config.hidden_size, config.draft_vocab_size
-        self.fc = nn.Linear(len(config.taps) * config.target_hidden_size, width, bias=False)
+        width, drafted, eps = config.hidden_size, config.draft_vocab_size, config.rms_norm_eps
+        taps, tapped = len(config.taps), config.target_hidden_size
+        if config.fuse:
+            self.fc = nn.Linear(taps * tapped, width, bias=config.fc_bias)
+        if config.norm_before_fc:
+            self.input_norm = LlamaRMSNorm(taps * tapped, eps=eps)
+        if config.fc_norm:
+            self.fc_norm = nn.ModuleList(LlamaRMSNorm(tapped, eps=eps) for _ in range(taps))
         self.midlayer = Eagle3Layer(config)
-        self.norm = LlamaRMSNorm(width, eps=config.rms_norm_eps)
-        self.lm_head = nn.Linear(width, drafted, bias=False)
+        if config.num_hidden_layers > 1:
+            # Named by their number in the published files, where the first layer is number 0.
+            further = range(1, config.num_hidden_layers)
+            self.layers = nn.ModuleDict({str(i): _further_layer(config, i) for i in further})
+        self.norm = LlamaRMSNorm(width, eps=eps)
+        if config.own_output:
+            self.lm_head = nn.Linear(width, drafted, bias=False)
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.register_buffer("d2t", torch.zeros(drafted, dtype=torch.int64))
         self.register_buffer("t2d", torch.arange(config.vocab_size) < drafted)
         if config.own_embedding:
             self.embed_tokens = nn.Embedding(config.vocab_size, width)
         self._borrowed: tuple[nn.Module, ...] = ()
+        self._output: tuple[nn.Module, ...] = ()
         if embedding is not None:
             self.set_input_embeddings(embedding)
+        if output is not None:
+            self.lend_output(output)
         self.post_init()  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
@@ -146,13 +189,48 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         # In a tuple, where nn.Module does not see it.
         self._borrowed = (value,)
 
+    def lend_output(self, module: nn.Module) -> None:
+        """Compute logits with ``module``, the target's ``lm_head``, without owning it.
+
+        Raises:
+            DraftwoodError: the head has one of its own, or the module's shape is wrong.
+        """
+        if self.config.own_output:
+            raise DraftwoodError("the head brings lm_head.weight itself; give no lm_head")
+        rows, width = self.config.draft_vocab_size, self.config.hidden_size
+        found = [getattr(module, name, None) for name in ("out_features", "in_features")]
+        if found != [rows, width]:
+            raise DraftwoodError(
+                f"the target's lm_head is {found}, but the head needs one of [{rows}, {width}]; "
+                "give a head made for this target, or one that brings lm_head.weight"
+            )
+        # In a tuple, where nn.Module does not see it.
+        self._output = (module,)
+
+    def _logits(self, normed: torch.Tensor) -> torch.Tensor:
+        if self.config.own_output:
+            return self.lm_head(normed)  # type: ignore[no-any-return]
+        if not self._output:
+            raise DraftwoodError(
+                "the head has no lm_head of its own; give it the target's: "
+                "head.lend_output(model.get_output_embeddings())"
+            )
+        return self._output[0](normed)  # type: ignore[no-any-return]
+
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """``[.., H]``: h for rows where the target has been.
 
         Args:
             features: ``[.., taps * Ht]``, its hidden states entering ``config.taps``, in order.
         """
-        return self.fc(features.to(self.fc.weight.dtype))  # type: ignore[no-any-return]
+        found = features.to(self.norm.weight.dtype)
+        if self.config.norm_before_fc:
+            found = self.input_norm(found)
+        if self.config.fc_norm:
+            taps = found.chunk(len(self.config.taps), dim=-1)
+            normed = [norm(tap) for norm, tap in zip(self.fc_norm, taps, strict=True)]
+            found = torch.cat(normed, dim=-1)
+        return self.fc(found) if self.config.fuse else found
 
     def forward(
         self,
@@ -180,7 +258,7 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
             kwargs: handed to the attention function.
         """
         rows = functional.embedding(input_ids, self.get_input_embeddings().weight)  # type: ignore[arg-type]
-        embedded = rows.to(self.fc.weight.dtype)
+        embedded = rows.to(self.norm.weight.dtype)
         h = torch.zeros_like(embedded) if hidden is None else hidden.to(embedded.dtype)
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
@@ -194,19 +272,22 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
             past_key_values=past_key_values,
             position_ids=position_ids,
         )
-        out = self.midlayer(
-            embedded,
-            h,
-            attention_mask=mask,
-            position_ids=position_ids,
-            position_embeddings=self.rotary_emb(embedded, position_ids),
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            **kwargs,
-        )
+        shared = kwargs | {
+            "attention_mask": mask,
+            "position_ids": position_ids,
+            "position_embeddings": self.rotary_emb(embedded, position_ids),
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
+        }
+        out = self.midlayer(embedded, h, **shared)
+        if self.config.num_hidden_layers > 1:
+            for layer in self.layers.values():
+                out = layer(out, **shared)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(self.norm(out[:, kept]))
-        return Eagle3Output(logits, out, past_key_values)
+        if self.config.norm_output:
+            out = self.norm(out)
+            return Eagle3Output(self._logits(out[:, kept]), out, past_key_values)
+        return Eagle3Output(self._logits(self.norm(out[:, kept])), out, past_key_values)
 
     @property
     def taps(self) -> tuple[int, ...]:

@@ -71,6 +71,10 @@ class LiveTarget:
         """The model's."""
         return self._target.embedding()
 
+    def lm_head(self) -> torch.nn.Module | None:
+        """The model's."""
+        return self._target.lm_head()
+
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[Rows]:

@@ -74,6 +74,10 @@ class ReplayTarget:
         """
         raise DraftwoodError("a recording has no weights: give the model itself")
 
+    def lm_head(self) -> torch.nn.Module | None:
+        """None: there are no weights."""
+        return None
+
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[Rows]:

@@ -101,6 +101,11 @@ class Runner:
         module: torch.nn.Module = self.model.get_input_embeddings()
         return module
 
+    def lm_head(self) -> torch.nn.Module | None:
+        """The module that turns the last hidden states into logits."""
+        module: torch.nn.Module | None = self.model.get_output_embeddings()
+        return module
+
     def roll_back(self, slot: int, length: int) -> None:
         """Forget all but the slot's first ``length`` tokens.
 

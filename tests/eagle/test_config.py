@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.eagle.config import Eagle3Config, default_taps, read_config, write_config
+from draftwood.eagle.config import Eagle3Config, Stored, default_taps, read_config, write_config
 from draftwood.errors import DraftwoodError
 from tests.eagle.made import HT, TARGET, VD, H, V, tiny_config
 
@@ -46,7 +47,7 @@ def speculators(**changes: Any) -> dict[str, Any]:
 
 def read(raw: dict[str, Any], **target: Any) -> Eagle3Config:
     before = copy.deepcopy(raw)
-    config = read_config(raw, replace(TARGET, **target), own_embedding=False)
+    config = read_config(raw, replace(TARGET, **target))
     assert raw == before
     return config
 
@@ -90,6 +91,10 @@ def test_layers_by_their_output() -> None:
     assert config.taps == default_taps(94) == (2, 47, 91)
     assert read(original(eagle_config={IDS: []})).taps == (2, 4, 5)
     assert read(original(eagle_config={IDS: [-1, 3]})).taps == (0, 4)
+    assert read(original(target_layer_ids=[0, 2, 4, 5, 6])).taps == (1, 3, 5, 6, 7)
+    assert read(original(target_layer_ids=[1, 3], **{IDS: [2, 4]})).taps == (2, 4)
+    with pytest.raises(DraftwoodError, match=r"target_layer_ids those entering \[2, 4\]"):
+        read(original(target_layer_ids=[1, 3], **{IDS: [1, 3]}))
 
 
 def test_layers_named_twice() -> None:
@@ -101,6 +106,12 @@ def test_layers_named_twice() -> None:
 def test_layers_that_the_target_has_not() -> None:
     with pytest.raises(DraftwoodError, match=r"entering layers \[2, 4, 8\].*are 0 to 7"):
         read(original(**{IDS: [2, 4, 8]}))
+    said = r"output of the last layer \(7\) cannot be read: .* behind the final norm"
+    for last in ({"eagle_config": {IDS: [1, 7]}}, {"target_layer_ids": [1, 7]}, {IDS: [1, 8]}):
+        with pytest.raises(DraftwoodError, match=said):
+            read(original(**last))
+    with pytest.raises(DraftwoodError, match=r"are 0 to 7; it was made for another target"):
+        read(original(target_layer_ids=[1, 30]))
     with pytest.raises(DraftwoodError, match="target of 2 layers"):
         read(original(), layers=2)
     assert default_taps(3) == (2, 1, 0)
@@ -129,10 +140,9 @@ def test_rope_in_every_spelling() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"fc_norm": True}, "fc_norm = True"),
-        ({"norm_output": True}, "norm_output = True"),
-        ({"norm_before_fc": True}, "give a head with norm_before_fc = False"),
-        ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state = False"),
+        ({"use_mtp_layernorm": True}, "give a head with use_mtp_layernorm = False"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, "own width 16, not 1 of width 24"),
         ({"target_hidden_size": 32}, r"width 32 .*target's have 24"),
         ({"draft_vocab_size": 41}, "draft_vocab_size is 41; give 1 to 40"),
         ({"draft_vocab_size": "many"}, "draft_vocab_size"),
@@ -147,7 +157,8 @@ def test_heads_that_are_refused(layout: Any, wrong: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"num_hidden_layers": 2}, "num_hidden_layers is 2"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"layer_types": ["sliding_attention"]}, "sliding_attention, a variant"),
         ({"rope_scaling": {"rope_type": "mrope", "rope_theta": 1.0}}, '"mrope"'),
         ({"hidden_act": "wave"}, '"wave"'),
         ({"use_sliding_window": True}, "use_sliding_window"),
@@ -163,9 +174,52 @@ def test_layers_that_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 def test_layers_of_another_family() -> None:
     # Their config classes have other defaults, which a published config leaves out.
-    with pytest.raises(DraftwoodError, match='"qwen3"; only "llama"'):
-        read(speculators(transformer_layer_config=LLAMA | {"model_type": "qwen3"}))
+    with pytest.raises(DraftwoodError, match='"gemma2"; only layers of type llama and qwen3'):
+        read(speculators(transformer_layer_config=LLAMA | {"model_type": "gemma2"}))
     assert read(original(model_type="qwen3")).hidden_size == H  # there it is only a label
+
+
+def test_qwen3_layers() -> None:
+    short = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1}
+    config = read(speculators(transformer_layer_config=short))
+    default = Qwen3Config()
+    assert config.qk_norm
+    for name in ("head_dim", "rms_norm_eps", "num_attention_heads", "intermediate_size"):
+        assert getattr(config, name) == getattr(default, name), name
+    assert not read(original(model_type="qwen3")).qk_norm
+    labelled = read_config(original(model_type="qwen3"), TARGET, Stored(qk_norm=True, head_dim=6))
+    assert (labelled.qk_norm, labelled.head_dim) == (True, 6)
+
+
+def test_what_tensors_say_of_what_is_left_out() -> None:
+    short = original()
+    del short["draft_vocab_size"], short["num_hidden_layers"]
+    config = read_config(short, TARGET, Stored(draft_vocab_size=9, layers=2, fc_bias=True))
+    assert (config.draft_vocab_size, config.num_hidden_layers) == (9, 2)
+    assert config.fc_bias
+    assert read(original(bias=True)).fc_bias
+    with pytest.raises(DraftwoodError, match=r"num_hidden_layers = 1, but .* has tensors of 2"):
+        read_config(original(), TARGET, Stored(layers=2))
+
+
+def test_norms_are_used_if_they_are_stored_or_named() -> None:
+    cases = (
+        ("norm_before_fc", Stored(input_norm=True)),
+        ("fc_norm", Stored(fc_norm=True)),
+    )
+    for flag, stored in cases:
+        assert getattr(read_config(original(), TARGET, stored), flag)
+        assert not getattr(read_config(original(**{flag: False}), TARGET, stored), flag)
+        assert getattr(read(original(**{flag: True})), flag)
+        assert getattr(read(original(eagle_config={flag: True})), flag)
+        assert not getattr(read(original()), flag)
+    assert read(original(norm_output=True)).norm_output
+
+
+def test_the_last_hidden_state_alone() -> None:
+    same = {"eagle_config": {"use_aux_hidden_state": False, IDS: [1, 3]}}
+    config = read(original(**same), hidden_size=H)
+    assert (config.fuse, config.taps, config.target_hidden_size) == (False, (8,), H)
 
 
 def test_flags_spelt_out_are_fine() -> None:
@@ -182,15 +236,19 @@ def test_flags_spelt_out_are_fine() -> None:
         {"norm_before_residual": True, "attention_bias": True, "mlp_bias": True},
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "hidden_act": "gelu"},
         {"own_embedding": True, "draft_vocab_size": V},
+        {"num_hidden_layers": 3, "qk_norm": True, "norm_output": True},
+        {"norm_before_fc": True, "fc_norm": True, "fc_bias": True},
+        {"fuse": False, "taps": (8,), "hidden_size": HT},
     ],
     ids=str,
 )
 def test_written_and_read_again(changes: dict[str, Any]) -> None:
     config = tiny_config(**changes)
     raw = write_config(config)
-    again = read_config(raw, TARGET, own_embedding=config.own_embedding)
+    again = read_config(raw, TARGET, Stored(own_embedding=config.own_embedding))
     assert again.to_dict() == config.to_dict()
-    assert [i + 1 for i in raw["eagle_config"][IDS]] == raw[IDS] == list(config.taps)
+    if config.fuse:
+        assert [i + 1 for i in raw["eagle_config"][IDS]] == raw[IDS] == list(config.taps)
 
 
 def test_no_taps_at_all() -> None:

@@ -53,6 +53,10 @@ class MadeUpTarget:
         """
         raise DraftwoodError("a made-up target has no weights")
 
+    def lm_head(self) -> torch.nn.Module | None:
+        """None: there are no weights."""
+        return None
+
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[Rows]:

@@ -49,10 +49,10 @@ class TreeDistributions:
         """A token drawn from p, at temperature 0 the argmax; never one of probability zero.
 
         Raises:
-            DraftwoodError: the processors left no token to choose.
+            DraftwoodError: the processors left no token to choose, or the row is not numbers.
         """
         if self._sampler.plain:
-            return int(self._argmax[node])
+            return self._plain_argmax(node)
         if not self._sampler.do_sample:
             return self._argmax_of(node)
         return noise.choose(int(self._tree.depths[node]), self.probabilities([node])[0])
@@ -61,10 +61,10 @@ class TreeDistributions:
         """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
 
         Raises:
-            DraftwoodError: the processors left no token to choose.
+            DraftwoodError: the processors left no token to choose, or a row is not numbers.
         """
         if not self._sampler.do_sample:
-            best = self._argmax[nodes] if self._sampler.plain else map(self._argmax_of, nodes)
+            best = map(self._plain_argmax if self._sampler.plain else self._argmax_of, nodes)
             p = torch.zeros((len(nodes), self._logits.shape[1]), device=self._logits.device)
             p[range(len(nodes)), list(best)] = 1
             return p
@@ -72,15 +72,33 @@ class TreeDistributions:
         # One bad score makes the whole softmax NaN.
         for node, share in zip(nodes, p[:, 0].tolist(), strict=True):
             if math.isnan(share):
-                raise _emptied(node)
+                raise self._emptied(node)
         return p
+
+    def _plain_argmax(self, node: int) -> int:
+        found = int(self._argmax[node])
+        if found < 0:
+            raise self._emptied(node)
+        return found
 
     def _argmax_of(self, node: int) -> int:
         scores = self._scores([node])[0]
         found = int(scores.argmax())
         if not float(scores[found]) > -math.inf:
-            raise _emptied(node)
+            raise self._emptied(node)
         return found
+
+    def _emptied(self, node: int) -> DraftwoodError:
+        place = self._length + int(self._tree.depths[node])
+        if bool(self._row(node).isnan().any()):
+            return DraftwoodError(
+                f"the model's logits are not numbers at position {place}: check its weights, and "
+                "load it in float32 or bfloat16 if it overflows float16"
+            )
+        return DraftwoodError(
+            f"no token can follow at position {place}: its scores are all -inf or not numbers; "
+            "ban fewer tokens or check the logits processors"
+        )
 
     def _scores(self, nodes: Sequence[int]) -> torch.Tensor:
         if len(self._history) != self._length:
@@ -139,10 +157,3 @@ class TreeProposals:
             return parts[0]
         found = torch.cat(parts)
         return found[torch.tensor(order).argsort().to(found.device)]
-
-
-def _emptied(node: int) -> DraftwoodError:
-    return DraftwoodError(
-        f"no token can follow node {node}: its scores are all -inf or not numbers; "
-        "ban fewer tokens or check the logits processors"
-    )

@@ -14,15 +14,19 @@ from typing import Any
 
 from draftwood.bids import FREE, Bid, Price
 from draftwood.protocols import Answer, Continue, Drafter, Expand, Growth, Policy, Query
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, TreeBuilder
 
 
 @dataclass(frozen=True, eq=False)
 class Drafted:
-    """A finished tree, and the bid that the policy made for it, if it made one."""
+    """A finished tree, and the bid that the policy made for it, if it made one.
+
+    If the policy raised an exception, that is the ``error``, and the tree is its root alone.
+    """
 
     tree: TokenTree
     bid: Bid | None
+    error: Exception | None = None
 
 
 def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
@@ -49,6 +53,7 @@ def draft(
         price: answers the bids of all sequences.
     """
     trees: list[TokenTree | None] = [None] * len(slots)
+    errors: dict[int, Exception] = {}
     growers = [policy.grow(growth, state) for growth, state in zip(growths, states, strict=True)]
     answers: dict[int, Answer | None] = dict.fromkeys(range(len(slots)))
     queries: dict[int, Query] = {}
@@ -60,6 +65,10 @@ def draft(
             except StopIteration as finished:
                 queries.pop(i, None)
                 trees[i] = finished.value
+            except Exception as error:  # noqa: BLE001 - the others go on
+                queries.pop(i, None)
+                trees[i] = TreeBuilder(growths[i].anchor).build()
+                errors[i] = error
         answers = {}
         for source in policy.sources:
             answers = answers or _answer(drafters[source], source, slots, queries)
@@ -68,7 +77,11 @@ def draft(
             offered = {i: query for i, query in queries.items() if isinstance(query, Bid)}
             answers = dict.fromkeys(offered, price(list(offered.values())))
             bids |= offered
-    return [Drafted(tree, bids.get(i)) for i, tree in enumerate(trees) if tree is not None]
+    return [
+        Drafted(tree, None if i in errors else bids.get(i), errors.get(i))
+        for i, tree in enumerate(trees)
+        if tree is not None
+    ]
 
 
 def _answer(

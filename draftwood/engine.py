@@ -27,10 +27,12 @@ from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
+from draftwood.isolation import Failures, each_judged
 from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
 from draftwood.recipes import Method
 from draftwood.requests import (
     Completion,
+    Delta,
     Event,
     Finished,
     FinishReason,
@@ -162,12 +164,34 @@ class Engine:
                 self.cancel(number)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Decode the requests to their ends, in order."""
+        """Decode the requests to their ends, in order.
+
+        Of one that failed the completion has the error; :meth:`draftwood.Completion.checked` raises
+        it.
+        """
         done = [e for e in self.stream(requests) if isinstance(e, Finished)]
         return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
 
     def step(self) -> list[Event]:
-        """Admit waiting requests, then draft, verify and commit once for all running ones."""
+        """Admit waiting requests, then draft, verify and commit once for all running ones.
+
+        A request whose own work raises an exception (a logits processor, a stopping criterion, an
+        observer, its text, logits that are not numbers) ends with reason ``"error"``; the others go
+        on with the tokens that they would have had without it.
+
+        Raises:
+            Exception: what was done for all at once failed, such as a forward of the model. The
+                requests that ran are cancelled and the engine can be used on; those that wait stay.
+        """
+        try:
+            return self._step()
+        except Exception:
+            for sequence in list(self._active.values()):
+                with suppress(Exception):  # what failed may fail again; it is what is raised
+                    self._finish(sequence, "cancelled")
+            raise
+
+    def _step(self) -> list[Event]:
         events = self._admit()
         live = list(self._active.values())
         if not live:
@@ -181,31 +205,42 @@ class Engine:
         growths = [s.growth(policy.budget, o) for s, o in zip(live, outlooks, strict=True)]
         drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
         trees = [found.tree for found in drafted]
+        failures = Failures()
+        for s, found in zip(live, drafted, strict=True):
+            if found.error is not None:
+                failures[s.number] = found.error
         clock.append(perf_counter())
         rows = self.target.forward(slots, trees, self._needs)
         clock.append(perf_counter())
-        verdicts = self.method.verifier.verify(list(map(self._case, live, trees, rows)))
+        outcomes = self._outcomes(live, trees, rows, failures)
         clock.append(perf_counter())
-        self.target.commit(slots, [verdict.path for verdict in verdicts])
+        self.target.commit(slots, [outcome.path for outcome in outcomes])
         clock.append(perf_counter())
-        outcomes = list(map(_outcome, trees, verdicts, rows))
         for sequence, outcome in zip(live, outcomes, strict=True):
-            self._learn(sequence, outcome)
-        bids = [found.bid for found in drafted]
+            if sequence.number not in failures:
+                with failures.of(sequence.number):
+                    self._learn(sequence, outcome)
+        bids = [
+            None if s.number in failures else found.bid
+            for s, found in zip(live, drafted, strict=True)
+        ]
         spent = Spent(clock[1] - clock[0], clock[2] - clock[1], perf_counter() - clock[2])
         told = tuner.observe(bids, outcomes, spent)
         clock.append(perf_counter())
         times = Times(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards
         for sequence, outcome, foretold in zip(live, outcomes, told, strict=True):
-            delta, reason = sequence.take(outcome.committed, last_drafted=len(outcome.path))
-            committed = len(delta.tokens)
-            tree, path = outcome.tree, outcome.path
-            stats = StepStats(tree, path, committed, times, len(live), forwards, foretold)
-            sequence.tally.add(stats)
-            events += [delta, Stepped(sequence.number, stats)]
-            if reason:
-                events.append(self._finish(sequence, reason))
+            number, reason = sequence.number, None
+            if number not in failures:
+                with failures.of(number):
+                    delta, reason = sequence.take(outcome.committed, len(outcome.path))
+                    committed, path = len(delta.tokens), outcome.path
+                    stats = StepStats(
+                        outcome.tree, path, committed, times, len(live), forwards, foretold
+                    )
+                    sequence.tally.add(stats)
+                    events += [delta, Stepped(number, stats)]
+            events += self._ended(sequence, reason, failures)
         return events
 
     def _admit(self) -> list[Event]:
@@ -222,22 +257,57 @@ class Engine:
         prompts = [s.request.ids for s in joining]
         rows = self.target.prefill([s.slot for s in joining], prompts, self._needs)
         events: list[Event] = []
+        failures = Failures()
         for s, prompt_rows in zip(joining, rows, strict=True):
-            # The first token follows a tree that is the prompt's last token alone.
-            last = TreeBuilder(s.request.ids[-1]).build()
-            first = TreeDistributions(prompt_rows, last, s.sampler, s.history).draw(ROOT, s.noise)
-            begun = Prefill(np.array(s.request.ids, dtype=np.int64), first, prompt_rows)
-            for drafter in self._drafters.values():
-                drafter.begin(s.slot, begun)
-            if s.request.observer is not None:
-                s.request.observer(begun)
-            s.state = self.method.policy.start()
-            delta, reason = s.take([first], last_drafted=0)
-            s.ttft = perf_counter() - s.started
-            events.append(delta)
-            if reason:
-                events.append(self._finish(s, reason))
+            reason = None
+            with failures.of(s.number):
+                delta, reason = self._begin(s, prompt_rows)
+                events.append(delta)
+            events += self._ended(s, reason, failures)
         return events
+
+    def _begin(self, sequence: RunningRequest, rows: Rows) -> tuple[Delta, FinishReason | None]:
+        """The first token, from the rows of the prefill."""
+        request, slot = sequence.request, sequence.slot
+        # It follows a tree that is the prompt's last token alone.
+        last = TreeBuilder(request.ids[-1]).build()
+        p = TreeDistributions(rows, last, sequence.sampler, sequence.history)
+        first = p.draw(ROOT, sequence.noise)
+        begun = Prefill(np.array(request.ids, dtype=np.int64), first, rows)
+        for drafter in self._drafters.values():
+            drafter.begin(slot, begun)
+        if request.observer is not None:
+            request.observer(begun)
+        sequence.state = self.method.policy.start()
+        found = sequence.take([first], last_drafted=0)
+        sequence.ttft = perf_counter() - sequence.started
+        return found
+
+    def _outcomes(
+        self,
+        live: Sequence[RunningRequest],
+        trees: Sequence[TokenTree],
+        rows: Sequence[Rows],
+        failures: Failures,
+    ) -> list[Outcome]:
+        """What the verifier keeps of each tree; nothing of a request that has failed."""
+        sound = {
+            s.number: self._case(s, tree, found)
+            for s, tree, found in zip(live, trees, rows, strict=True)
+            if s.number not in failures
+        }
+        judged = each_judged(self.method.verifier.verify, list(sound.values())) if sound else []
+        verdicts = dict(zip(sound, judged, strict=True))
+        outcomes = []
+        for s, tree, found in zip(live, trees, rows, strict=True):
+            verdict = verdicts.get(s.number)
+            if isinstance(verdict, Exception):
+                failures[s.number] = verdict
+            if isinstance(verdict, Verdict):
+                outcomes.append(_outcome(tree, verdict, found))
+            else:
+                outcomes.append(Outcome(tree, (), (), found))
+        return outcomes
 
     def _case(self, sequence: RunningRequest, tree: TokenTree, rows: Rows) -> Case:
         p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
@@ -257,13 +327,23 @@ class Engine:
     def _forwards(self) -> int:
         return sum(drafter.forwards for drafter in self._drafters.values())
 
-    def _finish(self, sequence: RunningRequest, reason: FinishReason) -> Finished:
+    def _ended(
+        self, sequence: RunningRequest, reason: FinishReason | None, failures: Failures
+    ) -> list[Event]:
+        error = failures.get(sequence.number)
+        if error is not None:
+            return [self._finish(sequence, "error", error)]
+        return [self._finish(sequence, reason)] if reason else []
+
+    def _finish(
+        self, sequence: RunningRequest, reason: FinishReason, error: Exception | None = None
+    ) -> Finished:
         del self._active[sequence.number]
-        with suppress(KeyError):  # a request cancelled while its prefill failed has no index yet
-            for drafter in self._drafters.values():
+        for drafter in self._drafters.values():
+            with suppress(KeyError):  # a request that failed in its prefill has no index yet
                 drafter.release(sequence.slot)
         self.target.release(sequence.slot)
-        completion = sequence.completion(reason)
+        completion = sequence.completion(reason, error)
         logger.debug(
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
         )

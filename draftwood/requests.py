@@ -1,6 +1,6 @@
 """What goes into the engine and what comes out: requests, streaming events, completions."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from draftwood.stats import StepStats, Tally
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FinishReason = Literal["eos", "stop", "length", "context", "cancelled"]
+FinishReason = Literal["eos", "stop", "length", "context", "cancelled", "error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,11 @@ class Request:
 @dataclass(frozen=True)
 class Completion:
     """A finished request: token ids, their text (if there is a tokenizer), why it ended, and times
-    in seconds: ``ttft`` to the first token, ``seconds`` in all."""
+    in seconds: ``ttft`` to the first token, ``seconds`` in all.
+
+    If ``reason`` is ``"error"``, ``error`` says what went wrong and in which request, its cause
+    being what was raised; ``tokens`` are those committed before.
+    """
 
     tokens: tuple[int, ...]
     text: str
@@ -72,6 +76,17 @@ class Completion:
     prompt_tokens: int
     ttft: float
     seconds: float
+    error: DraftwoodError | None = None
+
+    def checked(self) -> "Completion":
+        """Itself.
+
+        Raises:
+            DraftwoodError: the request ended with an error, which this is.
+        """
+        if self.error is not None:
+            raise self.error
+        return self
 
     @property
     def tpot(self) -> float:
@@ -161,6 +176,28 @@ def _ids(name: str, given: Any) -> tuple[int, ...]:
         if isinstance(number, bool) or not isinstance(number, Integral):
             raise DraftwoodError(f"{name} is or holds {number!r}, which is no integer")
     return tuple(map(int, found))
+
+
+def checked(events: Iterable[Event]) -> Iterator[Event]:
+    """The events.
+
+    Raises:
+        DraftwoodError: a request ended with an error, which this is.
+    """
+    for event in events:
+        if isinstance(event, Finished):
+            event.completion.checked()
+        yield event
+
+
+def failure(number: int, cause: Exception) -> DraftwoodError:
+    """What a request's completion says of an exception, which is its cause."""
+    said = f"{type(cause).__name__}: {cause}".removesuffix(": ")
+    if isinstance(cause, DraftwoodError):
+        said = str(cause)
+    found = DraftwoodError(f"request {number} failed: {said}")
+    found.__cause__ = cause
+    return found
 
 
 def admit(request: Request, info: TargetInfo, *, text: bool) -> int:

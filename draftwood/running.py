@@ -14,7 +14,7 @@ from draftwood.byte_text import text_stream
 from draftwood.history import History
 from draftwood.noise import RequestNoise
 from draftwood.protocols import Growth
-from draftwood.requests import Completion, Delta, FinishReason, Request
+from draftwood.requests import Completion, Delta, FinishReason, Request, failure
 from draftwood.sampling import Sampler
 from draftwood.stats import Tally
 from draftwood.text import StopMatcher
@@ -74,7 +74,10 @@ class RunningRequest:
         )
 
     def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:
-        """Append tokens until one of them ends the request; the rest is cut off."""
+        """Append tokens until one of them ends the request; the rest is cut off.
+
+        If a stopping criterion or the tokenizer raises an exception, none of them counts.
+        """
         taken: list[int] = []
         pieces: list[str] = []
         reason: FinishReason | None = None
@@ -82,7 +85,11 @@ class RunningRequest:
             taken.append(token)
             self.tokens.append(token)
             self.history.append(token)
-            piece, reason = self._text_and_reason(token)
+            try:
+                piece, reason = self._text_and_reason(token)
+            except Exception:
+                del self.tokens[len(self.tokens) - len(taken) :]
+                raise
             pieces.append(piece)
             if reason:
                 break
@@ -112,7 +119,8 @@ class RunningRequest:
             return piece, "stop"
         return piece + (self.matcher.flush() if reason else ""), reason
 
-    def completion(self, reason: FinishReason) -> Completion:
+    def completion(self, reason: FinishReason, error: Exception | None = None) -> Completion:
+        """What came of the request; ``error`` is what ended it, if that was its own."""
         return Completion(
             tokens=tuple(self.tokens),
             text="".join(self.text),
@@ -121,4 +129,5 @@ class RunningRequest:
             prompt_tokens=len(self.request.ids),
             ttft=self.ttft,
             seconds=perf_counter() - self.started,
+            error=None if error is None else failure(self.number, error),
         )

@@ -172,7 +172,7 @@ class MarkovTarget:
         top = logits.softmax(-1).topk(k)
         return Rows(
             logits,
-            logits.argmax(-1).numpy(),
+            logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy(),
             top.indices.numpy().astype(np.int64),
             top.values.numpy(),
         )

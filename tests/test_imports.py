@@ -43,7 +43,7 @@ LAYERS = [
         "vocabulary",
     },
     {"binding"},
-    {"recipes", "drafting", "requests", "golden"},
+    {"recipes", "drafting", "requests", "golden", "isolation"},
     {"builtin"},
     {"methods"},
     {"running", "hosting"},

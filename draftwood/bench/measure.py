@@ -18,6 +18,7 @@ from draftwood.bench.contexts import Context, Contexts
 from draftwood.bench.excerpts import Excerpt, Quote
 from draftwood.bench.forecast import Forecasts, forecasts_of
 from draftwood.bench.prompts import Prompt
+from draftwood.errors import DraftwoodError
 from draftwood.requests import Completion, Request
 from draftwood.sampling import SamplingParams
 from draftwood.stats import StepStats
@@ -121,6 +122,10 @@ def play(
         other = _uncovered(answers, seconds)
         for i, context, answer in zip(active, given, answers, strict=True):
             prompt, completion = items[i].prompt, answer.completion
+            if completion.error is not None:
+                raise DraftwoodError(
+                    f"prompt {prompt.id!r} failed in turn {number + 1}: {completion.error}"
+                ) from completion.error
             quoted = None
             if excerpts is not None and number == 0:
                 quoted = excerpts(prompt, context.ids, completion.tokens, answer.steps)

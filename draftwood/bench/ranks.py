@@ -14,7 +14,7 @@ from draftwood.costs.measure import Grid, measure_target
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
-from draftwood.requests import Request, Stepped
+from draftwood.requests import Request, Stepped, checked
 from draftwood.stats import StepStats
 
 _SECONDS = 2.0
@@ -68,7 +68,7 @@ def count_ranks(engine: Engine, requests: Iterable[Request], ranks: int) -> Rank
 
 def _steps(engine: Engine, requests: Iterable[Request]) -> Iterator[StepStats]:
     for request in requests:
-        yield from (e.stats for e in engine.stream([request]) if isinstance(e, Stepped))
+        yield from (e.stats for e in checked(engine.stream([request])) if isinstance(e, Stepped))
 
 
 def target_seconds(target: Target, nodes: int, context: int) -> list[float]:

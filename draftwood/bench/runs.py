@@ -20,6 +20,7 @@ from draftwood.bench.memory import peak_memory
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Run
 from draftwood.busy import watched
+from draftwood.errors import DraftwoodError
 from draftwood.noise import SEED_LIMIT
 from draftwood.sampling import SamplingParams
 from draftwood.stats import StepStats
@@ -103,6 +104,15 @@ def settled() -> Iterator[None]:
         gc.unfreeze()
 
 
+@contextmanager
+def _named(method: str) -> Iterator[None]:
+    """Say in an error which method it is of."""
+    try:
+        yield
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{method}: {error}") from error
+
+
 def warm_up(
     contenders: Mapping[str, Contender],
     group: Sequence[Item],
@@ -123,7 +133,8 @@ def warm_up(
         for name, contender in contenders.items():
             job = Job(name, group[0].sampling.seed, 0, 0, tuple(group))
             starting(job, False)
-            play(contender, job.items, contexts, decoding)
+            with _named(name):
+                play(contender, job.items, contexts, decoding)
 
 
 def execute(
@@ -153,7 +164,7 @@ def execute(
         for job in jobs:
             starting(job, True)
             told = None if watch is None else partial(_tell, watch, job)
-            with peak_memory(device) as peak, watched() as neighbours:
+            with _named(job.method), peak_memory(device) as peak, watched() as neighbours:
                 turns = play(
                     contenders[job.method], job.items, contexts, decoding, told, quoting(job)
                 )

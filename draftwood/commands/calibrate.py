@@ -94,7 +94,7 @@ def calibrate(
     ):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
-        Engine(target, each, host=host).generate([request])
+        Engine(target, each, host=host).generate([request])[0].checked()
     calibration.save(output)
     click.echo(f"{output}: {len(runs)} answers counted")
 

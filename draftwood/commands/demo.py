@@ -19,7 +19,7 @@ from draftwood.loops import repeats
 from draftwood.methods import method
 from draftwood.options import model_options
 from draftwood.recipes import Method
-from draftwood.requests import Completion, Delta, Request
+from draftwood.requests import Completion, Delta, Request, checked
 from draftwood.target.attach import attach
 
 PROMPTS = {
@@ -99,7 +99,7 @@ def demo(
 
 
 def _stream(engine: Engine, request: Request) -> None:
-    for event in engine.stream([request]):
+    for event in checked(engine.stream([request])):
         if isinstance(event, Delta):
             show(event)
 
@@ -109,7 +109,7 @@ def _measure(engines: Sequence[Engine], request: Request, repeats: int) -> list[
     rates: list[list[float]] = [[] for _ in engines]
     completions: list[Completion] = []
     for _ in range(repeats):
-        completions = [engine.generate([request])[0] for engine in engines]
+        completions = [engine.generate([request])[0].checked() for engine in engines]
         for of_method, completion in zip(rates, completions, strict=True):
             of_method.append((len(completion.tokens) - 1) / (completion.seconds - completion.ttft))
     return [Result(c, tuple(r)) for c, r in zip(completions, rates, strict=True)]

@@ -179,7 +179,7 @@ def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: boo
                 if isinstance(event, Stepped):
                     steps.append(event.stats)
                 if isinstance(event, Finished):
-                    return event.completion
+                    return event.completion.checked()
     except KeyboardInterrupt:
         cancelled = engine.cancel(number)
         if cancelled is None:

@@ -19,7 +19,7 @@ from draftwood.files import check_writable, write_bytes, write_text
 from draftwood.golden import check_goose
 from draftwood.options import method_of, model_options
 from draftwood.picture import svg
-from draftwood.requests import Delta, Request, Stepped
+from draftwood.requests import Delta, Request, Stepped, checked
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach
 
@@ -95,7 +95,7 @@ def tree(
     request = Request(ids, max_new_tokens=1 + step * (chosen.policy.budget + 1), eos=loaded.eos)
     seen = 0
     committed: tuple[int, ...] = ()
-    for event in engine.stream([request]):
+    for event in checked(engine.stream([request])):
         if isinstance(event, Delta):
             committed = event.tokens
         elif isinstance(event, Stepped):

@@ -25,6 +25,7 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.attachment import attachment_of, detach
 from draftwood.integrations.calling_frame import HandsTokenizerBack, kept_back
+from draftwood.integrations.failures import raise_failed
 from draftwood.integrations.generate_call import GenerateCall, Generated
 from draftwood.integrations.generate_inputs import Inputs, arguments, pad_token
 from draftwood.integrations.generate_limits import refuse_unsupported
@@ -128,7 +129,9 @@ def _decode(engine: Engine, requests: Sequence[Request], on_tokens: OnTokens) ->
         while engine.busy:
             for event in engine.step():
                 if isinstance(event, Finished):
-                    done[rows[event.request_id]] = event.completion
+                    row = rows[event.request_id]
+                    raise_failed(event.completion, row, len(rows))
+                    done[row] = event.completion
                 elif isinstance(event, Delta):
                     on_tokens(replace(event, request_id=rows[event.request_id]))
     finally:

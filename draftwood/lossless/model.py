@@ -236,7 +236,8 @@ class Ground:
         )
 
     def _decode(self, chosen: Method, requests: Sequence[Request]) -> list[Completion]:
-        return Engine(self._target, chosen, self._tokenizer, host=self._host).generate(requests)
+        engine = Engine(self._target, chosen, self._tokenizer, host=self._host)
+        return [completion.checked() for completion in engine.generate(requests)]
 
     def _after(self, prefixes: Sequence[Prefix]) -> list[torch.Tensor]:
         """p after the prompt and each prefix, float64 ``[V]``."""

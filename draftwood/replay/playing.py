@@ -10,7 +10,7 @@ from time import perf_counter
 
 from draftwood.engine import Engine
 from draftwood.replay.levels import LevelLog
-from draftwood.requests import Finished, Request, Stepped
+from draftwood.requests import Finished, Request, Stepped, checked
 from draftwood.sampling import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
 
@@ -105,7 +105,7 @@ def play(
     played = Played()
     begun = perf_counter()
     for number, turn in enumerate(turns):
-        for event in engine.stream([turn.request()]):
+        for event in checked(engine.stream([turn.request()])):
             if isinstance(event, Stepped):
                 stats = event.stats
                 levels = {source: log.taken() for source, log in logs.items()}

@@ -87,7 +87,7 @@ class Recorder:
         )
         end = _past_end(frozenset(asked.eos))
         request = Request(ids, asked.max_new_tokens, sampling, should_stop=end)
-        completion: Completion = self._engine.generate([request])[0]
+        completion: Completion = self._engine.generate([request])[0].checked()
         tokens, values = self._rows.taken()
         rows = Ranked(self.asked.width)
         rows.put(range(len(tokens)), self.asked.width, tokens, values)

@@ -48,14 +48,15 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
         plain: search with torch alone, the twin of the two-stage search.
 
     Returns:
-        ``argmax`` int64 ``[b, q]``, the first index of the largest logit; ``top_tokens`` int64
+        ``argmax`` int64 ``[b, q]``, the first index of the largest logit, or -1 where one of the
+        row is not a number; ``top_tokens`` int64
         ``[b, q, k]``, likeliest first; ``top_probs`` float32 ``[b, q, k]``, their softmax
         probabilities, computed in float32. The order of equal logits is not defined.
     """
     b, q, vocab = logits.shape
     k = min(top_k, vocab)
     if plain or logits.device.type != "cpu":
-        argmax = logits.argmax(dim=-1)
+        argmax = _numbers_only(logits, logits.argmax(dim=-1))
         best_logits, best_tokens = torch.topk(logits, k, dim=-1)
         norm = torch.logsumexp(logits.float(), dim=-1, keepdim=True)
         shares = (best_logits.float() - norm).exp_()
@@ -63,11 +64,22 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
         return argmax.cpu().numpy(), best_tokens.cpu().numpy(), shares.cpu().numpy()
     rows = logits.reshape(-1, vocab)
     if k == 0:
-        best = rows.float().numpy().argmax(axis=1).reshape(b, q)
+        best = rows.float().numpy().argmax(axis=1)
+        best = _numbers_only(rows, torch.from_numpy(best)).numpy().reshape(b, q)
         return best, np.empty((b, q, 0), np.int64), np.empty((b, q, 0), np.float32)
     found = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
     best, tokens, probs = found
+    best = _numbers_only(rows, torch.tensor(best)).numpy()
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)
+
+
+def _numbers_only(rows: torch.Tensor, argmax: torch.Tensor) -> torch.Tensor:
+    """``argmax`` ``[..]`` of rows ``[.., V]``, overwritten: -1 where it points to a NaN.
+
+    It does wherever a row holds one, since a search for the largest finds NaN first.
+    """
+    best = rows.gather(-1, argmax[..., None])[..., 0]
+    return argmax.masked_fill_(best.isnan(), -1)
 
 
 def _short_rows(rows: torch.Tensor, k: int) -> Harvest:

@@ -3,6 +3,7 @@
 import gc
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from draftwood.bench.measure import Answer, Decode, Decoding, Item
 from draftwood.bench.prompts import Prompt
 from draftwood.bench.rows import Run
 from draftwood.bench.runs import Job, execute, grouped, items, plan, warm_up
-from draftwood.requests import Completion, Request
+from draftwood.errors import DraftwoodError
+from draftwood.requests import Completion, Request, failure
 from draftwood.sampling import SamplingParams
 from draftwood.stats import Tally
 from tests.tiny import tiny_tokenizer
@@ -172,6 +174,25 @@ def test_what_was_done_before_an_interrupt_is_kept() -> None:
         done.extend(running)
     assert [r.prompt.id for (r,) in done] == ["s/0", "s/1"]
     assert gc.get_freeze_count() == 0
+
+
+class Failing(Echo):
+    """Fails on the second prompt."""
+
+    def decode(self, requests: Sequence[Request]) -> list[Answer]:
+        answers = super().decode(requests)
+        if len(self.requests) == 2:
+            failed = failure(0, ValueError("spoilt"))
+            answers = [Answer(replace(a.completion, reason="error", error=failed)) for a in answers]
+        return answers
+
+
+def test_a_prompt_that_failed_is_named_and_what_was_done_before_it_is_kept() -> None:
+    done: list[list[Run]] = []
+    running = run(plan(groups(5), ["x"], 1), {"x": Failing()})
+    with pytest.raises(DraftwoodError, match=r"^x: prompt 's/1' failed in turn 1: .*spoilt$"):
+        done.extend(running)
+    assert [r.prompt.id for (r,) in done] == ["s/0"]
 
 
 def test_dialogues_of_a_group_go_turn_by_turn() -> None:

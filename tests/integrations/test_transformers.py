@@ -439,3 +439,32 @@ def test_the_example_runs(
     out = capsys.readouterr().out
     assert "tokens in" in out
     assert "same as generate: True" in out
+
+
+class Refusing(LogitsProcessor):
+    """A caller's own, which gives up on rows that begin with a token."""
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> Any:
+        if input_ids.shape[1] > 15 and self.token in input_ids[:, 0]:
+            raise LookupError("not this one")
+        return scores
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS[1:2], PROMPTS[:2]])
+def test_what_a_processor_raises_is_raised(prompts: Sequence[Sequence[int]]) -> None:
+    with pytest.raises(LookupError, match="not this one") as caught:
+        ours(prompts, logits_processor=LogitsProcessorList([Refusing(PROMPTS[1][0])]))
+    notes = getattr(caught.value, "__notes__", [])
+    assert ("row 1" in "".join(notes)) == (len(prompts) > 1)
+    assert torch.equal(ours(prompts), plain(prompts)), "the model can be used on"
+
+
+def test_a_row_with_nothing_to_choose_is_named() -> None:
+    ban: dict[str, Any] = {"suppress_tokens": list(range(VOCAB))}
+    with pytest.raises(DraftwoodError, match=r"^no token can follow at position 5: "):
+        ours(PROMPTS[:1], **ban)
+    with pytest.raises(DraftwoodError, match=r"^row 0: no token can follow at position 5: "):
+        ours(PROMPTS[:2], **ban)

@@ -70,10 +70,15 @@ def test_rows_with_removed_tokens() -> None:
     np.testing.assert_allclose(probs[0, 0], [1, 0, 0, 0, 0], atol=1e-6)
 
 
-def test_nan_is_handed_over_as_torch_does() -> None:
-    logits = rows(8, 2048)
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("vocab", [2048, 40_000])
+def test_a_row_that_is_not_numbers_has_no_argmax(vocab: int, plain: bool, k: int) -> None:
+    logits = rows(8, vocab)
+    expected = logits.argmax(-1)
     logits[0, 3, 99] = torch.nan
-    assert hand_over(logits, 4)[0].tolist() == logits.argmax(-1).tolist()
+    expected[0, 3] = -1
+    assert hand_over(logits, k, plain=plain)[0].tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -1,0 +1,37 @@
+"""What goes wrong in one request of a batch stays its own.
+
+A logits processor, a stopping criterion or an observer is foreign code, and a model may answer one
+prompt with numbers that are none. Knows nothing of what is done for a request.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from draftwood.protocols import Case, Verdict
+
+
+class Failures(dict[int, Exception]):
+    """What each request's own work raised, by the request's number."""
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """Work for one request; if it raises, the exception is kept here and goes no further."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - foreign code
+            self[number] = error
+
+
+def each_judged(
+    verify: Callable[[Sequence[Case]], list[Verdict]], cases: Sequence[Case]
+) -> list[Verdict | Exception]:
+    """Verdicts on all cases together; if that fails, on each by itself, or what it raised.
+
+    A verdict does not depend on the cases beside it, and no random number is used up.
+    """
+    try:
+        return [*verify(cases)]
+    except Exception as error:  # noqa: BLE001 - foreign code
+        if len(cases) == 1:
+            return [error]
+        return [found for case in cases for found in each_judged(verify, [case])]

@@ -1,0 +1,223 @@
+"""What goes wrong in one request ends that request; the others have the tokens they would have."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import LogitsProcessor
+
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method
+from draftwood.requests import Completion, Delta, Finished, Request, checked
+from draftwood.sampling import Sampler, SamplingParams
+from draftwood.tree import TokenTree
+from tests.fakes import FakeHost, MarkovTarget
+
+METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "talon", "auto"]
+PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
+BAD = (12, 3, 4, 3, 4)
+AFTER = 6
+"""Tokens that a request generates before it fails."""
+
+
+class Poisoned(MarkovTarget):
+    """Its logits are not numbers after so many tokens behind the bad prompt."""
+
+    def logits(self, tokens: Sequence[int]) -> torch.Tensor:
+        found = super().logits(tokens)
+        if tuple(tokens[: len(BAD)]) == BAD and len(tokens) >= len(BAD) + AFTER:
+            return found + torch.nan
+        return found
+
+
+class Broken(LogitsProcessor):
+    """Goes wrong after so many tokens."""
+
+    keeps_state = False
+
+    def __init__(self, what: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.what = what
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return self.what(scores) if input_ids.shape[1] >= len(BAD) + AFTER else scores
+
+
+def raising(scores: torch.Tensor) -> torch.Tensor:
+    raise KeyError("no such rule")
+
+
+def banning(scores: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(scores, -torch.inf)
+
+
+def stopping(ids: torch.Tensor) -> bool:
+    if ids.shape[1] >= len(BAD) + AFTER + 1:
+        raise ZeroDivisionError("by nothing")
+    return False
+
+
+def observing(learnt: object) -> None:
+    if hasattr(learnt, "path"):
+        raise LookupError("an observer")
+
+
+def by(what: Callable[[torch.Tensor], torch.Tensor], temperature: float) -> Request:
+    return Request(BAD, 40, sampler=Sampler.given([Broken(what)], temperature=temperature))
+
+
+KINDS: dict[str, tuple[Callable[[float], Request], str]] = {
+    "nan": (
+        lambda t: Request(BAD, 40, SamplingParams(t, seed=3)),
+        f"the model's logits are not numbers at position {len(BAD) + AFTER}",
+    ),
+    "ban": (
+        lambda t: by(banning, t),
+        f"no token can follow at position {len(BAD) + AFTER}",
+    ),
+    "raise": (lambda t: by(raising, t), "KeyError: 'no such rule'"),
+    "stop": (
+        lambda t: Request(BAD, 40, SamplingParams(t), should_stop=stopping),
+        "ZeroDivisionError: by nothing",
+    ),
+}
+
+
+def engine_of(target: MarkovTarget, name: str, max_batch: int) -> Engine:
+    return Engine(target, method(name), max_batch=max_batch, host=FakeHost(target.info))
+
+
+def target_of(kind: str) -> MarkovTarget:
+    return (Poisoned if kind == "nan" else MarkovTarget)(sharpness=1.5)
+
+
+def mates() -> list[Request]:
+    return [
+        Request(PROMPT, 12),
+        Request(PROMPT[:5], 15, SamplingParams(0.9, seed=1)),
+        Request(PROMPT[2:], 9, SamplingParams(0.7, seed=2, top_k=6)),
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_bad_request_takes_nobody_with_it(name: str) -> None:
+    expected = engine_of(MarkovTarget(sharpness=1.5), name, 3).generate(mates())
+    cases = [("nan", 0.0, 3), ("nan", 0.8, 3), ("ban", 0.8, 3), ("raise", 0.8, 1), ("stop", 0.0, 3)]
+    for kind, temperature, max_batch in cases:
+        make, said = KINDS[kind]
+        target = target_of(kind)
+        first, *others = mates()
+        engine = engine_of(target, name, max_batch)
+        found = engine.generate([first, make(temperature), *others])
+        bad = found.pop(1)
+        assert [c.tokens for c in found] == [c.tokens for c in expected]
+        assert [c.reason for c in found] == ["length"] * 3
+        assert bad.reason == "error"
+        assert len(bad.tokens) <= AFTER
+        assert str(bad.error).startswith(f"request 1 failed: {said}")
+        assert bad.error is not None
+        assert bad.error.__cause__ is not None
+        with pytest.raises(DraftwoodError, match="request 1 failed"):
+            bad.checked()
+        assert not target.cached, "every slot is given back"
+        assert not engine.busy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_completion_has_what_was_committed_before(kind: str, temperature: float) -> None:
+    engine = engine_of(target_of(kind), "ar", 1)
+    events = list(engine.stream([KINDS[kind][0](temperature)]))
+    assert isinstance(events[-1], Finished)
+    completion = events[-1].completion
+    told = [token for event in events if isinstance(event, Delta) for token in event.tokens]
+    assert told == list(completion.tokens)
+    assert len(told) == AFTER
+    assert completion.tally.committed == AFTER - 1
+    with pytest.raises(DraftwoodError, match="request 0 failed"):
+        list(checked(events))
+
+
+def test_a_request_may_fail_at_its_first_token() -> None:
+    target = MarkovTarget()
+    engine = engine_of(target, "goose", 4)
+    bad = Request(BAD, 9, sampler=Sampler.given([Now()], temperature=0.0))
+    good, ended = engine.generate([Request(PROMPT, 20), bad])
+    assert good.tokens == target.greedy(PROMPT, 20)
+    assert (ended.tokens, ended.reason) == ((), "error")
+    assert not target.cached
+    assert engine.generate([Request(PROMPT, 20)])[0].tokens == good.tokens
+
+
+class Now(LogitsProcessor):
+    keeps_state = False
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("now")
+
+
+def test_an_observer_that_fails_is_the_requests() -> None:
+    target = MarkovTarget()
+    requests = [Request(BAD, 9, observer=observing), Request(PROMPT, 20)]
+    bad, good = engine_of(target, "goose", 4).generate(requests)
+    assert str(bad.error) == "request 0 failed: LookupError: an observer"
+    assert good.tokens == target.greedy(PROMPT, 20)
+
+
+class Stubborn:
+    """A policy that raises in the third step of the bad request, and drafts nothing in others."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def grow(self, growth: Any, state: Any) -> Any:
+        if growth.room == 40 - 4:
+            raise OverflowError("in a policy")
+        return (yield from self.inner.grow(growth, state))
+
+
+def test_a_policy_that_fails_is_the_requests() -> None:
+    target = MarkovTarget()
+    whole = method("ar")
+    stubborn: Any = Stubborn(whole.policy)
+    engine = Engine(target, replace(whole, policy=stubborn), host=FakeHost(target.info))
+    bad, good = engine.generate([Request(BAD, 40), Request(PROMPT, 20)])
+    assert str(bad.error) == "request 0 failed: OverflowError: in a policy"
+    assert bad.tokens == target.greedy(BAD, 3)
+    assert good.tokens == target.greedy(PROMPT, 20)
+
+
+class Failing(MarkovTarget):
+    """Whose forward fails once it is told to."""
+
+    fails = False
+
+    def forward(self, slots: Any, trees: Sequence[TokenTree], *rest: Any, **named: Any) -> Any:
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return super().forward(slots, trees, *rest, **named)
+
+
+@pytest.mark.parametrize("name", ["ar", "goose", "traversal", "auto"])
+def test_after_a_failure_of_the_whole_step_the_engine_goes_on(name: str) -> None:
+    target = Failing()
+    engine = engine_of(target, name, 2)
+    for prompt in (PROMPT, BAD, PROMPT[:4]):
+        engine.add(Request(prompt, 30))
+    engine.step()
+    target.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    assert not target.cached
+    target.fails = False
+    # The third still waits.
+    done: list[Completion] = []
+    while engine.busy:
+        done += [e.completion for e in engine.step() if isinstance(e, Finished)]
+    assert [c.tokens for c in done] == [target.greedy(PROMPT[:4], 30)]
+    assert engine.generate([Request(PROMPT, 30)])[0].tokens == target.greedy(PROMPT, 30)

@@ -60,6 +60,7 @@ BUILT_IN = (
         "fixed",
         {"draft": "model"},
         presets={"budget": 5, "breadth": 1, "depth": None, "threshold": 0.0},
+        search={"budget": (1, 2, 3, 5, 8), "breadth": (), "depth": ()},
     ),
     Recipe(
         "goose",

@@ -20,6 +20,7 @@ _COMMANDS = {
     "theory": "draftwood.commands.theory",
     "bench": "draftwood.bench.command",
     "report": "draftwood.commands.report",
+    "search": "draftwood.bench.search",
     "sequoia": "draftwood.bench.sequoia",
     "calibrate": "draftwood.commands.calibrate",
     "tune": "draftwood.commands.tune",

@@ -34,6 +34,7 @@ class Recipe:
         tuner: registered name of the tuner.
         optional: sources that are bound only once the user gives them any setting (which drafter
             answers, or one of its own), to the policy's setting that then gets the source's name.
+        search: values that ``draftwood search`` tries, by setting, where they are not the part's.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Recipe:
     presets: Mapping[str, object] = field(default_factory=dict)
     tuner: str = "none"
     optional: Mapping[str, str] = field(default_factory=dict)
+    search: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
 
     def rebound(self, drafters: Mapping[str, str]) -> "Recipe":
         """The same recipe with some sources answered by other drafters, in default settings.
@@ -107,7 +109,8 @@ class Recipe:
                 value = self.presets.get(name, setting.default)
                 if setting.flag and not self.binds(prefix[:-1]):
                     value = None
-                found[name] = dataclasses.replace(setting, name=name, default=value)
+                tried = self.search.get(name, setting.search)
+                found[name] = dataclasses.replace(setting, name=name, default=value, search=tried)
         return found
 
     def build(self, options: Mapping[str, object] | None = None) -> "Method":

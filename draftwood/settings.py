@@ -31,6 +31,10 @@ class Setting:
         help: one line.
         flag: what a method calls it whichever source its part answers (metadata ``flag``), such as
             ``draft`` for the path of a draft model; None: the source's name and its own.
+        search: values that ``draftwood search`` tries (metadata ``search``); empty: none but the
+            default.
+        searched_by: module of :mod:`draftwood.bench.makers` that makes such values for a pair of
+            models, the published one first (metadata ``searched_by``); None: nothing does.
     """
 
     name: str
@@ -38,6 +42,8 @@ class Setting:
     default: object
     help: str
     flag: str | None = None
+    search: tuple[object, ...] = ()
+    searched_by: str | None = None
 
 
 def settings(part: type) -> list[Setting]:
@@ -50,6 +56,8 @@ def settings(part: type) -> list[Setting]:
             field.default,
             field.metadata.get("help", ""),
             field.metadata.get("flag"),
+            field.metadata.get("search", ()),
+            field.metadata.get("searched_by"),
         )
         for field in dataclasses.fields(part)
         if field.init

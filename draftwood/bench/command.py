@@ -12,6 +12,7 @@ from typing import Any, cast
 import click
 from rich.console import Console
 
+from draftwood.bench import best
 from draftwood.bench.bar import Bar, progress
 from draftwood.bench.document import summary
 from draftwood.bench.journal import Journal
@@ -22,7 +23,7 @@ from draftwood.bench.quiet import warning
 from draftwood.bench.session import Session
 from draftwood.bench.settings import Settings
 from draftwood.bench.stopping import stoppable
-from draftwood.bench.table import table
+from draftwood.bench.table import best_table, table
 from draftwood.bench.trace import Trace
 from draftwood.bench.verdicts import differences
 from draftwood.busy import warn_if_busy
@@ -56,6 +57,12 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
     "--peers",
     is_flag=True,
     help="Add every peer that --methods does not name; what is not available is reported.",
+)
+@click.option(
+    "--best",
+    "best_file",
+    type=click.Path(path_type=Path),
+    help="Run each method that draftwood search wrote to this file as published and at its best.",
 )
 @model_options
 @click.option("--max-new-tokens", type=click.IntRange(1), default=128, show_default=True)
@@ -91,6 +98,7 @@ def bench(
     limit: int | None,
     methods: str,
     peers: bool,
+    best_file: Path | None,
     model: str,
     dtype: str,
     device: str,
@@ -123,6 +131,7 @@ def bench(
     settings = Settings(
         prompts=sources(prompts),
         methods=tuple(methods.split(",")),
+        best=None if best_file is None else best.load(best_file),
         peers=peers,
         limit=limit,
         model=model,
@@ -166,6 +175,8 @@ def bench(
         found = session.document(complete=complete)
         outputs.write(found)
         console.print(table(found))
+        if "best" in found:
+            console.print(best_table(found))
         for line in differences(found):
             console.print(line, markup=False, highlight=False)
         disturbed = warning(cast(Mapping[str, Any], found["provenance"]))

@@ -13,17 +13,16 @@ from rich.progress import track
 from draftwood import models
 from draftwood.bench.contexts import Contexts
 from draftwood.bench.document import write
+from draftwood.bench.makers.rank_trees import Counted, one_level
 from draftwood.bench.prompts import Source, read, sources
 from draftwood.bench.provenance import provenance
-from draftwood.bench.ranks import Ranks, count_ranks, target_seconds
+from draftwood.bench.ranks import count_ranks, target_seconds
 from draftwood.engine import Engine
 from draftwood.files import check_writable
-from draftwood.methods import method
 from draftwood.options import model_options
 from draftwood.requests import Request
 from draftwood.sampling import SamplingParams
 from draftwood.target.attach import attach
-from draftwood.theory.sequoia_tree import RankTree, best_tree, fastest_tree
 
 
 @click.command()
@@ -74,17 +73,14 @@ def sequoia(
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
-    one_level = method(
-        f"fixed-tree:breadth={ranks}:depth=1:threshold=0:budget={ranks}",
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    counting = one_level(ranks, **given)
     sets = sources(prompts)
     members = read(sets, limit)
     if threads:
         torch.set_num_threads(threads)
     loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
-    engine = Engine(target, one_level, loaded.tokenizer)
+    engine = Engine(target, counting, loaded.tokenizer)
     contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)
     contexts.check(members)
     sampling = SamplingParams(temperature=temperature)
@@ -93,29 +89,13 @@ def sequoia(
         for member in members
     ]
     progress = track(requests, "counting", console=Console(stderr=True), transient=True)
-    found = count_ranks(engine, progress, ranks)
-    times = target_seconds(target, nodes, context)
-    tree = (
-        fastest_tree(found.acceptance, found.draft_seconds, times, max_depth)
-        if fastest
-        else best_tree(found.acceptance, nodes, max_depth)
-    )
-    write(output, _content(found, tree, times) | _origin(sets, loaded.name, target.info.dtype))
+    found = Counted(count_ranks(engine, progress, ranks), target_seconds(target, nodes, context))
+    tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
+    write(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
     click.echo(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
         f"{tree.length:.2f} tokens expected a step"
     )
-
-
-def _content(found: Ranks, tree: RankTree, times: list[float]) -> dict[str, object]:
-    return {
-        "acceptance": list(found.acceptance),
-        "paths": [list(path) for path in tree.paths],
-        "expected_length": tree.length,
-        "steps": found.steps,
-        "draft_ms": found.draft_seconds * 1e3,
-        "target_ms": [round(seconds * 1e3, 4) for seconds in times],
-    }
 
 
 def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:

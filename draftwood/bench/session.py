@@ -64,10 +64,12 @@ class Session:
         self._began = busy.counters()
         self.settings = settings
         self._journal = journal
-        self.choices: list[Choice] = choose(settings.methods, settings.defaults)
+        self.choices: list[Choice] = choose(settings.contenders, settings.defaults)
         joining = unnamed_peers(c.name for c in self.choices) if settings.peers else []
         settings.defaults.check([*(c.name for c in self.choices), *joining])
         self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
+        if settings.best is not None:
+            settings.best.refuse(self.prompts, settings.model)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
@@ -158,13 +160,16 @@ class Session:
         order = {choice.name: number for number, choice in enumerate(self.choices)}
         quoted = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
         parts = self._journal.parts if self._journal is not None and self.ended else []
-        return document(
+        whole = document(
             {**self._provenance, "resumed": parts, "other_processes": self._others()},
             entries,
             self.missing,
             excerpt_entries(quoted),
             complete=complete,
         )
+        best = self.settings.best
+        pairs = {} if best is None else {"best": best.recorded(self.settings.methods)}
+        return {**whole, **pairs}
 
     def _others(self) -> dict[str, object]:
         jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}

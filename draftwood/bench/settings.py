@@ -3,8 +3,10 @@
 Knows nothing of flags, files and models.
 """
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 
+from draftwood.bench.best import Best
 from draftwood.bench.contenders import plain
 from draftwood.bench.defaults import Defaults
 from draftwood.bench.prompts import Source
@@ -20,6 +22,7 @@ class Settings:
     Attributes:
         prompts: the sets.
         methods: contenders as the user spelt them.
+        best: each of them that was searched is run as published and at its best setting.
         peers: add every peer that ``methods`` does not name, where it is available.
         limit: most prompts of each set.
         model: what :func:`draftwood.models.load` takes.
@@ -46,6 +49,7 @@ class Settings:
 
     prompts: tuple[Source, ...]
     methods: tuple[str, ...]
+    best: Best | None = None
     peers: bool = False
     limit: int | None = None
     model: str = "embedded"
@@ -79,13 +83,23 @@ class Settings:
                 raise DraftwoodError(f"seed {seed} is named twice: leave one out")
 
     @property
+    def contenders(self) -> tuple[str, ...]:
+        """The methods, those that were searched in both of their settings."""
+        return self.methods if self.best is None else self.best.contenders(self.methods)
+
+    @property
     def defaults(self) -> Defaults:
         """What contenders are given that do not set it themselves."""
         return Defaults(self.budget, self.draft, self.head, self.warm)
+
+    def with_methods(self, methods: Sequence[str]) -> "Settings":
+        """The same settings for other contenders."""
+        return replace(self, methods=tuple(methods))
 
     def recorded(self) -> dict[str, object]:
         """Every setting as JSON can hold it; ``sampling`` without the seed that nothing uses."""
         found = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
         sampling = {f.name: getattr(self.sampling, f.name) for f in fields(self.sampling)}
         del sampling["seed"]
-        return {**found, "sampling": plain(sampling)}
+        pairs = None if self.best is None else self.best.recorded(self.methods)
+        return {**found, "sampling": plain(sampling), "best": pairs}

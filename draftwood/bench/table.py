@@ -52,6 +52,32 @@ def table(document: Mapping[str, object]) -> Table:
     return shown
 
 
+def best_table(document: Mapping[str, object]) -> Table:
+    """Each method as published and at its best setting: tokens a second, over ar, and τ."""
+    methods = cast(Mapping[str, Mapping[str, Any]], document["methods"])
+    best = cast(Mapping[str, Any], document["best"])
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=f"tok/s, over ar, τ; settings found by {best['by']} on other prompts",
+    )
+    for head in ("method", "as published", "best setting", ""):
+        shown.add_column(head, overflow="fold")
+    for name, pair in best["methods"].items():
+        if pair["published"] in methods and pair["best"] in methods:
+            both = (_three(methods[pair[key]]) for key in ("published", "best"))
+            shown.add_row(name, *both, pair["best"])
+    return shown
+
+
+def _three(entry: Mapping[str, Any]) -> str:
+    figures = (_FIGURES[0], _FIGURES[1], _FIGURES[3])
+    return "  ".join(
+        marked(_number(entry[key][figure], form), entry["looping_texts"])
+        for key, figure, form in figures
+    )
+
+
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 

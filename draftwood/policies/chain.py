@@ -19,7 +19,10 @@ class Chain:
         DraftwoodError: a negative budget.
     """
 
-    budget: int = field(default=20, metadata={"help": "longest chain to draft, in tokens"})
+    budget: int = field(
+        default=20,
+        metadata={"help": "longest chain to draft, in tokens", "search": (5, 10, 20, 40)},
+    )
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
 
     branching: ClassVar = False

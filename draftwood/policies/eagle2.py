@@ -28,11 +28,17 @@ class Eagle2:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
-    top_k: int = field(
-        default=10, metadata={"help": "parents of a level, and children of each parent (K)"}
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
     )
-    levels: int = field(default=9, metadata={"help": "draft forwards, the root's included"})
+    top_k: int = field(
+        default=10,
+        metadata={"help": "parents of a level, and children of each parent (K)", "search": (4, 10)},
+    )
+    levels: int = field(
+        default=9, metadata={"help": "draft forwards, the root's included", "search": (3, 6, 9)}
+    )
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
 
     branching: ClassVar = True

@@ -27,11 +27,19 @@ class Fixed:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
-    depth: int | None = field(
-        default=9, metadata={"help": "deepest node (D); none: as deep as the budget reaches"}
+    budget: int = field(
+        default=59, metadata={"help": "most nodes to draft, root excluded", "search": (16, 59)}
     )
-    breadth: int = field(default=3, metadata={"help": "children of every node (B)"})
+    depth: int | None = field(
+        default=9,
+        metadata={
+            "help": "deepest node (D); none: as deep as the budget reaches",
+            "search": (3, 5, 9),
+        },
+    )
+    breadth: int = field(
+        default=3, metadata={"help": "children of every node (B)", "search": (1, 2, 3)}
+    )
     threshold: float = field(
         default=0.1, metadata={"help": "least path probability of a node (tau)"}
     )

@@ -24,7 +24,10 @@ class Isotropic:
         DraftwoodError: a negative budget or no children at all.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    )
     k: int = field(default=3, metadata={"help": "children of every node"})
     chain: str = field(default="context", metadata={"help": "name of the source that copies"})
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})

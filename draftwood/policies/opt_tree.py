@@ -39,9 +39,16 @@ class OptTree:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded (n)"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded (n)", "search": (8, 16, 32, 59)},
+    )
     delta: float = field(
-        default=0.5, metadata={"help": "a level that adds no more expected tokens is the last"}
+        default=0.5,
+        metadata={
+            "help": "a level that adds no more expected tokens is the last",
+            "search": (0.05, 0.1, 0.25, 0.5),
+        },
     )
     max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
     source: str = field(default="draft", metadata={"help": "name of the drafter"})

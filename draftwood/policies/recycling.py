@@ -56,7 +56,11 @@ class Recycling:
     """
 
     budget: int = field(
-        default=NODES, metadata={"help": "most nodes to draft, root excluded (80 at most)"}
+        default=NODES,
+        metadata={
+            "help": "most nodes to draft, root excluded (80 at most)",
+            "search": (8, 16, 32, 80),
+        },
     )
     branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
 

@@ -78,9 +78,16 @@ class Sequoia:
         DraftwoodError: a negative budget, or a file that holds no tree.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    )
     file: str = field(
-        default="", metadata={"help": "JSON file of a searched tree; empty: a built-in one"}
+        default="",
+        metadata={
+            "help": "JSON file of a searched tree; empty: a built-in one",
+            "searched_by": "rank_trees",
+        },
     )
     source: str = field(default="draft", metadata={"help": "name of the drafter"})
 

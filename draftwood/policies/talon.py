@@ -40,9 +40,16 @@ class Talon:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    )
     mu: float = field(
-        default=0.03, metadata={"help": "least path probability, relative to the level's best"}
+        default=0.03,
+        metadata={
+            "help": "least path probability, relative to the level's best",
+            "search": (0.01, 0.03, 0.05, 0.1, 0.2),
+        },
     )
     top_k: int = field(default=10, metadata={"help": "nodes of an ungated level (K)"})
     robust: int = field(default=1, metadata={"help": "how many levels from the root are ungated"})

@@ -59,7 +59,10 @@ class DynaTreeRule:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded (N_max)"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded (N_max)", "search": (8, 16, 32, 59)},
+    )
     breadth: Literal["adaptive", "fixed"] = field(
         default="adaptive", metadata={"help": "ablation: fixed gives every node b_mid children"}
     )

@@ -112,7 +112,10 @@ class SpineRule:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
+    budget: int = field(
+        default=59,
+        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    )
     max_depth: int = field(
         default=6, metadata={"help": "deepest branch, from its branching point (D)"}
     )

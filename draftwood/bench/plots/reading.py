@@ -3,7 +3,7 @@
 Knows nothing of how they are shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from draftwood.bench.acceptance import RankCount
 from draftwood.bench.forecast import Bin
@@ -17,6 +17,7 @@ from draftwood.bench.plots.record import (
     Metrics,
     Record,
     Reliability,
+    Searched,
     SourceRate,
     SourceReliability,
     Step,
@@ -51,7 +52,14 @@ def read(document: object) -> Record:
         methods=tuple(_method(name, at) for name, at in top["methods"].items()),
         missing={name: at.text() for name, at in top["missing"].items()},
         excerpts=tuple(_excerpt(at) for at in top["excerpts"]),
+        searched=tuple(_searched(top.maybe("best"))),
     )
+
+
+def _searched(at: Cursor | None) -> Iterator[Searched]:
+    if at is not None:
+        for name, pair in at["methods"].items():
+            yield Searched(name, pair["published"].text(), pair["best"].text())
 
 
 def _method(name: str, at: Cursor) -> Method:

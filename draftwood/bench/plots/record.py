@@ -156,6 +156,15 @@ class Excerpt:
 
 
 @dataclass(frozen=True)
+class Searched:
+    """A method whose best setting was searched: its name, and what both contenders are called."""
+
+    name: str
+    published: str
+    best: str
+
+
+@dataclass(frozen=True)
 class Record:
     """A whole document. ``methods`` are in the order in which the user named them."""
 
@@ -164,6 +173,7 @@ class Record:
     methods: tuple[Method, ...]
     missing: Mapping[str, str]
     excerpts: tuple[Excerpt, ...]
+    searched: tuple[Searched, ...] = ()
 
     @property
     def by_speed(self) -> tuple[Method, ...]:

@@ -108,8 +108,39 @@ def tables(record: Record) -> str:
     return (
         _table("all", "All outputs", whole, record.loops)
         + _table("calm", "Without looping outputs", calm, "")
+        + _searched(record)
         + folded
     )
+
+
+def _searched(record: Record) -> str:
+    """Each method as published and at its best setting; nothing if no setting was searched."""
+    known = {m.name: m.all for m in record.methods}
+    pairs = [each for each in record.searched if {each.published, each.best} <= known.keys()]
+    if not pairs:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{text(each.name)}</th>{_three(known[each.published])}'
+        f"{_three(known[each.best])}<td>{text(each.best)}</td></tr>"
+        for each in pairs
+    )
+    heads = "".join(
+        f'<th scope="col">{figure} {which}</th>'
+        for which in ("as published", "best setting")
+        for figure in (SORTED_BY, "× ar", "τ")
+    )
+    label = "As published and at the best setting"
+    return (
+        f'<h3>{label}</h3><p class="note">The best settings were found on other prompts.</p>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table><thead><tr>'
+        f'<th scope="col">method</th>{heads}<th scope="col">setting</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _three(metrics: Metrics) -> str:
+    shown = [c for c in COLUMNS if c.heading in (SORTED_BY, "× ar", "τ")]
+    return "".join(_cell(c.of(metrics), c.form, metrics.looping_texts) for c in shown)
 
 
 def _table(variant: str, heading: str, rows: Sequence[tuple[Method, Metrics]], loops: str) -> str:

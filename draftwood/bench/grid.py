@@ -1,0 +1,69 @@
+"""The settings of a method that ``draftwood search`` tries, as texts that name contenders.
+
+Which settings those are, the method's parts and its recipe say themselves
+(:class:`draftwood.settings.Setting`). Knows nothing of runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from draftwood.methods import method, recipe, recipes
+from draftwood.settings import Setting, settings
+
+
+def grid(name: str) -> dict[str, Setting]:
+    """The settings of a recipe that are searched, by name; empty if there are none."""
+    known = recipe(name).settings()
+    return {key: each for key, each in known.items() if each.search or each.searched_by}
+
+
+def searchable(given: Sequence[str]) -> list[str]:
+    """The methods with something to search whose models are given.
+
+    Args:
+        given: names of settings that a run gives to all (``draft``, ``head``), as it has them.
+    """
+    return [
+        name
+        for name in recipes()
+        if grid(name)
+        and all(
+            flag in given
+            for flag, setting in recipe(name).settings().items()
+            if setting.flag is not None and _used(name, flag)
+        )
+    ]
+
+
+def contenders(name: str, made: Mapping[str, Sequence[str]]) -> list[str]:
+    """The method as published, then with every combination of the searched values.
+
+    Args:
+        name: of the recipe.
+        made: values that a search of its own found for settings (``searched_by``), the published
+            one first: it is part of the method as published.
+    """
+    found = grid(name)
+    published = {key: made[key][0] for key, each in found.items() if each.searched_by}
+    values = {key: made[key] if each.searched_by else each.search for key, each in found.items()}
+    usual = {key: published.get(key, each.default) for key, each in found.items()}
+    texts = [spelt(name, published)]
+    for chosen in product(*values.values()):
+        here = dict(zip(values, chosen, strict=True))
+        if here != usual:
+            texts.append(spelt(name, {k: v for k, v in here.items() if v != found[k].default}))
+    return list(dict.fromkeys(texts))
+
+
+def spelt(name: str, values: Mapping[str, object]) -> str:
+    """The method with these settings, as :func:`draftwood.methods.method` reads it."""
+    return ":".join([name, *(f"{key}={value}" for key, value in values.items())])
+
+
+def _used(name: str, flag: str) -> bool:
+    """Whether the method as it stands drafts with the model that this setting names."""
+    return any(
+        setting.flag == flag
+        for spec in method(name).drafters.values()
+        for setting in settings(type(spec))
+    )

@@ -21,6 +21,8 @@ every() { # greedy|sampled BATCH FLAG...
     shift
     if [[ -n ${HEAD:-} ]]; then drafters+=(eagle3); fi
     methods=$(contenders all "${drafters[@]}")
+    # Without a model of its own, though --draft or --head is given.
+    methods=${methods/#auto,/auto:neural=,}
     # Five tokens are what a chain is published with; one of 16 would be a straw man.
     methods=${methods//,sd/,sd:budget=5},goose:adjacency=model
     bench "$name" --model "$MODEL" --prompts "$six" --methods "$methods" --peers --batch "$@" ${BUDGET:+--budget "$BUDGET"} \

@@ -69,7 +69,7 @@ batch() { # SEQUENCES
     for size in "${sizes[@]}"; do
         choose "$size"
         bench "gpu_speed_${size}_batch_$1" --model "$model" --prompts "$(sets humaneval gsm8k_test wikitext2_test)" --batch "$1" --limit "$1" \
-            --draft "$draft" --methods ar,hf,goose,goose:budget=16,talon,talon:budget=16,auto,auto:drafter=model
+            --draft "$draft" --methods ar,hf,goose,goose:budget=16,talon,talon:budget=16,auto:neural=,auto:drafter=model
     done
 }
 batch_4() { batch 4; }

@@ -187,8 +187,13 @@ def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choic
     Raises:
         DraftwoodError: a name or a setting is unknown, or a contender is named twice.
     """
-    names = [spec.strip() for spec in specs if spec.strip()]
+    names = [spec.strip() for spec in specs]
     for name in names:
+        if not name:
+            raise DraftwoodError(
+                "--methods has an empty item: write names with single commas between them, such as "
+                "ar,goose"
+            )
         if names.count(name) > 1:
             raise DraftwoodError(f"method {name!r} is named twice: leave one out")
     ordered = [REFERENCE, *(name for name in names if name != REFERENCE)]

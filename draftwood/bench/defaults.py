@@ -3,13 +3,14 @@
 Knows how settings are named, by method, source and drafter; nothing of models and runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from draftwood.bench import peers
-from draftwood.binding import model_flags
+from draftwood.binding import DRAFT, model_flags
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipe
+from draftwood.recipes import Recipe
 from draftwood.settings import settings
 
 _PEERS = {"hf-assistant": ("draft",)}
@@ -83,4 +84,17 @@ class Defaults:
             }
             if self.warm and any(s.name == "shared" for s in settings(type(spec))):
                 found[f"{source}.shared"] = True
-        return found
+        return found | self._optional(chosen, spelt)
+
+    def _optional(self, chosen: Recipe, spelt: Mapping[str, str]) -> dict[str, object]:
+        """The model for a source that is asked only if it is given: the draft's, else the head's.
+
+        A text that spells the policy's setting (``auto:neural=``) decides by itself.
+        """
+        for source, setting in chosen.optional.items():
+            if chosen.binds(source) or setting in spelt or source != DRAFT:
+                continue
+            for flag in ("draft", "head"):
+                if getattr(self, flag) is not None:
+                    return {flag: getattr(self, flag)}
+        return {}

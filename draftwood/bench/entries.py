@@ -65,8 +65,10 @@ class Format:
 def text(row: Row, key: str) -> str:
     """A member that must be a text and not empty."""
     value = row.values.get(key)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise DraftwoodError(f"{row.where}: {key!r} is missing or not a text")
+    if not value:
+        raise DraftwoodError(f"{row.where}: {key!r} is empty: write a text, or leave the row out")
     return value
 
 

@@ -1,4 +1,7 @@
-"""Rows of a file: JSON lines or one JSON array, either of them gzipped, told apart by content.
+"""Rows of a file: JSON lines, one JSON array or plain lines, all maybe gzipped, told by content.
+
+A file whose first line is no JSON and does not begin like an object holds plain text, one prompt
+a line.
 
 Knows no format of prompts.
 """
@@ -24,7 +27,9 @@ def rows(path: Path) -> list[Row]:
             the number of the line or item, from 1.
     """
     text = _text(path)
-    return _items(path, text) if text.lstrip().startswith("[") else _lines(path, text)
+    if text.lstrip().startswith("["):
+        return _items(path, text)
+    return _plain(path, text) if _is_plain(text) else _lines(path, text)
 
 
 def name(path: Path) -> str:
@@ -45,6 +50,23 @@ def _text(path: Path) -> str:
         return content.decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DraftwoodError(f"cannot read prompts from {path}: {error}") from error
+
+
+def _is_plain(text: str) -> bool:
+    first = next((line for line in text.split("\n") if line.strip()), "{")
+    if first.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(first)
+    except json.JSONDecodeError:
+        return True
+    return False
+
+
+def _plain(path: Path, text: str) -> list[Row]:
+    split = (line.removesuffix("\r") for line in text.split("\n"))
+    lines = [(n, line) for n, line in enumerate(split, start=1) if line.strip()]
+    return [Row(f"{path}:{n}", i, {"prompt": line}) for i, (n, line) in enumerate(lines)]
 
 
 def _lines(path: Path, text: str) -> list[Row]:

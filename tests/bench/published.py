@@ -70,7 +70,13 @@ MT_BENCH_PROMPTS: list[dict[str, object]] = [
 ]
 OWN: list[dict[str, object]] = [{"id": "a/0", "task": "t", "prompt": "hello"}]
 
+BARE: list[dict[str, object]] = [
+    {"prompt": "Once upon a time"},
+    {"prompt": "def f(x):", "task": "code"},
+    {"id": "mine", "prompt": "Hello"},
+]
 ALL = {
+    "bare": BARE,
     "draftwood": OWN,
     "gsm8k": GSM8K,
     "humaneval": HUMANEVAL,

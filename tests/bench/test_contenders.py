@@ -67,6 +67,12 @@ def test_refuses_what_it_does_not_know(specs: list[str], said: str) -> None:
         choose(specs)
 
 
+@pytest.mark.parametrize("specs", [["ar", "", "goose"], ["goose", " "], [""]])
+def test_an_empty_item_is_refused(specs: list[str]) -> None:
+    with pytest.raises(DraftwoodError, match="--methods has an empty item"):
+        choose(specs)
+
+
 def test_peers_are_found_by_file_name() -> None:
     assert {"hf", "hf-assistant", "hf-lookup"} <= set(peers.names())
     for name in peers.names():

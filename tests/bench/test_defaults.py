@@ -18,7 +18,10 @@ from draftwood.errors import DraftwoodError
         ("eagle3:drafter=model", {"draft": "some/draft"}),
         ("goose", {}),
         ("goose:adjacency=model", {"draft": "some/draft"}),
-        ("auto", {}),  # drafts with a model only where it is told to
+        ("auto", {"draft": "some/draft"}),  # as generate --method auto --draft does
+        ("auto:budget=8", {"draft": "some/draft"}),
+        ("auto:neural=", {}),
+        ("auto:drafter=eagle3", {"head": "some/head"}),
         ("auto:drafter=model", {"draft": "some/draft"}),
         ("auto:draft=other", {}),
         ("goose-eagle3", {"head": "some/head"}),
@@ -70,5 +73,7 @@ def test_a_model_that_nobody_would_draft_with_is_refused(
 
 def test_one_that_drafts_with_it_is_enough() -> None:
     Defaults(draft="d").check(["ar", "hf-assistant"])
+    Defaults(draft="d").check(["ar", "auto"])
+    assert Defaults(head="h").of("auto") == {"head": "h"}
     Defaults(head="h").check(["ar", "talon:drafter=eagle3"])
     Defaults(budget=3, warm=True).check(["ar"])

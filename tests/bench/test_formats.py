@@ -114,6 +114,19 @@ def test_mt_bench_prompts_of_the_hub() -> None:
     )
 
 
+def test_a_prompt_alone_gets_its_place_as_id_and_the_sets_name_as_task() -> None:
+    assert found(published.BARE) == (
+        "file",
+        [
+            Entry("file/1", "file", ("Once upon a time",), False),
+            Entry("file/2", "code", ("def f(x):",), False),
+            Entry("mine", "file", ("Hello",), False),
+        ],
+    )
+    with pytest.raises(DraftwoodError, match="f:1: 'prompt' is empty: write a text, or leave the"):
+        found([{"prompt": ""}])
+
+
 def test_there_is_a_sample_of_every_format() -> None:
     assert list(published.ALL) == list(formats())
 
@@ -146,7 +159,7 @@ def test_an_unknown_shape_is_refused_with_its_keys_and_the_formats() -> None:
     with pytest.raises(DraftwoodError) as caught:
         found([{"text": "x", "label": 3}])
     said = str(caught.value)
-    assert said.startswith("f:1: no format has the keys label, text: known are draftwood (id, ")
+    assert said.startswith("f:1: no format has the keys label, text: known are bare (prompt ")
     assert all(f"{name} ({form.shape})" in said for name, form in formats().items())
 
 
@@ -186,7 +199,7 @@ def test_a_set_has_one_format() -> None:
         (published.HUMANEVAL[0] | {"prompt": 3}, "'prompt' is missing or not a text"),
         (published.HUMANEVAL[0] | {"task_id": None}, "'task_id' must be a number or a text"),
         (published.HUMANEVAL[0] | {"task_id": ""}, "'task_id' must be a number or a text"),
-        (published.GSM8K[0] | {"question": ""}, "'question' is missing or not a text"),
+        (published.GSM8K[0] | {"question": ""}, "'question' is empty: write a text, or leave"),
         (published.MBPP[0] | {"test_list": "assert"}, "'test_list' must be a list of texts"),
         (published.MBPP[0] | {"test_list": []}, "'test_list' must be a list of texts"),
         (published.MBPP[0] | {"task_id": True}, "'task_id' must be a number or a text"),

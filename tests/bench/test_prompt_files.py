@@ -85,3 +85,27 @@ def test_the_origin_is_of_the_file_as_it_lies_there(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(as_lines()))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert origin(path) == {"file": str(path), "sha256": digest}
+
+
+def test_plain_text_is_a_prompt_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes('def f(x):\n\n  He said "hi"\u2028so.\r\nTell {me}\n'.encode())
+    found = rows(path)
+    assert [row.values for row in found] == [
+        {"prompt": "def f(x):"},
+        {"prompt": '  He said "hi"\u2028so.'},
+        {"prompt": "Tell {me}"},
+    ]
+    assert [(row.where, row.number) for row in found] == [
+        (f"{path}:1", 0),
+        (f"{path}:3", 1),
+        (f"{path}:4", 2),
+    ]
+
+
+@pytest.mark.parametrize("first", ['{"prompt": ', '"a text"', "{oops}"])
+def test_what_begins_like_json_is_not_taken_for_text(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(first + "\nmore\n")
+    with pytest.raises(DraftwoodError, match=r"x\.jsonl:1: "):
+        rows(path)

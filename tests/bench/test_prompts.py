@@ -63,7 +63,7 @@ def test_evenly_keeps_all_when_there_are_few(tmp_path: Path) -> None:
         ({"id": "a", "prompt": "x"}, "bad.jsonl:2: 'task' is missing"),
         ({"id": "a", "task": "t"}, "either 'prompt' or 'turns'"),
         ({"id": "a", "task": "t", "prompt": "x", "turns": ["y"]}, "either 'prompt' or 'turns'"),
-        ({"id": "a", "task": "t", "prompt": ""}, "'prompt' is missing or not a text"),
+        ({"id": "a", "task": "t", "prompt": ""}, "'prompt' is empty: write a text"),
         ({"id": "a", "task": "t", "turns": []}, "'turns' must be a list of texts"),
         ({"id": "a", "task": "t", "turns": ["x", 3]}, "'turns' must be a list of texts"),
         ({"id": "a", "task": "t", "turns": "xy"}, "'turns' must be a list of texts"),

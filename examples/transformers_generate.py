@@ -32,9 +32,7 @@ def main() -> None:
             f"{tally.mean_acceptance_length:.2f} tokens a call\n"
         )
 
-    found = model.generate(
-        **inputs, **settings, custom_generate=draftwood.goose(budget=16), on_finish=report
-    )
+    found = model.generate(**inputs, **settings, custom_generate=draftwood.auto(), on_finish=report)
     sys.stdout.write(f"{tokenizer.decode(found[0])}\n")
     sys.stdout.write(f"same as generate: {torch.equal(found, expected)}\n")
     draftwood.detach(model)

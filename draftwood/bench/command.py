@@ -48,7 +48,7 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
 @click.option(
     "--methods",
-    default="ar,pld,tr,goose,hf",
+    default="ar,pld,tr,goose,auto,hf",
     show_default=True,
     help="Comma-separated, settings behind colons (goose:budget=16). Other libraries' ways, "
     f"described in docs/bench.md: {', '.join(peer_names())}.",

@@ -16,18 +16,21 @@ from draftwood.replay.digest import digest
 from draftwood.replay.figures import Figures, figures
 from draftwood.replay.file import read, write
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
-from draftwood.replay.recording import Recording
+from draftwood.replay.pricing import assumed_costs
+from draftwood.replay.recording import MissingRowError, Recording
 from draftwood.replay.replayer import Live, Replayed, Replayer
 from draftwood.replay.substitute import Part, accepting, part_of
 from draftwood.replay.table import show
 from draftwood.target.attach import attach
+
+_FEWER = "accepted nodes only"
 
 
 @click.command()
 @click.argument("path", metavar="RECORDING", type=click.Path(path_type=Path))
 @click.option(
     "--methods",
-    default="ar,pld,goose",
+    default="ar,pld,goose,auto",
     show_default=True,
     help="Comma-separated, settings behind colons (goose:budget=16).",
 )
@@ -38,10 +41,11 @@ from draftwood.target.attach import attach
 @click.option("--limit", type=click.IntRange(1), help="The first N prompts of the recording.")
 @click.option(
     "--harvest",
-    type=click.Choice(["as-set", "accepted"]),
-    default="as-set",
+    type=click.Choice(["auto", "as-set", "accepted"]),
+    default="auto",
     show_default=True,
-    help="accepted: drafters learn from accepted nodes only, for which no model is needed.",
+    help="What drafters learn from: as-set, as the method says; accepted, accepted nodes only, for "
+    "which no model is needed; auto, as-set where the recording or --model has the rows.",
 )
 @pricing_options
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures here.")
@@ -84,13 +88,25 @@ def replay(
     if model is not None:
         check_writable(path)
         live = live_model(model, device, recording, trust_remote_code=trust_remote_code)
-    replayer = Replayer(recording, live, costs)
+    replayer = Replayer(recording, live, costs or assumed_costs())
     before = recording.size
     console = Console(stderr=True)
     found: list[Figures] = []
     try:
         for name, part in parts.items():
-            played = _play(replayer, name, part, limit, console)
+            try:
+                played = _play(replayer, name, part, limit, console)
+            except MissingRowError:
+                fewer = part_of(accepting(part.method), info)
+                if harvest != "auto" or fewer.reads_rejected or not part.reads_rejected:
+                    raise
+                click.echo(
+                    f"{name}: the recording lacks rows of rejected nodes, so its tables learn from "
+                    f"{_FEWER}; give --model to ask the model once",
+                    err=True,
+                )
+                name = f"{name} ({_FEWER})"
+                played = _play(replayer, name, fewer, limit, console)
             without = [one.played for one in played if not one.live]
             asked = [one.played for one in played if one.live]
             found.append(figures(name, without, asked, loads, costs))

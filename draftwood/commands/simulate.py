@@ -14,6 +14,7 @@ from draftwood.methods import method
 from draftwood.options import numbers
 from draftwood.replay.figures import figures
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
+from draftwood.replay.pricing import assumed_costs
 from draftwood.replay.simulated.language import Language
 from draftwood.replay.simulated.rates import Copies, Rates
 from draftwood.replay.simulated.run import World
@@ -29,7 +30,7 @@ _T = TypeVar("_T")
 
 
 @click.command()
-@click.option("--methods", default="ar,pld,sd,goose,talon", show_default=True)
+@click.option("--methods", default="ar,pld,sd,goose,talon,auto", show_default=True)
 @click.option(
     "--rates",
     multiple=True,
@@ -133,7 +134,7 @@ def simulate(
                 sequence=number,
                 prompt=prompt_tokens,
                 tokens=max_new_tokens,
-                costs=costs,
+                costs=costs or assumed_costs(),
             )
             for number in track(range(sequences), name, console=console, transient=True)
         ]

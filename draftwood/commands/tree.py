@@ -30,7 +30,7 @@ from draftwood.target.attach import attach
 )
 @click.argument("prompt", required=False)
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True, help="Which step.")
-@click.option("--method", "name", default="goose", show_default=True)
+@click.option("--method", "name", default="auto", show_default=True)
 @click.option("--budget", type=int, help="Most nodes drafted a step, root excluded.")
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
 @click.option(

@@ -62,7 +62,8 @@ def pricing_options(function: F) -> F:
             "--costs",
             "costs_file",
             type=click.Path(path_type=Path),
-            help="Costs of a step: what 'draftwood tune --json' wrote.",
+            help="Costs of a step: what 'draftwood tune --json' wrote. Without costs no speeds are "
+            "expected, and auto takes a drafted node for 1 % of a plain step.",
         ),
         click.option("--gpu", help="Expect the costs of a GPU instead, such as h100..."),
         click.option("--shape", help="...for a target such as 8b..."),

@@ -55,7 +55,7 @@ def replay(path: str, output: Path, *argv: str) -> list[dict[str, Any]]:
 
 
 def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: Path) -> None:
-    code, _, err = run("replay", recorded, "--methods", "goose")
+    code, _, err = run("replay", recorded, "--methods", "goose", "--harvest", "as-set")
     assert code == 2
     assert "give --model" in err
     first = replay(recorded, tmp_path / "1.json", "--methods", "ar,goose", "--model", checkpoint)
@@ -70,6 +70,30 @@ def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: 
     assert plain["acceptance_rate"] is None
     assert plain["steps"] == 2 * 15
     assert goose["steps"] < plain["steps"]
+
+
+def test_what_is_recorded_by_default_is_replayed_by_default(recorded: str, tmp_path: Path) -> None:
+    before = Path(recorded).read_bytes()
+    output = tmp_path / "o.json"
+    code, _, err = run("replay", recorded, "--json", str(output))
+    assert code == 0, err
+    assert "lacks rows of rejected nodes, so its tables learn from accepted nodes only" in err
+    found = {one["method"]: one for one in json.loads(output.read_text())["methods"]}
+    # What was left out says so in its name.
+    fewer = "goose (accepted nodes only)", "auto (accepted nodes only)"
+    assert set(found) == {"ar", "pld", *fewer}
+    assert all(one["prompts"] == 2 for one in found.values())
+    assert found["auto (accepted nodes only)"]["tau"] > 1.0
+    assert Path(recorded).read_bytes() == before
+    (accepted,) = replay(recorded, output, "--methods", "goose", "--harvest", "accepted")
+    assert found[fewer[0]]["steps"] == accepted["steps"]
+
+
+def test_with_the_model_the_defaults_are_as_set(
+    recorded: str, checkpoint: str, tmp_path: Path
+) -> None:
+    found = replay(recorded, tmp_path / "o.json", "--model", checkpoint)
+    assert [one["method"] for one in found] == ["ar", "pld", "goose", "auto"]
 
 
 def test_learning_from_accepted_nodes_needs_no_model(recorded: str, tmp_path: Path) -> None:
@@ -136,6 +160,17 @@ def test_sampled_recordings_hold_what_was_asked(tmp_path: Path, checkpoint: str)
     assert recording.model.name == checkpoint
 
 
+def test_no_costs_are_needed_to_simulate_the_default_methods(tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    flags = ("--sequences", "1", "--max-new-tokens", "20", "--json", str(path))
+    code, _, err = run("simulate", *flags)
+    assert code == 0, err
+    found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
+    assert list(found) == ["ar", "pld", "sd", "goose", "talon", "auto"]
+    assert found["auto"]["tau"] > 1.0
+    assert not found["auto"]["speeds"], "no speed is said where no cost is known"
+
+
 def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "o.json"
     code, out, err = run(
@@ -165,7 +200,6 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
         (("--costs", "x", "--gpu", "h100"), "give one of them"),
         (("--costs", "/nowhere"), "cannot read costs"),
         (("--methods", "traversal"), "samples its drafts"),
-        (("--methods", "auto"), "--costs FILE"),
     ],
 )
 def test_wrong_flags_are_said_in_one_line(argv: tuple[str, ...], message: str) -> None:

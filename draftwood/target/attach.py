@@ -211,8 +211,9 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
         )
     if getattr(config, "attn_temperature_tuning", False):
         raise DraftwoodError(
-            f"{kind} scales attention by cache slots instead of positions, which is wrong for "
-            "trees; decode it without draftwood"
+            f"{kind} scales the queries of its layers without rotary positions by the cache slot "
+            "(attn_temperature_tuning), and the nodes of a tree have other slots than positions: "
+            "it would take a scale by position; decode it without draftwood"
         )
     places = getattr(model, "hf_device_map", {}).values()
     devices = {parameter.device for parameter in model.parameters()}

@@ -63,6 +63,7 @@ _HARMLESS = frozenset(
         "return_dict",
         "logits_to_keep",
         "softcap",
+        "s_aux",
         "head_mask",
         "layer_idx",
         "layer_type",
@@ -118,9 +119,10 @@ def _delegating(original: str) -> AttentionFunction:
             draftwood_step = Step.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
-        if kwargs.get("softcap") is not None:
-            output = _capped(
-                query, key, value, attention_mask, scaling, kwargs["softcap"], draftwood_step
+        cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
+        if cap is not None or sinks is not None:
+            output = _spelled(
+                query, key, value, attention_mask, scaling, draftwood_step, cap, sinks
             )
         else:
             output = _fused(query, key, value, attention_mask, scaling, draftwood_step)
@@ -180,23 +182,31 @@ def _fused(
     return output.transpose(1, 2).contiguous()
 
 
-def _capped(
+def _spelled(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor | None,
     scaling: float | None,
-    softcap: float,
     step: Step,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Soft-capped attention: ``c * tanh(scores / c)`` before the mask (Gemma 2, section 2)."""
+    """Attention spelled out, for what the fused one does not compute.
+
+    Args:
+        softcap: c; scores become ``c * tanh(scores / c)`` before the mask (Gemma 2, section 2).
+        sinks: ``[heads]``, a score beside those of the keys that takes its share of the weights
+            and leads to no value (gpt-oss model card, section 2.2).
+    """
     b, heads, q, d = query.shape
     kv_heads, kv = key.shape[1], key.shape[2]
     g = heads // kv_heads
     packed = query.reshape(b, kv_heads, g * q, d)
     scores = torch.matmul(packed, key.transpose(2, 3))
     scores = scores * (d**-0.5 if scaling is None else scaling)
-    scores = torch.tanh(scores / softcap) * softcap
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
     if step is Step.CAUSAL:
         hidden = torch.ones(q, kv, dtype=torch.bool, device=query.device).triu_(1)
         scores = scores.view(b, kv_heads, g, q, kv).masked_fill_(hidden, -torch.inf)
@@ -205,6 +215,12 @@ def _capped(
     elif step is Step.TREE and mask is not None:
         scores = scores + mask
     scores = scores.view(b, kv_heads, g * q, kv)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    exact = torch.float32
+    if sinks is not None:
+        beside = sinks.view(1, kv_heads, g, 1, 1).expand(b, -1, -1, q, -1)
+        scores = torch.cat([scores, beside.reshape(b, kv_heads, g * q, 1)], dim=-1)
+        # Rounded as the models' own attention does, which is what generate runs.
+        scores, exact = scores - scores.amax(dim=-1, keepdim=True), scores.dtype
+    weights = torch.softmax(scores, dim=-1, dtype=exact).to(query.dtype)[..., :kv]
     output = torch.matmul(weights, value).reshape(b, heads, q, value.shape[-1])
     return output.transpose(1, 2).contiguous()

@@ -59,6 +59,14 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "gemma3": _small(
         hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, head_dim=8, query_pre_attn_scalar=8, **_MIXED
     ),
+    "gpt_oss": _small(
+        hf.GptOssForCausalLM,
+        hf.GptOssConfig,
+        head_dim=8,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        **_MIXED,
+    ),
     "phi3": _small(hf.Phi3ForCausalLM, hf.Phi3Config),
     "olmo2": _small(hf.Olmo2ForCausalLM, hf.Olmo2Config),
     "gpt2": lambda: _make(

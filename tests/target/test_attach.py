@@ -180,21 +180,22 @@ def _t5() -> Any:
     )
 
 
-def _sinks() -> Any:
+def _llama4() -> Any:
     return _ready(
-        hf.GptOssForCausalLM(
-            hf.GptOssConfig(
+        hf.Llama4ForCausalLM(
+            hf.Llama4TextConfig(
                 vocab_size=VOCAB,
                 hidden_size=32,
                 intermediate_size=32,
+                intermediate_size_mlp=32,
                 num_hidden_layers=2,
                 num_attention_heads=4,
                 num_key_value_heads=2,
                 head_dim=8,
                 num_local_experts=2,
-                num_experts_per_tok=1,
                 pad_token_id=0,
                 eos_token_id=2,
+                bos_token_id=1,
             )
         )
     )
@@ -253,7 +254,7 @@ def test_transformers_adds_nothing_to_a_refusal(
         (_mpt, "ignores set_attn_implementation"),
         (_mamba, "recurrent state"),
         (_t5, "encoder-decoder"),
-        (_sinks, "asks for s_aux"),
+        (_llama4, "by the cache slot"),
         (_hybrid, "cannot branch"),
         (_in_training, r"call model\.eval"),
         (_flex, "attn_implementation='sdpa' or 'eager'"),

@@ -20,18 +20,26 @@ def textbook(
     value: torch.Tensor,
     mask: torch.Tensor,
     cap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     key, value = key.repeat_interleave(GROUP, 1), value.repeat_interleave(GROUP, 1)
     scores = query @ key.transpose(2, 3) * 0.3
     if cap is not None:
         scores = (scores / cap).tanh() * cap
-    return ((scores + mask).softmax(-1) @ value).transpose(1, 2)
+    weights = (scores + mask).exp()
+    total = weights.sum(-1, keepdim=True)
+    if sinks is not None:
+        total = total + sinks.exp().view(-1, 1, 1)
+    return (weights / total @ value).transpose(1, 2)
 
 
+@pytest.mark.parametrize("sunk", [False, True])
 @pytest.mark.parametrize("cap", [None, 0.5])
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("width", [D, 5])
-def test_every_step_is_the_textbook_formula(step: Step, cap: float | None, width: int) -> None:
+def test_every_step_is_the_textbook_formula(
+    step: Step, cap: float | None, width: int, sunk: bool
+) -> None:
     generator = torch.Generator().manual_seed(0)
     kv = Q if step is Step.CAUSAL else KV
     query = torch.randn(B, HEADS, Q, D, generator=generator)
@@ -49,12 +57,13 @@ def test_every_step_is_the_textbook_formula(step: Step, cap: float | None, width
     given = mask.repeat(1, 1, GROUP, 1) if step is Step.TREE else mask
     module = FAMILIES["llama"]().model.layers[0].self_attn
     function = registered()
+    sinks = torch.randn(HEADS, generator=generator) + 1 if sunk else None
     found, weights = function(
-        module, query, key, value, given, scaling=0.3, draftwood_step=step, softcap=cap
+        module, query, key, value, given, scaling=0.3, draftwood_step=step, softcap=cap, s_aux=sinks
     )
     assert weights is None
     assert found.is_contiguous()
-    torch.testing.assert_close(found, textbook(query, key, value, effective, cap))
+    torch.testing.assert_close(found, textbook(query, key, value, effective, cap, sinks))
 
 
 def registered() -> Any:
@@ -69,7 +78,7 @@ def test_a_survey_notes_the_groups() -> None:
     assert survey.groups == {GROUP}
 
 
-@pytest.mark.parametrize("demand", ["s_aux", "position_bias", "something_new"])
+@pytest.mark.parametrize("demand", ["position_bias", "something_new"])
 def test_demands_that_would_be_ignored_are_refused(demand: str) -> None:
     module = FAMILIES["llama"]().model.layers[0].self_attn
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)

@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/parts.sh"
 
-step() { save engine_overhead "$python" "$runs/engine_overhead.py" ${TINY:+--context 32}; }
+step() { save engine_overhead "$python" "$runs/engine_overhead.py" ${TINY:+--context 32 --text 2000}; }
 level() { save level_cost "$python" "$runs/level_cost.py" ${TINY:+--vocabulary 500 --trees 2}; }
 search() {
     local recording=$OUT/auto_search.rec

@@ -97,7 +97,7 @@ def outside_model(
     }
 
 
-def index_memory(host: Host, tokens: int = 100_000) -> dict[str, float]:
+def index_memory(host: Host, tokens: int) -> dict[str, float]:
     """Megabytes of both drafters after ``tokens`` tokens of random text with 59-node trees."""
     rng = np.random.default_rng(0)
     info = host.info
@@ -135,7 +135,10 @@ def index_memory(host: Host, tokens: int = 100_000) -> dict[str, float]:
 @click.option("--dtype", default="auto", show_default=True)
 @click.option("--context", default=512, show_default=True)
 @click.option("--threads", default=2, show_default=True)
-def main(model: str, dtype: str, context: int, threads: int) -> None:
+@click.option(
+    "--text", default=100_000, show_default=True, help="Tokens of which indexes are kept."
+)
+def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
     """Measure and print."""
     torch.set_num_threads(threads)
     loaded = load(model, dtype=dtype)
@@ -169,7 +172,7 @@ def main(model: str, dtype: str, context: int, threads: int) -> None:
                 "provenance": facts,
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
-                "index_memory": index_memory(TargetHost(target)),
+                "index_memory": index_memory(TargetHost(target), text),
             },
             indent=1,
         )

@@ -30,7 +30,7 @@ class Section:
 
 SECTIONS = (
     Section("Is it lossless?", "equality.sh", lossless),
-    Section("Speed", "every_method.sh", speed),
+    Section("Speed", "every_method.sh` and `runs/best_settings.sh", speed),
     Section("Tokens per target call (GOOSE)", "paper_goose.sh", acceptance),
     Section(
         "Trees of a draft model and of an EAGLE-3 head (TALON, DynaTree)",

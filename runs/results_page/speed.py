@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from results_page.auto_tables import automatic, headline
+from results_page.best import at_best
 from results_page.by_set import by_set
 from results_page.documents import Run, Runs, by_commit, cut, origin, peers, sample
 from results_page.markdown import number, table
@@ -47,6 +48,7 @@ def speed(runs: Runs) -> Iterable[str]:
         if peers(run):
             yield "Who is faster, medians over prompts, all outputs:\n"
             yield champions(run) + "\n"
+        yield from at_best(run)
         yield from automatic(run)
         yield "Tokens per second:\n"
         yield by_set(run, "tokens_per_second", "median", 0) + "\n"

@@ -15,9 +15,11 @@ from draftwood.replay.replayer import Live, Replayer
 
 _FORWARD = 0.0052
 
+_LEVEL = Curve((1, 8, 64), (0.0011, 0.0013, 0.003))
+
 COSTS = StepCosts(
     Curve((1, 9, 17, 33, 60, 96), tuple(_FORWARD * x for x in (1, 1.05, 1.19, 1.45, 1.9, 2.6))),
-    {"draft": Curve((1, 8, 64), (0.0011, 0.0013, 0.003))},
+    {"draft": _LEVEL, "adjacency": _LEVEL},  # either source may be answered by the draft model
     fixed=0.0003,
     node=0.00001,
 )

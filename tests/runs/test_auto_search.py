@@ -14,6 +14,7 @@ from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import SILENT, Codes, Voice
+from draftwood.methods import method
 from draftwood.pool import Pool
 from draftwood.replay.paths import Paths
 from draftwood.replay.ranked import Ranked
@@ -29,6 +30,7 @@ from runs.auto_search.choosing import (
     taken,
     told,
 )
+from runs.auto_search.faults import DRAFTED_OTHERS
 from runs.auto_search.judging import (
     Judgement,
     Rates,
@@ -38,6 +40,7 @@ from runs.auto_search.judging import (
     by_voice,
     rising,
 )
+from runs.auto_search.playing import COSTS as GIVEN
 from runs.auto_search.playing import Run, best, total
 from tests.tiny import save_tiny
 
@@ -239,3 +242,10 @@ def test_what_is_unknown_is_refused(recorded: tuple[str, str]) -> None:
     done = CliRunner().invoke(main, [recorded[1], "--parts", "nodes,all"])
     assert done.exit_code == 2
     assert "--parts has nodes,all: choose from nodes, faults, calibration" in done.output
+
+
+@pytest.mark.parametrize("name", DRAFTED_OTHERS)
+def test_every_rivals_draft_levels_have_a_price(name: str) -> None:
+    """Whatever source the draft model answers."""
+    drafters = method(name).drafters.items()
+    assert {source for source, spec in drafters if spec.model is not None} <= GIVEN.drafters.keys()

@@ -63,6 +63,7 @@ _FIGURES = {
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
 @click.option("--resume", is_flag=True, help="Go on with the search that was stopped.")
 @model_options
 def search(
@@ -77,6 +78,7 @@ def search(
     temperature: float,
     batch: int,
     repeats: int,
+    truncate: int | None,
     resume: bool,
     model: str,
     dtype: str,
@@ -104,6 +106,7 @@ def search(
         head=head,
         batch=batch,
         repeats=repeats,
+        truncate=truncate,
     )
     names = _names(methods, draft, head)
     outputs = Outputs(json=output)

@@ -77,8 +77,11 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> dict[str, Any]:
     if "schema" in run:
         kept["times"] = disturbed is None
         kept["methods"] = {
-            name: _entry(entry, times=kept["times"]) for name, entry in run["methods"].items()
+            _without_directories(name): _entry(entry, times=kept["times"])
+            for name, entry in run["methods"].items()
         }
+        if "best" in run:
+            kept["best"] = _without_directories(run["best"])
         kept.pop("excerpts", None)
         return kept
     members = run.keys() - {"provenance"}

@@ -156,3 +156,14 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
             best.load(wrong)
     with pytest.raises(DraftwoodError, match="No such file"):
         best.load(tmp_path / "none.json")
+
+
+def test_long_prompts_are_cut_if_that_is_asked_for(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps({"id": "l/0", "task": "code", "prompt": 100 * "abcdef "}))
+    argv = ["--prompts", str(path), "--model", model, "--methods", "pld", "--max-new-tokens", "4"]
+    code, err = search(str(tmp_path / "best.json"), *argv)
+    assert code == 2, err
+    assert "l/0" in err
+    code, err = search(str(tmp_path / "best.json"), *argv, "--truncate", "40")
+    assert code == 0, err

@@ -52,7 +52,7 @@ class TargetHost:
         self.tokenizer = tokenizer
         self._models: dict[str, DraftModel] = {}
         self._costs: dict[object, LiveCosts] = {}
-        self._heads: dict[Any, tuple[Head, DraftModel]] = {}
+        self._heads: dict[str, tuple[Head, DraftModel]] = {}
 
     @property
     def info(self) -> TargetInfo:
@@ -70,14 +70,13 @@ class TargetHost:
 
     def head(self, name: Any) -> tuple[Head, DraftModel]:
         """See :meth:`draftwood.hosts.Host.head`."""
+        # Its trees are the target's business to judge: a head has no plain forward to be compared
+        # with.
+        if not isinstance(name, str):
+            return name, attach(name, self_test=False)
         if name not in self._heads:
-            head = name
-            if isinstance(name, str):
-                where = models.location(name)
-                target = self._target
-                head = load_head(where, self.info, target.embedding(), target.lm_head())
-            # Its trees are the target's business to judge: a head has no plain forward to be
-            # compared with.
+            where, target = models.location(name), self._target
+            head = load_head(where, self.info, target.embedding(), target.lm_head())
             self._heads[name] = head, attach(head, self_test=False)
         return self._heads[name]
 

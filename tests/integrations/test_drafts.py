@@ -10,10 +10,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import draftwood
+from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.target.attached import found
-from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+from tests.eagle.made import tiny_config
+from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
 KWARGS: dict[str, Any] = {"max_new_tokens": 12, "eos_token_id": None}
@@ -87,6 +89,17 @@ def test_a_draft_that_was_given_back_is_attached_again() -> None:
     method = draftwood.sd(draft=draft, budget=3)
     first = accepted(target, method)
     draftwood.detach(draft)
+    assert accepted(target, method) == first
+
+
+def test_a_head_that_was_given_back_is_attached_again() -> None:
+    target: Any = tiny_llama()
+    config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+    head = Eagle3Head(config, target.get_input_embeddings())
+    head.train(mode=False)
+    method = draftwood.eagle3(head=head)
+    first = accepted(target, method)
+    draftwood.detach(head)
     assert accepted(target, method) == first
 
 

@@ -161,6 +161,8 @@ def bench(
         console = Console(stderr=True, width=_FILE_WIDTH)
     for name, reason in session.missing.items():
         console.print(f"missing {name}: {reason}", markup=False, highlight=False)
+    for said in session.unsearched:
+        console.print(said, style="yellow", markup=False, highlight=False)
     complete = False
     try:
         with ExitStack() as stack:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from draftwood.bench import peers
 from draftwood.bench.defaults import Defaults
+from draftwood.bench.grid import unsearched
 from draftwood.bench.measure import Answer, Contender, Decode
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
@@ -80,6 +81,11 @@ class Choice(Protocol):
         """Every setting with its value."""
         ...
 
+    @property
+    def unsearched(self) -> str | None:
+        """What to say if a setting has to be searched for the run's models and was not."""
+        ...
+
     def enter(self, stage: Stage) -> Contender:
         """The contender on this model."""
         ...
@@ -109,6 +115,11 @@ class OwnChoice:
                 found[key] = getattr(part, setting.name)
         return {**found, "verifier": type(self.method.verifier).__name__}
 
+    @property
+    def unsearched(self) -> str | None:
+        """See :func:`draftwood.bench.grid.unsearched`."""
+        return unsearched(self.method)
+
     def enter(self, stage: Stage) -> Contender:
         """Our engine on the stage's attached target."""
         return OwnContender(stage.target, self.method, stage.host)
@@ -129,6 +140,10 @@ class PeerChoice:
     def settings(self) -> dict[str, object]:
         """The fields of the peer."""
         return {s.name: getattr(self.peer, s.name) for s in fields_of(type(self.peer))}
+
+    @property
+    def unsearched(self) -> None:
+        """Other libraries have no such setting."""
 
     def enter(self, stage: Stage) -> Contender:
         """The peer on the stage's untouched model."""

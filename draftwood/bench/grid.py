@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from draftwood.methods import method, recipe, recipes
+from draftwood.recipes import Method
 from draftwood.settings import Setting, settings
 
 
@@ -53,6 +54,18 @@ def contenders(name: str, made: Mapping[str, Sequence[str]]) -> list[str]:
         if here != usual:
             texts.append(spelt(name, {k: v for k, v in here.items() if v != found[k].default}))
     return list(dict.fromkeys(texts))
+
+
+def unsearched(chosen: Method) -> str | None:
+    """What to say of a method whose setting has to be searched for a pair of models and was not."""
+    for part in (chosen.policy, *chosen.drafters.values()):
+        for each in settings(type(part)):
+            if each.searched_by and getattr(part, each.name) == each.default:
+                return (
+                    f"{chosen.name}: its {each.name} was not searched for these models, so its "
+                    "figures belong in no comparison; see draftwood search"
+                )
+    return None
 
 
 def spelt(name: str, values: Mapping[str, object]) -> str:

@@ -171,6 +171,11 @@ class Session:
         pairs = {} if best is None else {"best": best.recorded(self.settings.methods)}
         return {**whole, **pairs}
 
+    @property
+    def unsearched(self) -> list[str]:
+        """What to say of methods with a setting that has to be searched and was not."""
+        return [each.unsearched for each in self.choices if each.unsearched is not None]
+
     def _others(self) -> dict[str, object]:
         jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}
         return recorded(together(jobs.values()), between(self._began, busy.counters()))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from draftwood.bench.plots import FIGURES
+from draftwood.bench.plots import FIGURES, draw
 from draftwood.bench.plots.reading import read
 from draftwood.bench.plots.record import Record
 from draftwood.bench.report.comparison import tables
@@ -203,6 +203,17 @@ def test_figures_stand_in_the_table_with_their_intervals_and_keys() -> None:
     assert peers.count("<td>–</td>") == 3  # acceptance rate, δ and memory are not known
 
 
+def test_what_says_nothing_without_a_draft_model_is_left_out() -> None:
+    copying = metrics(draft_efficiency=ratio(0.0))
+    methods = {"ar": method(plain()), "x": method(copying)}
+    found = said(tables, methods=methods)
+    assert "δ" not in found
+    assert "predicted" not in found
+    assert "predicted" in said(tables)
+    assert "efficiency" not in draw(document(methods=methods))
+    assert "efficiency" in draw(document())
+
+
 def test_columns_that_nobody_has_are_left_out() -> None:
     methods = {"ar": method(plain()), "x": method(metrics())}
     for found in methods.values():
@@ -217,6 +228,7 @@ def test_the_summary_says_what_came_out() -> None:
     assert (
         "goose:budget=16 was the fastest: 2.00 times as fast as plain decoding (95 % interval 1.90 "
         "to 2.10), the median over 4 prompts, with 2.50 tokens for each forward of the model. "
+        "Its median speed is 2.50 times that of hf. "
         "All 3 methods that were compared gave plain decoding's outputs. † 1 of 4 outputs "
         "loop (20% or more of an output's token 8-grams stand earlier in it; here 30% of all)"
     ) in found

@@ -43,9 +43,9 @@ class _Point:
 
 
 def draw(record: Record) -> Figure | None:
-    """The figure, or None if no method's τ and δ are known."""
+    """The figure, or None if no method is known to draft with a model."""
     points = sorted(_points(record), key=lambda point: -point.y)
-    if not points:
+    if not any(point.x for point in points):  # nobody drafts with a model: there is no cost
         return None
     room = label_room([point.name for point in points], 120)
     frame = max(HEIGHT, ROW * len(points))

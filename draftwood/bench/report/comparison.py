@@ -18,7 +18,8 @@ SAME = "prompts with the tokens of plain decoding, of those compared"
 class Column:
     """A figure: its heading, what it is, how to get it and how to write it.
 
-    ``of_text``: whether it depends on the text, so that it is marked where outputs loop.
+    ``of_text``: whether it depends on the text, so that it is marked where outputs loop;
+    ``of_drafts``: whether it says nothing where nobody drafts with a model.
     """
 
     heading: str
@@ -26,6 +27,7 @@ class Column:
     of: Callable[[Metrics], Estimate]
     form: str
     of_text: bool = False
+    of_drafts: bool = False
 
 
 def _tokens_per_second(metrics: Metrics) -> Estimate:
@@ -79,9 +81,14 @@ COLUMNS = (
         "{:.0%}",
         of_text=True,
     ),
-    Column("δ", "draft forwards per target forward", _efficiency, "{:.2f}"),
+    Column("δ", "draft forwards per target forward", _efficiency, "{:.2f}", of_drafts=True),
     Column(
-        "predicted", "speed-up foretold from τ, δ and costs", _predicted, "{:.2f}", of_text=True
+        "predicted",
+        "speed-up foretold from τ, δ and costs",
+        _predicted,
+        "{:.2f}",
+        of_text=True,
+        of_drafts=True,
     ),
     Column("first ms", "milliseconds to the first token", lambda m: m.ttft, "{:.1f}"),
     Column(
@@ -144,7 +151,12 @@ def _three(metrics: Metrics) -> str:
 
 
 def _table(variant: str, heading: str, rows: Sequence[tuple[Method, Metrics]], loops: str) -> str:
-    columns = [c for c in COLUMNS if any(c.of(m).middle is not None for _, m in rows)]
+    drafting = any(m.draft_efficiency.middle for _, m in rows)
+    columns = [
+        c
+        for c in COLUMNS
+        if any(c.of(m).middle is not None for _, m in rows) and (drafting or not c.of_drafts)
+    ]
     heads = "".join(_head(c.heading, c.about) for c in columns)
     below = f'<p class="note">{text(loops)}.</p>' if loops else ""
     body = "".join(_row(method, metrics, columns) for method, metrics in rows)

@@ -104,11 +104,12 @@ def follow(model: nn.Module, lengths: Sequence[int]) -> Ropes:
 
 def named_lengths(config: Any) -> tuple[int, ...]:
     """The lengths, ascending, that a config with rotary settings names as limits of positions."""
-    if not getattr(config, "rope_parameters", None):
+    rope = _settings(config)
+    if not rope:
         return ()
     names = ("original_max_position_embeddings", "max_position_embeddings")
     found = {getattr(config, name, None) for name in names}
-    waiting = [config.rope_parameters]
+    waiting = [rope]
     while waiting:
         for name, value in waiting.pop().items():
             if isinstance(value, dict):
@@ -124,10 +125,16 @@ def context_of(config: Any) -> int | None:
     Dynamic factors are made for texts ``factor`` times as long as the positions of training.
     """
     limit: int | None = getattr(config, "max_position_embeddings", None)
-    rope = getattr(config, "rope_parameters", None) or {}
+    rope = _settings(config)
     if limit and "dynamic" in str(rope.get("rope_type")):
         return int(limit * rope["factor"])
     return limit or None
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """A config's rotary settings; models that bring their own code may use the older name."""
+    found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    return found if isinstance(found, dict) else {}
 
 
 def _learn(own: nn.Module, kind: str | None, lengths: Sequence[int]) -> Regime | None:

@@ -7,12 +7,14 @@ factors remember the longest text.
 import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
+from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from draftwood.engine import Engine
@@ -22,7 +24,7 @@ from draftwood.protocols import Needs
 from draftwood.requests import Request
 from draftwood.target.attach import attach
 from draftwood.target.recompute import RecomputingRunner
-from draftwood.target.rotary import Regime, Ropes, named_lengths
+from draftwood.target.rotary import Regime, Ropes, context_of, named_lengths
 from draftwood.target.runner import Runner
 from draftwood.tree import tree_of
 from tests.target.checks import random_prompts
@@ -328,6 +330,24 @@ def test_the_models_own_calls_are_not_touched(name: str) -> None:
     assert torch.equal(logits, expected[1])
 
 
+class _OfItsOwnKind(nn.Module):
+    """Rotary factors as a model's own code may compute them: none of transformers' names."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.inner = [module]
+
+    def forward(self, x: torch.Tensor, where: torch.Tensor | None = None, **named: Any) -> Any:
+        return self.inner[0](x, named["position_ids"] if where is None else where)
+
+
+def test_a_module_of_another_kind_is_seen_by_the_self_test() -> None:
+    model = TURNING["longrope"]()
+    model.model.rotary_emb = _OfItsOwnKind(model.model.rotary_emb)
+    with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
+        attach(model)
+
+
 def test_what_is_learnt_of_a_module() -> None:
     found = {}
     for name, make in MODELS.items():
@@ -351,6 +371,14 @@ def test_lengths_are_found_at_any_depth() -> None:
     assert named_lengths(TURNING["by_layer"]().config) == (TURN, CONTEXT)
     assert named_lengths(STEADY["default"]().config) == (CONTEXT,)
     assert named_lengths(hf.GPT2Config()) == ()
+    older = SimpleNamespace(rope_scaling={"type": "longrope"}, max_position_embeddings=CONTEXT)
+    assert named_lengths(older) == (CONTEXT,)
+
+
+def test_the_context_of_dynamic_factors_is_longer() -> None:
+    assert context_of(TURNING["dynamic"]().config) == 4 * TURN
+    assert context_of(TURNING["by_layer"]().config) == CONTEXT
+    assert context_of(SimpleNamespace()) is None
 
 
 def test_extents_share_factors() -> None:

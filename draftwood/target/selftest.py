@@ -81,11 +81,10 @@ def prepare(
     changes = turning_points(model, vocab_size, lengths, device)
     anew = recomputed_at(model, changes, device)
     for length in changes:
-        # A tree that crosses, then a prompt that does, in chunks.
-        for before in (2, 5 - _PREFIXES[0]):
-            shift = max(0, length - _PREFIXES[0] - before)
-            ask = partial(_as_generate, model, device, shift, anew)
-            exams.append(_exam(vocab_size, _PREFIXES, ask, shift, _CHUNK))
+        # The first prompt crosses, in chunks, and the tree behind the second one does.
+        shift = max(0, length - _PREFIXES[1] - 2)
+        ask = partial(_as_generate, model, device, shift, anew)
+        exams.append(_exam(vocab_size, _PREFIXES, ask, shift, _CHUNK))
     return exams
 
 

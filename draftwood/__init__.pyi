@@ -45,7 +45,7 @@ def auto(  # method: auto
     chain: str = 'context',
     table: str = 'adjacency',
     neural: str = '',
-    layout: Literal['either', 'ranked', 'drawn'] = 'either',
+    layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 64,
     context__max_continuations: int = 4,
@@ -75,7 +75,9 @@ def auto(  # method: auto
         chain: name of the source that copies.
         table: name of the source that ranks.
         neural: name of a source with a model, if any.
-        layout: a model's children above temperature 0: likeliest, drawn, or either.
+        layout: a model's children above temperature 0: drawn as the target will draw, its
+            likeliest, or, so that a seed does not decide the tokens, drawn, or the better of
+            both.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.

@@ -52,6 +52,8 @@ def refuse_unsupported(
         DraftwoodError: something was asked for that cannot be honoured; the message names it.
     """
     refuse_model(model)
+    # A wrapper whose generate calls the model's own, as PEFT's, takes its inputs over meanwhile.
+    refuse_model(getattr(model.prepare_inputs_for_generation, "__self__", model))
     _refuse_kept(kept)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)

@@ -72,6 +72,7 @@ def attach(
     """
     if chunk < 1:
         raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
+    refuse_model(model)
     ways = f"packing={packing!r}, chunk={chunk}"
     known = found(model)
     if known is not None:
@@ -163,6 +164,7 @@ def runner_of(model: Any) -> Runner:
     Raises:
         DraftwoodError: as :func:`attach`.
     """
+    refuse_model(model)
     known = found(model)
     return attach(model) if known is None else known.runner
 
@@ -195,13 +197,17 @@ def refuse_model(model: Any) -> None:
             f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
             "draftwood"
         )
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise DraftwoodError(
+            f"the adapter of this {kind} puts virtual tokens before every text, which trees would "
+            "not see; decode it without draftwood"
+        )
     if not getattr(model, "_can_set_attn_implementation", lambda: True)():
         raise DraftwoodError(_OWN_ATTENTION.format(kind))
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:
     """The text config and the device of a model that may be attached."""
-    refuse_model(model)
     kind = type(model).__name__
     config = model.config.get_text_config()
     if getattr(config, "_attn_implementation", "").startswith(PREFIX):

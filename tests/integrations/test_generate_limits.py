@@ -16,6 +16,7 @@ from transformers.generation.configuration_utils import CompileConfig
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
+from draftwood.target.attach import attach, runner_of
 from tests.tiny import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -114,3 +115,19 @@ def test_the_model_is_checked_before_its_arguments() -> None:
     model: Any = MambaForCausalLM(config).eval()  # type: ignore[no-untyped-call]
     with pytest.raises(DraftwoodError, match="MambaForCausalLM keeps a recurrent state"):
         model.generate(IDS % 32, max_new_tokens=3, custom_generate=custom_generate("ar"))
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
+def test_adapters_that_put_virtual_tokens_before_the_text_are_refused(kind: str) -> None:
+    peft = pytest.importorskip("peft")
+    config = getattr(peft, kind)(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    base: Any = tiny_llama()
+    base.generate(IDS, max_new_tokens=2, pad_token_id=0, custom_generate=custom_generate("goose"))
+    model: Any = peft.get_peft_model(base, config).eval()
+    kwargs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "max_new_tokens": 3}
+    with pytest.raises(DraftwoodError, match="puts virtual tokens before every text"):
+        model.generate(**kwargs, pad_token_id=0, custom_generate=custom_generate("goose"))
+    for take in (attach, runner_of):
+        with pytest.raises(DraftwoodError, match="puts virtual tokens before every text"):
+            take(model)

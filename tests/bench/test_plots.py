@@ -101,7 +101,7 @@ def test_all_figures_are_drawn_and_are_as_wide_as_a_telephone(figures: dict[str,
 
 def test_figures_with_nothing_to_show_are_left_out() -> None:
     assert draw(document(methods={})) == {}
-    assert set(draw(document(methods={"ar": method(plain())}))) == {"efficiency", "phases"}
+    assert set(draw(document(methods={"ar": method(plain())}))) == {"phases"}
     assert set(draw(document(methods={"hf": method(peer())}))) == set()
 
 

@@ -62,12 +62,13 @@ def auto(  # method: auto
     """All sources in one tree, sized by what pays on this machine and text.
 
     Args:
-        context: which drafter answers: context.
-        adjacency: which drafter answers: adjacency.
-        drafter: which drafter answers: draft.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest node.
         width: successors asked of the table for a node.
@@ -99,7 +100,7 @@ def ar(  # method: ar
     """Plain decoding through the same engine.
 
     Args:
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
     """
 
 def pld(  # method: pld
@@ -119,8 +120,8 @@ def pld(  # method: pld
     Source: Prompt Lookup Decoding, as GOOSE defines it.
 
     Args:
-        context: which drafter answers: context.
-        verifier: accept rule.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
@@ -148,8 +149,9 @@ def tr(  # method: tr
     Source: Token Recycling.
 
     Args:
-        adjacency: which drafter answers: adjacency.
-        verifier: accept rule.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
         adjacency__width: successors kept for every key (K).
@@ -186,9 +188,10 @@ def iso3(  # method: iso3
     Source: GOOSE (spine trees of context match and adjacency), baseline Iso(3).
 
     Args:
-        context: which drafter answers: context.
-        adjacency: which drafter answers: adjacency.
-        verifier: accept rule.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
         chain: name of the source that copies.
@@ -232,9 +235,10 @@ def iso5(  # method: iso5
     Source: GOOSE (spine trees of context match and adjacency), baseline Iso(5).
 
     Args:
-        context: which drafter answers: context.
-        adjacency: which drafter answers: adjacency.
-        verifier: accept rule.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
         chain: name of the source that copies.
@@ -269,10 +273,10 @@ def sd(  # method: sd
     Source: Speculative decoding (Leviathan et al. 2023).
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         depth: deepest node (D); none: as deep as the budget reaches.
         breadth: children of every node (B).
@@ -315,9 +319,10 @@ def goose(  # method: goose
     Source: GOOSE (spine trees of context match and adjacency).
 
     Args:
-        context: which drafter answers: context.
-        adjacency: which drafter answers: adjacency.
-        verifier: accept rule.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.
@@ -361,10 +366,10 @@ def fixed_tree(  # method: fixed-tree
     Source: DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1).
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         depth: deepest node (D); none: as deep as the budget reaches.
         breadth: children of every node (B).
@@ -412,11 +417,11 @@ def dynatree(  # method: dynatree
     Source: DynaTree (adaptive draft-model trees).
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (N_max).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
@@ -472,11 +477,11 @@ def talon(  # method: talon
     Source: TALON (confidence-gated trees under a budget).
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         mu: least path probability, relative to the level's best.
         top_k: nodes of an ungated level (K).
@@ -508,10 +513,10 @@ def opt_tree(  # method: opt-tree
     Source: OPT-Tree (Wang et al. 2025).
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: a level that adds no more expected tokens is the last.
         max_depth: most draft forwards in a step.
@@ -533,10 +538,10 @@ def sequoia(  # method: sequoia
     Source: Sequoia (Chen et al. 2025).
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         file: JSON file of a searched tree; empty: a built-in one.
         source: name of the drafter.
@@ -558,10 +563,10 @@ def eagle3(  # method: eagle3
     Source: EAGLE-3 (Li et al. 2025), with EAGLE-2's tree.
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
@@ -599,11 +604,11 @@ def goose_eagle3(  # method: goose-eagle3
     Source: GOOSE (spine trees of context match and adjacency), its future work.
 
     Args:
-        context: which drafter answers: context.
-        drafter: which drafter answers: draft.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.
@@ -650,11 +655,11 @@ def traversal(  # method: traversal
     Source: Traversal Verification.
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
@@ -696,11 +701,11 @@ def rrsw(  # method: rrsw
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
@@ -742,11 +747,11 @@ def specinfer(  # method: specinfer
     Source: SpecInfer (Miao et al. 2024).
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
@@ -788,11 +793,11 @@ def block(  # method: block
     Source: Block Verification (Sun et al. 2024).
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
@@ -834,11 +839,11 @@ def mixed(  # method: mixed
     Source: Traversal Verification; this layout is not in the paper.
 
     Args:
-        drafter: which drafter answers: draft.
-        context: which drafter answers: context.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
@@ -875,10 +880,10 @@ def traversal_talon(  # method: traversal-talon
     Source: Traversal Verification, with TALON's gate.
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         mu: least path probability, relative to the level's best.
         top_k: nodes of an ungated level (K).
@@ -925,10 +930,10 @@ def traversal_dynatree(  # method: traversal-dynatree
     Source: Traversal Verification, with DynaTree's gates.
 
     Args:
-        drafter: which drafter answers: draft.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (N_max).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
@@ -984,11 +989,11 @@ def goose_sampled(  # method: goose-sampled
     Source: Traversal Verification, with GOOSE's spine.
 
     Args:
-        context: which drafter answers: context.
-        drafter: which drafter answers: draft.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule.
+        verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.

@@ -1,36 +1,60 @@
 """The ``draftwood`` command: subcommands are imported when they are called."""
 
+from __future__ import annotations
+
 import importlib
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import click
 
 from draftwood import __version__
 from draftwood.errors import DraftwoodError
 
-# Subcommand to the module that holds a click command of that name.
-_COMMANDS = {
-    "generate": "draftwood.commands.generate",
-    "demo": "draftwood.commands.demo",
-    "tree": "draftwood.commands.tree",
-    "check-lossless": "draftwood.commands.check_lossless",
-    "methods": "draftwood.commands.methods",
-    "theory": "draftwood.commands.theory",
-    "bench": "draftwood.bench.command",
-    "report": "draftwood.commands.report",
-    "search": "draftwood.bench.search",
-    "sequoia": "draftwood.bench.sequoia",
-    "calibrate": "draftwood.commands.calibrate",
-    "tune": "draftwood.commands.tune",
-    "cache": "draftwood.commands.cache",
-    "record": "draftwood.commands.record",
-    "replay": "draftwood.commands.replay",
-    "simulate": "draftwood.commands.simulate",
-    "train": "draftwood.train.command",
-    "inflate": "draftwood.commands.inflate",
+
+class _Entry(NamedTuple):
+    """A subcommand: the module that holds a click command of its name, and its line of help."""
+
+    module: str
+    summary: str
+
+
+# Named here, so that the list of commands imports none of them.
+SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
+    "Decode": {
+        "generate": _Entry("commands.generate", "Continue a prompt and stream the text."),
+        "demo": _Entry("commands.demo", "Run the methods side by side on three prompts."),
+        "tree": _Entry("commands.tree", "Draw the tree that one step drafts."),
+        "methods": _Entry("commands.methods", "List the methods, or the settings of one."),
+    },
+    "Measure": {
+        "bench": _Entry("bench.command", "Time methods and other libraries on your prompts."),
+        "report": _Entry("commands.report", "Make a page and figures of what bench measured."),
+        "tune": _Entry("commands.tune", "Measure what a step costs on this machine."),
+        "cache": _Entry("commands.cache", "List or clear what was measured and kept."),
+        "check-lossless": _Entry(
+            "commands.check_lossless", "Check that a method keeps the model's distribution."
+        ),
+    },
+    "Fit to a model": {
+        "calibrate": _Entry("commands.calibrate", "Count how often a model takes what is drafted."),
+        "search": _Entry("bench.search", "Find the best setting of each method on your prompts."),
+        "sequoia": _Entry("bench.sequoia", "Search the best static tree for a draft model."),
+        "train": _Entry("train.command", "Train an EAGLE-3 head, or the embedded models."),
+        "inflate": _Entry("commands.inflate", "Give a small model the shapes of a large one."),
+    },
+    "Without a model": {
+        "record": _Entry("commands.record", "Decode prompts once and keep what the model said."),
+        "replay": _Entry("commands.replay", "Run methods over a recording."),
+        "simulate": _Entry("commands.simulate", "Run methods over made-up text and drafters."),
+        "theory": _Entry("commands.theory", "Say what GOOSE's theory predicts."),
+    },
 }
+_COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
 
 
 class _Lazy(click.Group):
@@ -44,43 +68,111 @@ class _Lazy(click.Group):
     ) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(_COMMANDS[cmd_name])
+        module = importlib.import_module(f"draftwood.{_COMMANDS[cmd_name].module}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Refuse an unknown command with the nearest one, without importing any."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from draftwood.suggest import did_you_mean
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+            near = did_you_mean(name, _COMMANDS) or "'draftwood --help' lists them"
+            raise click.UsageError(f"No such command {name!r}: {near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands by section, each with its whole line."""
+        for heading, entries in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
+
+
+_EXAMPLES = """\b
+Examples:
+  draftwood generate "def quicksort("
+  draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --draft SMALL
+  draftwood COMMAND --help
+"""
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    epilog=_EXAMPLES,
+)
 @click.version_option(__version__, prog_name="draftwood")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the library logs.")
-def cli(verbose: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context, verbose: bool) -> None:
     """Decode faster with exactly the same output, by drafting trees of tokens."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; wrong input is one line on standard error and exit code 2."""
-    try:
-        # A command that ends with an exit code of its own returns it here.
-        code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
-    except DraftwoodError as error:
-        _fail(str(error), 2)
-    except click.ClickException as error:
-        _fail(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone: nothing is left to say it to
-        sys.exit(1)
+    """Run the command line.
+
+    What goes wrong is one line on standard error. Exit codes: 2 for wrong input, 1 for what goes
+    wrong in the middle, 130 if interrupted.
+    """
+    code = _run(argv)
     if code:
         sys.exit(code)
 
 
-def _fail(message: str, code: int) -> None:
+def _run(argv: Sequence[str] | None) -> Any:
+    try:
+        # A command that ends with an exit code of its own returns it here.
+        code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
+        sys.stdout.flush()
+    except DraftwoodError as error:
+        return _failed(str(error), 2)
+    except click.ClickException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _failed("interrupted", 130)
+    except BrokenPipeError:
+        _forget_output()  # the reader has gone: nothing is left to say it to
+        return 1
+    except OSError as error:
+        _forget_output()
+        return _failed(_system_error(error), 1)
+    except UnicodeError as error:
+        return _failed(f"text that is not valid {_encoding(error)}: {error}", 2)
+    return code
+
+
+def _system_error(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{reason}: {error.filename}" if error.filename else reason
+
+
+def _encoding(error: UnicodeError) -> str:
+    return str(getattr(error, "encoding", "UTF-8")).upper()
+
+
+def _forget_output() -> None:
+    """Let standard output go nowhere, so that nothing fails once more when the process ends."""
+    with suppress(OSError, ValueError):  # it is no file, or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failed(message: str, code: int) -> int:
     click.echo(f"draftwood: {' '.join(message.split())}", err=True)
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":

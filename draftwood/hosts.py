@@ -4,17 +4,21 @@ A drafter that has a model of its own neither loads it nor knows how trees are r
 handed a :class:`DraftModel`. Nothing here computes anything.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from draftwood.costs.live import LiveCosts
 from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
 from draftwood.tree import Draw, TokenTree
+
+if TYPE_CHECKING:
+    import torch
 
 
 class DraftModel(Protocol):
@@ -118,7 +122,7 @@ class Host(Protocol):
         """
         ...
 
-    def costs(self, drafters: "Mapping[str, Built]") -> LiveCosts:
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
         """What a step of the target costs, and a level of each of the drafters that has a model.
 
         Measured when first asked for, or found where that was kept; the same object from then on.

@@ -1,5 +1,6 @@
 """Methods by name: what a user types, looked up and spelt out."""
 
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -7,6 +8,7 @@ from draftwood.builtin import BUILT_IN
 from draftwood.errors import DraftwoodError
 from draftwood.recipes import Method, Recipe
 from draftwood.settings import parse
+from draftwood.suggest import did_you_mean
 
 
 @cache
@@ -23,7 +25,8 @@ def recipe(name: str) -> Recipe:
         DraftwoodError: there is none.
     """
     if name not in recipes():
-        raise DraftwoodError(f"unknown method {name!r}: choose from {', '.join(recipes())}")
+        near = did_you_mean(name, recipes()) or f"choose from {', '.join(recipes())}"
+        raise DraftwoodError(f"unknown method {name!r}: {near}")
     return recipes()[name]
 
 
@@ -41,16 +44,68 @@ def method(text: str, **options: object) -> Method:
     """
     if not isinstance(text, str):
         raise DraftwoodError(f"a method is named by text such as 'goose:budget=16', not {text!r}")
-    name, *spelt = text.split(":")
-    values = recipe(name).given({key.replace("__", "."): v for key, v in options.items()})
-    pairs = [item.partition("=") for item in spelt]
-    chosen = recipe(name).bound({**{key: value for key, _, value in pairs}, **values})
-    known = chosen.settings()
-    for item, (key, equals, value) in zip(spelt, pairs, strict=True):
-        if not equals or key not in known:
+    values = {key.replace("__", "."): value for key, value in options.items()}
+    return _made(text, {}, recipe(text.partition(":")[0]).given(values))
+
+
+def spelt(text: str, settings: Mapping[str, str]) -> Method:
+    """A method from its spelling and further settings, spelt as text too; the latter win.
+
+    Raises:
+        DraftwoodError: the name or a setting is unknown, or a value is out of range.
+    """
+    return _made(text, settings, {})
+
+
+def check(text: str) -> None:
+    """Check a spelling without building its parts, of which some load torch.
+
+    Raises:
+        DraftwoodError: the name or a setting is unknown, or a value is not of its type.
+    """
+    _read(text, {}, {})
+
+
+def spellings(text: str) -> list[str]:
+    """The methods of a comma-separated list, each once, checked as :func:`check` does.
+
+    Raises:
+        DraftwoodError: there is none, or one of them is wrong.
+    """
+    found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise DraftwoodError(f"{text!r} names no method: 'draftwood methods' lists them")
+    for each in found:
+        check(each)
+    return found
+
+
+def _made(text: str, further: Mapping[str, str], values: dict[str, object]) -> Method:
+    chosen, found = _read(text, further, values)
+    return chosen.build(found)
+
+
+def _read(
+    text: str, further: Mapping[str, str], values: Mapping[str, object]
+) -> tuple[Recipe, dict[str, object]]:
+    """The recipe, bound, and every setting that is given."""
+    name, *items = text.split(":")
+    pairs = [item.partition("=") for item in items]
+    for key, equals, _ in pairs:
+        if not equals:
             raise DraftwoodError(
-                f"method {name!r} has no setting {item!r}: write name=value with one of "
-                f"{', '.join(known)}"
+                f"{text!r}: write a setting as name=value, such as {name}:{key}=..."
             )
-        values[key] = parse(known[key], value)
-    return chosen.build(values)
+    texts = {key: value for key, _, value in pairs} | dict(further)
+    chosen = recipe(name).bound({**texts, **values})
+    known = chosen.settings()
+    for key in [*texts, *values]:
+        if key not in known:
+            raise DraftwoodError(_no_setting(name, key, known))
+    return chosen, {key: parse(known[key], value) for key, value in texts.items()} | dict(values)
+
+
+def _no_setting(name: str, key: str, known: Collection[str]) -> str:
+    near = did_you_mean(key, known)
+    rest = f": {near}" if near else ""
+    return f"method {name!r} has no setting {key!r}{rest} ('draftwood methods {name}' lists them)"

@@ -1,12 +1,15 @@
 """Loads a model and its tokenizer by name, path or hub id, with errors a user can act on."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -65,7 +68,7 @@ def load(
         raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)}")
     place = _device(device)
     where = location(name)
-    try:
+    with _explained(name, where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
@@ -74,10 +77,6 @@ def load(
             dtype=_dtype(name, dtype, place),
             trust_remote_code=trust_remote_code,
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        hint = "" if Path(where).is_dir() else " (no such directory here; a hub id needs a network)"
-        raise DraftwoodError(f"cannot load model {name!r}{hint}: {reason}") from error
     model.to(place).eval()
     pretrained = cast(PreTrainedModel, model)
     return Loaded(name, pretrained, tokenizer, eos_of(pretrained, tokenizer))
@@ -87,6 +86,63 @@ def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The small model that ships with Draftwood, and its tokenizer; nothing is downloaded."""
     loaded = load("embedded")
     return loaded.model, loaded.tokenizer
+
+
+def vocabulary_size(name: str, *, trust_remote_code: bool = False) -> int:
+    """Number of tokens of a model, from its configuration alone.
+
+    Raises:
+        DraftwoodError: there is no such model.
+    """
+    where = location(name)
+    with _explained(name, where):
+        config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
+        size: int = config.get_text_config().vocab_size
+        return size
+
+
+@contextmanager
+def _explained(name: str, where: str) -> Iterator[None]:
+    """What goes wrong while a model is loaded, in one sentence."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise DraftwoodError(
+            f"cannot load model {name!r}: its weights are damaged or not complete ({error}): "
+            "copy or download them again"
+        ) from error
+    except RuntimeError as error:
+        raise DraftwoodError(f"cannot load model {name!r}: {_runtime_reason(error)}") from error
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise DraftwoodError(f"cannot load model {name!r}: {_reason(error, where)}") from error
+
+
+def _runtime_reason(error: RuntimeError) -> str:
+    if "mismatched_sizes" in str(error):
+        return "the shapes of its weights are not those of its config.json"
+    return _first_line(error)
+
+
+def _reason(error: Exception, where: str) -> str:
+    path = Path(where)
+    if path.is_file():
+        return "this is a file; give the directory that holds config.json"
+    text = _first_line(error)
+    if "Unrecognized configuration class" in text:
+        kind = "an encoder-decoder or another kind of model"
+        return f"it is no causal language model, but {kind}"
+    if "instantiate the backend tokenizer" in text:
+        return "its tokenizer is missing or cannot be read: tokenizer.json belongs beside the model"
+    if path.is_dir():
+        return text
+    if path.is_absolute() or where.startswith(("./", "../", "~")) or where.count("/") > 1:
+        return "there is no such directory"
+    return f"there is no such directory here, and a hub id needs a network: {text}"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _device(name: str) -> torch.device:

@@ -7,15 +7,19 @@ many numbers a step consumed, and plain decoding draws each token with the numbe
 drafting method draws it with.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+
+if TYPE_CHECKING:
+    import torch
 
 SEED_LIMIT = 2**64
 """Seeds are integers in ``[0, SEED_LIMIT)``."""
@@ -102,6 +106,8 @@ class RequestNoise:
 
     def speeds(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
         """How fast each token runs in :meth:`choose`'s race, float64 ``[V]``."""
+        import torch
+
         clocks = torch.from_numpy(self.clocks(depth, len(weights)))
         return weights / clocks.to(weights.device)
 

@@ -1,18 +1,26 @@
 """Command-line options that several subcommands share, and how they become library objects."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any, TypeVar
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from draftwood.errors import DraftwoodError
-from draftwood.methods import method
-from draftwood.recipes import Method
-from draftwood.sampling import SamplingParams
+from draftwood.sampling_params import SamplingParams
+from draftwood.sections import Option
+
+if TYPE_CHECKING:
+    from draftwood.models import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
+
+THREADS = click.IntRange(1, 4 * (os.cpu_count() or 1))
+"""Threads a command may be given: more than a few for each core only make it slower."""
 
 
 def _stack(decorators: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
@@ -21,53 +29,107 @@ def _stack(decorators: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
 
 def model_options(function: F) -> F:
     """``--model``, ``--dtype``, ``--device``, ``--threads``, ``--trust-remote-code``."""
+    option = partial(click.option, cls=Option, section="Model")
     return _stack(
         [
-            click.option(
+            option(
                 "--model",
                 default="embedded",
-                help="'embedded', a directory or a hub id.",
                 show_default=True,
+                help="A directory or a hub id; 'embedded' is the small model that comes along.",
             ),
-            click.option(
+            option(
                 "--dtype",
+                type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
                 default="auto",
-                help="auto, float32, bfloat16 or float16.",
                 show_default=True,
+                help="Number format of weights and activations; auto is the checkpoint's.",
             ),
-            click.option(
-                "--device", default="auto", help="A torch device, or auto.", show_default=True
+            option(
+                "--device",
+                default="auto",
+                show_default=True,
+                help="A torch device such as cpu or cuda:0; auto is CUDA where there is one.",
             ),
-            click.option(
-                "--threads",
-                type=click.IntRange(1),
-                help="CPU threads (torch's choice if not given).",
-            ),
-            click.option(
+            option("--threads", type=THREADS, help="CPU threads. [default: torch's choice]"),
+            option(
                 "--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint."
             ),
         ]
     )(function)
 
 
+def load_model(
+    model: str, dtype: str, device: str, threads: int | None, *, trust_remote_code: bool
+) -> Loaded:
+    """The model that the values of :func:`model_options` name, loaded without progress bars.
+
+    Raises:
+        DraftwoodError: it cannot be loaded.
+    """
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    from draftwood import models
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    if threads:
+        torch.set_num_threads(threads)
+    return models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+
+
 def sampling_options(function: F) -> F:
     """The flags that :func:`sampling_of` turns into sampling parameters."""
+    option = partial(click.option, cls=Option, section="Sampling")
+    number = partial(option, type=float, show_default=True)
     return _stack(
         [
-            click.option(
-                "--temperature", type=float, default=0.0, show_default=True, help="0 is greedy."
+            number("--temperature", default=0.0, help="Divides the logits; 0 is greedy."),
+            option(
+                "--top-k",
+                type=int,
+                default=0,
+                show_default=True,
+                help="Keep the K likeliest tokens; 0 keeps all.",
             ),
-            click.option("--top-k", type=int, default=0, show_default=True, help="0 is off."),
-            click.option("--top-p", type=float, default=1.0, show_default=True),
-            click.option("--min-p", type=float, default=0.0, show_default=True),
-            click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
-            click.option("--presence-penalty", type=float, default=0.0, show_default=True),
-            click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
-            click.option("--logit-bias", multiple=True, metavar="ID=BIAS", help="Repeatable."),
-            click.option(
-                "--ban", "banned", multiple=True, type=int, metavar="ID", help="Repeatable."
+            number("--top-p", default=1.0, help="Keep the fewest tokens of this probability."),
+            number("--min-p", default=0.0, help="Drop tokens below this times the likeliest."),
+            number(
+                "--repetition-penalty",
+                default=1.0,
+                help="Above 1, tokens of the prompt and the text become less likely.",
             ),
-            click.option("--seed", type=int, default=0, show_default=True),
+            number(
+                "--presence-penalty",
+                default=0.0,
+                help="Subtracted from the logit of every token that was generated before.",
+            ),
+            number(
+                "--frequency-penalty",
+                default=0.0,
+                help="Subtracted once for each time that a token was generated.",
+            ),
+            option(
+                "--logit-bias",
+                multiple=True,
+                metavar="ID=BIAS",
+                help="Added to the logit of a token, by its id. Repeatable.",
+            ),
+            option(
+                "--ban",
+                "banned",
+                multiple=True,
+                type=int,
+                metavar="ID",
+                help="A token id that is never generated. Repeatable.",
+            ),
+            option(
+                "--seed",
+                type=int,
+                default=0,
+                show_default=True,
+                help="Of the random numbers above temperature 0.",
+            ),
         ]
     )(function)
 
@@ -126,28 +188,3 @@ def numbers(flag: str, text: str, kind: Callable[[str], N], advice: str) -> tupl
         return tuple(kind(word) for word in text.split(","))
     except ValueError:
         raise DraftwoodError(f"{flag} {text!r}: {advice}") from None
-
-
-def method_of(name: str, budget: int | None, extra: Sequence[str]) -> Method:
-    """The method with ``--budget`` and further ``--setting value`` flags of its parts."""
-    spelt = _settings(extra)
-    if budget is not None:
-        spelt.append(f"budget={budget}")
-    return method(":".join([name, *spelt]))
-
-
-def _settings(extra: Sequence[str]) -> list[str]:
-    """``--setting value`` and ``--setting=value`` as ``setting=value``."""
-    spelt: list[str] = []
-    rest = list(extra)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise DraftwoodError(f"unexpected argument {word!r}: quote a prompt that has spaces")
-        key, equals, value = word[2:].partition("=")
-        if not equals:
-            if not rest:
-                raise DraftwoodError(f"option {word} needs a value")
-            value = rest.pop(0)
-        spelt.append(f"{key.replace('-', '_')}={value}")
-    return spelt

@@ -5,18 +5,22 @@ whole tree in one forward pass, a *verifier* says which path is kept. Everything
 package either implements one of these or drives them. Nothing here computes anything.
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
 from draftwood.origins import Origin
 from draftwood.tree import Draw, TokenTree, TreeBuilder
+
+if TYPE_CHECKING:
+    import torch
 
 # --- what a target returns ------------------------------------------------------------------------
 
@@ -56,7 +60,7 @@ class Needs:
     prompt_rows: bool = False
     taps: tuple[int, ...] = ()
 
-    def __or__(self, other: "Needs") -> "Needs":
+    def __or__(self, other: Needs) -> Needs:
         taps = self.taps or other.taps
         if other.taps not in (taps, ()):
             raise DraftwoodError(
@@ -229,7 +233,7 @@ class Expand:
     draw: Draw = Draw.ONE_HOT
     exclude: Sequence[frozenset[int]] = ()
     temperature: float = 1.0
-    noise: "DraftNoise | None" = None
+    noise: DraftNoise | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +326,7 @@ class Growth:
     room: int
     budget: int
     temperature: float = 0.0
-    noise: "DraftNoise | None" = None
+    noise: DraftNoise | None = None
     outlook: Outlook | None = None
 
 

@@ -15,6 +15,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
 from draftwood.settings import Setting, checked, settings
+from draftwood.suggest import did_you_mean
 from draftwood.tree import SAMPLED, Draw
 from draftwood.tuning import TunerSpec
 
@@ -96,12 +97,15 @@ class Recipe:
         for source, drafter in self.drafters.items():
             name = binder(source)
             default = drafter if self.binds(source) else None
-            found[name] = Setting(name, str, default, f"which drafter answers: {source}")
+            kinds = ", ".join(registry.names("drafters"))
+            text = f"which drafter answers the source {source}: {kinds}"
+            found[name] = Setting(name, str, default, text)
             parts.append((f"{source}.", registry.load("drafters", drafter)))
         if DRAFT in self.drafters:
             for flag, (_, setting) in model_flags().items():
                 found[flag] = dataclasses.replace(setting, name=flag, default=None)
-        found["verifier"] = Setting("verifier", str, self.verifier, "accept rule")
+        rules = f"accept rule: {', '.join(registry.names('verifiers'))}"
+        found["verifier"] = Setting("verifier", str, self.verifier, rules)
         parts.append(("tuner.", registry.load("tuners", self.tuner)))
         for prefix, part in parts:
             for setting in settings(part):
@@ -133,9 +137,8 @@ class Recipe:
         values = {**self.presets, **optional, **options}
         for name in values:
             if name not in known:
-                raise DraftwoodError(
-                    f"method {self.name!r} has no setting {name!r}: it has {', '.join(known)}"
-                )
+                near = did_you_mean(name, known) or f"it has {', '.join(known)}"
+                raise DraftwoodError(f"method {self.name!r} has no setting {name!r}: {near}")
         values |= {name: checked(known[name], value) for name, value in options.items()}
         accept_rule = str(values.pop("verifier", self.verifier))
 

@@ -48,7 +48,7 @@ class Setting:
 
 def settings(part: type) -> list[Setting]:
     """The settings of a part: the fields of its dataclass, in order."""
-    hints = typing.get_type_hints(part)
+    hints = _hints(part)
     return [
         Setting(
             field.name,
@@ -62,6 +62,38 @@ def settings(part: type) -> list[Setting]:
         for field in dataclasses.fields(part)
         if field.init
     ]
+
+
+def kind_of(kind: Any) -> str:
+    """How values of an annotated type are written, e.g. ``INTEGER``, ``on|off`` or ``a|b``."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return "|".join(map(str, inner))
+    if origin is tuple:
+        return f"{kind_of(inner[0])}[+{kind_of(inner[0])}...]"
+    if origin in {typing.Union, types.UnionType}:
+        none = "|none" if type(None) in inner else ""
+        return kind_of(next(option for option in inner if option is not type(None))) + none
+    return {bool: "on|off", int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
+
+
+_WORDS = {int: "an integer", float: "a number"}
+
+
+def _hints(part: type) -> dict[str, Any]:
+    """The annotations of a part.
+
+    A class that the part's module imports for type checkers only, so as not to load torch, becomes
+    an empty class of that name.
+    """
+    absent: dict[str, Any] = {}
+    while True:
+        try:
+            return typing.get_type_hints(part, localns=absent)
+        except NameError as error:
+            if error.name in absent:
+                raise
+            absent[str(error.name)] = type(str(error.name), (), {})
 
 
 def parse(setting: Setting, text: str) -> object:
@@ -138,7 +170,7 @@ def _parse(kind: Any, text: str) -> object:
         try:
             return kind(text)
         except ValueError:
-            raise ValueError(f"expected {kind.__name__}") from None
+            raise ValueError(f"expected {_WORDS[kind]}") from None
     raise ValueError(f"settings of type {kind} cannot be spelt as text")
 
 
@@ -147,4 +179,4 @@ def _parse_bool(text: str) -> bool:
         return True
     if text.lower() in {"false", "off", "no", "0"}:
         return False
-    raise ValueError("expected true or false")
+    raise ValueError("expected on or off")

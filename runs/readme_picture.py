@@ -7,7 +7,7 @@ from pathlib import Path
 
 from draftwood import attach, load
 from draftwood.commands.demo import PROMPTS
-from draftwood.commands.generate import encode
+from draftwood.commands.prompt import encode
 from draftwood.commands.tree import as_svg
 from draftwood.engine import Engine
 from draftwood.files import write_text

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from draftwood import models
 from draftwood.commands.demo import PROMPTS
-from draftwood.commands.generate import encode
+from draftwood.commands.prompt import encode
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
 from draftwood.methods import method, recipes

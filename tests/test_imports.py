@@ -10,7 +10,7 @@ import draftwood
 PACKAGE = Path(draftwood.__file__).parent
 # Layers from the bottom up; a module may import from its own layer's file or from lower layers.
 LAYERS = [
-    {"endings", "errors", "fading", "origins"},
+    {"endings", "errors", "fading", "origins", "sections", "suggest"},
     {"evidence", "hindsight", "tree"},
     {"pool"},
     {"drawn_pool"},
@@ -47,7 +47,7 @@ LAYERS = [
     {"builtin"},
     {"methods"},
     {"running", "hosting"},
-    {"engine", "options"},
+    {"engine", "options", "method_flags"},
     {"inflate", "integrations", "bench", "lossless", "train"},
     {"functions", "replay"},
     {"commands"},

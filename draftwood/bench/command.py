@@ -3,33 +3,33 @@
 Knows nothing of how runs are made; :mod:`draftwood.bench.session` does.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
 
 from draftwood.bench import best
-from draftwood.bench.bar import Bar, progress
-from draftwood.bench.document import summary
-from draftwood.bench.journal import Journal
-from draftwood.bench.outputs import Outputs
 from draftwood.bench.peers import names as peer_names
 from draftwood.bench.prompts import sources
 from draftwood.bench.quiet import warning
-from draftwood.bench.session import Session
-from draftwood.bench.settings import Settings
 from draftwood.bench.stopping import stoppable
 from draftwood.bench.table import best_table, table
-from draftwood.bench.trace import Trace
 from draftwood.bench.verdicts import differences
 from draftwood.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
+from draftwood.methods import check as check_method
 from draftwood.options import model_options, numbers
-from draftwood.sampling import SamplingParams
+from draftwood.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.bench.journal import Journal
+    from draftwood.bench.outputs import Outputs
 
 _FILE_WIDTH = 120
 """Columns of the table where there is no terminal to ask."""
@@ -38,7 +38,15 @@ _FILE_WIDTH = 120
 _SEEDS = "write integers with commas between them, such as 0,1,2"
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  draftwood bench --prompts prompts.jsonl --methods ar,auto,hf
+  draftwood bench --prompts prompts.jsonl --model BIG --draft SMALL --methods ar,auto,talon
+  draftwood bench --prompts prompts.jsonl --json run.json --html run.html
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
     "--prompts",
     required=True,
@@ -51,7 +59,7 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
     default="ar,pld,tr,goose,auto,hf",
     show_default=True,
     help="Comma-separated, settings behind colons (goose:budget=16). Other libraries' ways, "
-    f"described in docs/bench.md: {', '.join(peer_names())}.",
+    f"also: {', '.join(peer_names())}.",
 )
 @click.option(
     "--peers",
@@ -65,10 +73,22 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
     help="Run each method that draftwood search wrote to this file as published and at its best.",
 )
 @model_options
-@click.option("--max-new-tokens", type=click.IntRange(1), default=128, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
-@click.option("--top-p", type=float, default=1.0, show_default=True)
+@click.option(
+    "--top-p",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Keep the fewest tokens of this probability.",
+)
 @click.option(
     "--seeds",
     default="0",
@@ -80,8 +100,20 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
 @click.option("--draft", help="Directory or hub id of the draft model, where a method sets none.")
 @click.option("--head", help="Directory or hub id of the EAGLE-3 head, where a method sets none.")
 @click.option("--warm", is_flag=True, help="Keep what drafters learn from prompt to prompt.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Prompts decoded together.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Timed runs of every method on every prompt.",
+)
 @click.option(
     "--chat/--no-chat",
     default=None,
@@ -89,7 +121,7 @@ _SEEDS = "write integers with commas between them, such as 0,1,2"
 )
 @click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
-@click.option("--resume", is_flag=True, help="Go on with the run of this --json that was stopped.")
+@click.option("--resume", is_flag=True, help="Resume the run of --json that was stopped.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page to look at.")
 @click.option("--plots", type=click.Path(path_type=Path), help="Write figures to this directory.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Write a line per step.")
@@ -126,8 +158,18 @@ def bench(
     """Time methods against plain decoding on the same prompts, and check their tokens.
 
     Methods take turns on every prompt, in shuffled order. The last line on standard output is the
-    summary as JSON; docs/bench.md defines every figure.
+    summary as JSON.
     """
+    for text in filter(None, map(str.strip, methods.split(","))):
+        if text.partition(":")[0] not in peer_names():
+            check_method(text)
+    from draftwood.bench.bar import Bar, progress
+    from draftwood.bench.document import summary
+    from draftwood.bench.outputs import Outputs
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
+    from draftwood.bench.trace import Trace
+
     settings = Settings(
         prompts=sources(prompts),
         methods=tuple(methods.split(",")),
@@ -154,8 +196,8 @@ def bench(
     outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
     outputs.check()
     journal = _journal(outputs, resume, warm)
-    warn_if_busy(threads)
     session = Session(settings, journal)
+    warn_if_busy(threads)
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=_FILE_WIDTH)

@@ -4,30 +4,32 @@ A benchmark of every setting that the methods declare (:mod:`draftwood.bench.gri
 best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any method.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.bench import best, grid, makers
-from draftwood.bench.bar import Bar, progress
-from draftwood.bench.outputs import Outputs
+from draftwood.bench import best, grid
 from draftwood.bench.prompts import read, sources
 from draftwood.bench.quiet import warning
-from draftwood.bench.session import Session
-from draftwood.bench.settings import Settings
 from draftwood.bench.stopping import stoppable
 from draftwood.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
 from draftwood.methods import recipe
 from draftwood.options import model_options
-from draftwood.sampling import SamplingParams
+from draftwood.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
 
 _FIGURES = {
     "tokens_per_second": ("tokens_per_second", "median"),
@@ -59,12 +61,30 @@ _FIGURES = {
 )
 @click.option("--draft", help="Directory or hub id of the draft model.")
 @click.option("--head", help="Directory or hub id of the EAGLE-3 head.")
-@click.option("--max-new-tokens", type=click.IntRange(2), default=128, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Prompts decoded together.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Timed runs of every setting on every prompt.",
+)
 @click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
-@click.option("--resume", is_flag=True, help="Go on with the search that was stopped.")
+@click.option("--resume", is_flag=True, help="Resume the search that was stopped.")
 @model_options
 def search(
     output: Path,
@@ -91,6 +111,11 @@ def search(
     Every combination of the values that a method declares is run on all prompts, beside the method
     as published. docs/bench.md says which values.
     """
+    from draftwood.bench.bar import Bar, progress
+    from draftwood.bench.outputs import Outputs
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
+
     asked = Settings(
         prompts=sources(prompts),
         methods=(),
@@ -149,6 +174,8 @@ def _names(methods: str | None, draft: str | None, head: str | None) -> list[str
 
 
 def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str]]:
+    from draftwood.bench import makers
+
     return {
         key: makers.make(setting.searched_by, output, settings)
         for key, setting in grid.grid(name).items()

@@ -3,26 +3,22 @@
 The counting is in :mod:`draftwood.bench.ranks`, the search in :mod:`draftwood.theory`.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import track
 
-from draftwood import models
-from draftwood.bench.contexts import Contexts
-from draftwood.bench.document import write
-from draftwood.bench.makers.rank_trees import Counted, one_level
 from draftwood.bench.prompts import Source, read, sources
-from draftwood.bench.provenance import provenance
-from draftwood.bench.ranks import count_ranks, target_seconds
-from draftwood.engine import Engine
 from draftwood.files import check_writable
-from draftwood.options import model_options
-from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
-from draftwood.target.attach import attach
+from draftwood.options import load_model, model_options
+from draftwood.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    import torch
 
 
 @click.command()
@@ -32,18 +28,32 @@ from draftwood.target.attach import attach
 @click.option("--draft", help="Directory or hub id of the draft model; embedded-draft otherwise.")
 @click.option("--head", help="Directory or hub id of an EAGLE-3 head to draft with instead.")
 @click.option("--drafter", help="Which drafter answers: model or eagle3.")
-@click.option("--ranks", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Most children of a node; acceptance is counted for as many ranks.",
+)
 @click.option(
     "--nodes", type=click.IntRange(1), default=59, show_default=True, help="Largest tree."
 )
-@click.option("--max-depth", type=click.IntRange(1), default=12, show_default=True)
+@click.option(
+    "--max-depth", type=click.IntRange(1), default=12, show_default=True, help="Deepest level."
+)
 @click.option(
     "--fastest/--largest",
     default=True,
     show_default=True,
     help="The size and depth that are fastest here, or all nodes.",
 )
-@click.option("--max-new-tokens", type=click.IntRange(2), default=128, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True, help="Timed at.")
 @model_options
@@ -73,12 +83,18 @@ def sequoia(
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
+    from draftwood.bench.contexts import Contexts
+    from draftwood.bench.document import write
+    from draftwood.bench.makers.rank_trees import Counted, one_level
+    from draftwood.bench.ranks import count_ranks, target_seconds
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
     counting = one_level(ranks, **given)
     sets = sources(prompts)
     members = read(sets, limit)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
     engine = Engine(target, counting, loaded.tokenizer)
     contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)
@@ -100,4 +116,6 @@ def sequoia(
 
 def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
     facts = {"name": model, "dtype": str(dtype).removeprefix("torch.")}
+    from draftwood.bench.provenance import provenance
+
     return {"provenance": provenance(model=facts, settings={}, sets=sets)}

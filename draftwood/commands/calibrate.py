@@ -5,33 +5,28 @@ policy would choose must not decide what is learnt. The file is what ``auto`` st
 that ships with the package was made so, from text that methods are not judged on.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import track
 
-from draftwood import models
-from draftwood.bench.contexts import Contexts
 from draftwood.bench.prompts import Prompt, read, sources
 from draftwood.bids import FREE, Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.engine import Engine
 from draftwood.files import check_writable
-from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
 from draftwood.methods import method
-from draftwood.options import model_options, numbers
+from draftwood.options import load_model, model_options, numbers
 from draftwood.recipes import Method
-from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
-from draftwood.target.attach import attach
+from draftwood.sampling_params import SamplingParams
 from draftwood.tuners.learnt import Tuner
 
 _FLOOR = 0.002
@@ -51,7 +46,13 @@ _FLOOR = 0.002
 @click.option(
     "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
 )
-@click.option("--max-new-tokens", type=click.IntRange(2), default=128, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
 @click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
 @model_options
 def calibrate(
@@ -75,11 +76,16 @@ def calibrate(
     check_writable(output)
     chosen = [method(name) for name in methods.split(",")]
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
+
+    from draftwood.bench.contexts import Contexts
+    from draftwood.engine import Engine
+    from draftwood.hosting import TargetHost
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
     sampled = [SamplingParams(temperature=t) for t in heats]
     members = read(sources(prompts), limit)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
     host = TargetHost(target, loaded.tokenizer)
     contexts = Contexts(
@@ -114,7 +120,7 @@ class _Survey:
 
     calibration: Calibration
 
-    def build(self, host: Host, drafters: Mapping[str, Built]) -> "_Surveyor":  # noqa: ARG002
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> _Surveyor:  # noqa: ARG002
         """One that looks up no costs."""
         return _Surveyor(self.calibration, LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0)))))
 

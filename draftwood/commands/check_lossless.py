@@ -1,38 +1,45 @@
 """``draftwood check-lossless``: proves, as far as it can be proven, that output laws are kept."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
 
-from draftwood import models
-from draftwood.bench.provenance import provenance
-from draftwood.commands.generate import encode
+from draftwood.commands.prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
-from draftwood.lossless.exact import ExactCheck, check_exact
-from draftwood.lossless.golden import GoldenCheck, check_golden
-from draftwood.lossless.model import GreedyCheck, Ground, SampledCheck, check_countable
-from draftwood.lossless.pairs import Refusal, registered_pairs
-from draftwood.options import method_of, model_options
+from draftwood.method_flags import MethodsCommand, method_of, method_options, settings_given
+from draftwood.options import load_model, model_options
 from draftwood.recipes import Method
-from draftwood.sampling import SamplingParams
-from draftwood.target.attach import attach
+from draftwood.sampling_params import SamplingParams
 
-Check = ExactCheck | Refusal | GoldenCheck | SampledCheck | GreedyCheck
+if TYPE_CHECKING:
+    from draftwood.lossless.exact import ExactCheck
+    from draftwood.lossless.golden import GoldenCheck
+    from draftwood.lossless.model import GreedyCheck, Ground, SampledCheck
+    from draftwood.lossless.pairs import Refusal
+
+    Check = ExactCheck | Refusal | GoldenCheck | SampledCheck | GreedyCheck
+
 
 PROMPT = "The cat saw the dog, and the dog saw the cat, and the cat"
 
 
-@click.command(
-    name="check-lossless",
-    context_settings={"ignore_unknown_options": True},
-    epilog="Further --setting value flags are the methods' own: see 'draftwood methods NAME'.",
-)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[METHOD]...")
+_EXAMPLES = """\b
+Examples:
+  draftwood check-lossless goose
+  draftwood check-lossless traversal:shape=2x2 --model BIG --draft SMALL
+  draftwood check-lossless --all
+"""
+
+
+@click.command(name="check-lossless", cls=MethodsCommand, epilog=_EXAMPLES)
+@click.argument("names", nargs=-1, metavar="[METHOD]...")
 @click.option("--all", "everything", is_flag=True, help="Every policy with every verifier.")
 @click.option(
     "--golden",
@@ -52,8 +59,12 @@ PROMPT = "The cat saw the dog, and the dog saw the cat, and the cat"
 @click.option("--prompt", default=PROMPT, help="What is continued.", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 @model_options
+@method_options
+@click.pass_context
 def check_lossless(
-    words: tuple[str, ...],
+    ctx: click.Context,
+    /,
+    names: tuple[str, ...],
     everything: bool,
     golden: Path | None,
     samples: int,
@@ -74,16 +85,23 @@ def check_lossless(
     draws from --model, its continuations are counted against the model's law, and its greedy tokens
     are compared with plain decoding's. Exit code 0: all checks passed; 1: one failed.
     """
-    chosen = methods_of(words)
-    if not chosen and not everything and golden is None:
+    if settings_given(ctx) and not names:
+        first = next(iter(settings_given(ctx)))
+        raise DraftwoodError(f"no METHOD is named that --{first} could be a setting of")
+    if not names and not everything and golden is None:
         raise DraftwoodError("nothing to check: give a METHOD, --all or --golden FILE")
-    if threads:
-        torch.set_num_threads(threads)
-    ground, facts = None, {}
+    chosen = {name: method_of(ctx, name) for name in names}
+    check_prompt(prompt, "the prompt")
+
+    from draftwood.lossless.model import Ground, check_countable
+    from draftwood.target.attach import attach
+
+    facts: dict[str, object] = {}
+    ground = None
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
-        loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+        loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
         ids = encode(loaded.tokenizer, prompt, chat=False)
         target = attach(loaded.model)
         ground = Ground(target, loaded.tokenizer, ids, sampling)
@@ -95,6 +113,8 @@ def check_lossless(
         if not as_json:
             click.echo(line(check))
     if as_json:
+        from draftwood.bench.provenance import provenance
+
         settings = {
             "samples": samples,
             "seed": seed,
@@ -117,6 +137,10 @@ def _checks(
     ground: Ground | None,
     samples: int,
 ) -> Iterator[Check]:
+    from draftwood.lossless.exact import check_exact
+    from draftwood.lossless.golden import check_golden
+    from draftwood.lossless.pairs import registered_pairs
+
     if golden is not None:
         yield from check_golden(golden)
     if everything:
@@ -128,36 +152,18 @@ def _checks(
             yield ground.check_greedy(name, each)
 
 
-def methods_of(words: Sequence[str]) -> dict[str, Method]:
-    """The methods named, each with the ``--setting value`` flags among the words.
-
-    Raises:
-        DraftwoodError: a method or a setting is unknown.
-    """
-    names: list[str] = []
-    flags: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            names.append(word)
-            continue
-        flags.append(word)
-        if "=" not in word and rest:
-            flags.append(rest.pop(0))
-    if flags and not names:
-        raise DraftwoodError(f"no METHOD is named that {flags[0]} could be a setting of")
-    return {name: method_of(name, None, flags) for name in names}
-
-
 def line(check: Check) -> str:
     """A check as one line: how it went, of what, what was found."""
+    from draftwood.lossless.pairs import Refusal
+
     how = "  -  " if check.kind == Refusal.kind else "  ok " if check.passed else "FAIL "
     return f"{how} {check.subject}: {check}"
 
 
 def verdict(checks: Sequence[Check]) -> str:
     """The last line."""
+    from draftwood.lossless.pairs import Refusal
+
     judged = [check for check in checks if check.kind != Refusal.kind]
     failed = sum(not check.passed for check in judged)
     if failed:

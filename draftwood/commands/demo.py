@@ -1,26 +1,28 @@
 """``draftwood demo``: three prompts, every method, side by side: same output, how much faster."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from draftwood import models
 from draftwood.bench.loop_marks import marked, note
 from draftwood.busy import warn_if_busy
-from draftwood.commands.generate import encode, show
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.commands.generate import show
+from draftwood.commands.prompt import encode
 from draftwood.loops import repeats
 from draftwood.methods import method
-from draftwood.options import model_options
+from draftwood.options import load_model, model_options
 from draftwood.recipes import Method
-from draftwood.requests import Completion, Delta, Request, checked
-from draftwood.target.attach import attach
+
+if TYPE_CHECKING:
+    from draftwood.engine import Engine
+    from draftwood.requests import Completion, Request
 
 PROMPTS = {
     "code": '''class Temperature:
@@ -63,8 +65,20 @@ class Result:
 
 
 @click.command()
-@click.option("--max-new-tokens", type=click.IntRange(2), default=128, show_default=True)
-@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Timed runs of every method on every prompt.",
+)
 @model_options
 def demo(
     max_new_tokens: int,
@@ -77,10 +91,14 @@ def demo(
 ) -> None:
     """Decode a code, a math and a prose prompt with each method, beside plain decoding."""
     warn_if_busy(threads)
-    if threads:
-        torch.set_num_threads(threads)
+
+    from draftwood.engine import Engine
+    from draftwood.hosting import TargetHost
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
     chosen = [method(text) for text in METHODS]
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
     host = TargetHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
@@ -99,6 +117,8 @@ def demo(
 
 
 def _stream(engine: Engine, request: Request) -> None:
+    from draftwood.requests import Delta, checked
+
     for event in checked(engine.stream([request])):
         if isinstance(event, Delta):
             show(event)

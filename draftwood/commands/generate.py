@@ -1,49 +1,72 @@
 """``draftwood generate``: one prompt, streamed, accepted drafted tokens coloured."""
 
+from __future__ import annotations
+
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import torch
-from transformers import PreTrainedTokenizerBase
 
-from draftwood import models
-from draftwood.bench.trace import fields as step_fields
-from draftwood.engine import Engine
+from draftwood.commands.prompt import encode, read_prompt
 from draftwood.errors import DraftwoodError
-from draftwood.options import method_of, model_options, sampling_of, sampling_options
-from draftwood.recipes import Method
-from draftwood.requests import Completion, Delta, Finished, Request, Stepped
-from draftwood.stats import StepStats
-from draftwood.target.attach import attach
+from draftwood.method_flags import MethodCommand, method_of, method_options
+from draftwood.options import load_model, model_options, sampling_of, sampling_options
+from draftwood.sections import Option
+
+if TYPE_CHECKING:
+    from draftwood.engine import Engine
+    from draftwood.recipes import Method
+    from draftwood.requests import Completion, Delta, Request
+    from draftwood.stats import StepStats
+
+_EXAMPLES = """\b
+Examples:
+  draftwood generate "def quicksort("
+  draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --temperature 0.8
+  draftwood generate "def add(" --model BIG --draft SMALL
+  draftwood generate --file prompt.txt --method goose --budget 16 --json
+"""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog="Further --setting value flags are the method's own: see 'draftwood methods NAME'.",
-)
+@click.command(cls=MethodCommand, epilog=_EXAMPLES)
 @click.argument("prompt", required=False)
 @click.option(
-    "--file", "path", type=click.Path(path_type=Path), help="Read the prompt from a file."
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Read the prompt from a file; - is standard input.",
 )
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
-@click.option("--method", "name", default="auto", show_default=True)
-@click.option("--budget", type=int, help="Most nodes drafted a step, root excluded.")
-@click.option("--max-new-tokens", type=int, default=128, show_default=True)
-@click.option("--stop", multiple=True, help="String that ends the text. Repeatable.")
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate.",
+)
+@click.option("--stop", multiple=True, help="Text that ends the output. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option(
     "--explain",
     "explained",
     is_flag=True,
-    help="Say of every step what was drafted, from where, and what it was expected to bring.",
+    help="Print one line per step: nodes drafted, their sources, tokens expected and accepted.",
 )
 @model_options
+@click.option(
+    "--method",
+    "name",
+    cls=Option,
+    section="Method",
+    default="auto",
+    show_default=True,
+    help="How to draft; 'draftwood methods' lists what there is.",
+)
+@method_options
 @sampling_options
 @click.pass_context
 def generate(
@@ -53,7 +76,6 @@ def generate(
     path: Path | None,
     chat: bool,
     name: str,
-    budget: int | None,
     max_new_tokens: int,
     stop: tuple[str, ...],
     as_json: bool,
@@ -64,17 +86,27 @@ def generate(
     threads: int | None,
     trust_remote_code: bool,
     **sampling: Any,
-) -> None:
-    """Continue PROMPT (or --file, or standard input) and stream the text.
+) -> int | None:
+    """Continue PROMPT and stream the text.
 
-    Tokens that were drafted and accepted are green; the target's own are plain.
+    Without PROMPT and --file, standard input is read. Tokens that were drafted and accepted are
+    green; the model's own are plain.
     """
-    chosen = method_of(name, budget, ctx.args)
+    chosen = method_of(ctx, name)
     params = sampling_of(**sampling)
-    text = _read(prompt, path)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    text = read_prompt(prompt, path)
+    if "" in stop:
+        raise DraftwoodError("a stop string must not be empty; leave it out")
+
+    from draftwood import models
+    from draftwood.bench.trace import fields as step_fields
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    if params.logit_bias or params.banned_tokens:
+        params.validate(models.vocabulary_size(model, trust_remote_code=trust_remote_code))
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     request = Request(
         prompt=encode(loaded.tokenizer, text, chat=chat),
         max_new_tokens=max_new_tokens,
@@ -88,38 +120,18 @@ def generate(
     if as_json:
         explanation = {"explain": [step_fields(step) for step in steps]} if explained else {}
         click.echo(json.dumps(summary(chosen, completion) | explanation))
-        return
-    click.echo()
-    if explained:
-        for line in explanations(steps):
-            click.echo(line, err=True)
-    click.secho(_line(chosen, completion), err=True, dim=True)
-
-
-def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, chat: bool) -> list[int]:
-    """Token ids of a prompt, as one user turn of the chat template if ``chat``.
-
-    Raises:
-        DraftwoodError: the tokenizer has no chat template, or the prompt is empty.
-    """
-    if not text:
-        raise DraftwoodError("the prompt is empty: give some text")
-    if chat:
-        if not tokenizer.chat_template:
-            raise DraftwoodError("this model has no chat template: leave --chat out")
-        text = str(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
-            )
-        )
-    # A chat template writes its special tokens itself.
-    return list(tokenizer.encode(text, add_special_tokens=not chat))
+    else:
+        click.echo()
+        if explained:
+            for line in explanations(steps):
+                click.echo(line, err=True)
+        click.secho(_line(chosen, completion), err=True, dim=True)
+    return 130 if completion.reason == "cancelled" else None
 
 
 def summary(method: Method, completion: Completion) -> dict[str, object]:
     """The object that ``--json`` prints."""
     tally = completion.tally
-    decoding = completion.seconds - completion.ttft
     return {
         "text": completion.text,
         "tokens": list(completion.tokens),
@@ -133,10 +145,16 @@ def summary(method: Method, completion: Completion) -> dict[str, object]:
         "acceptance_by_depth": tally.acceptance_by_depth(),
         "acceptance_by_source": {s: tally.acceptance_of(s) for s in tally.drafted_by_source},
         "routes": dict(tally.routes),
-        "tokens_per_second": _number((len(completion.tokens) - 1) / decoding if decoding else 0.0),
+        "tokens_per_second": _number(_rate(completion)),
         "ttft_ms": _number(completion.ttft * 1e3),
         "tpot_ms": _number(completion.tpot * 1e3),
     }
+
+
+def _rate(completion: Completion) -> float:
+    """Tokens a second after the first one."""
+    decoding = completion.seconds - completion.ttft
+    return (len(completion.tokens) - 1) / decoding if decoding else 0.0
 
 
 def _number(value: float) -> float | None:
@@ -144,11 +162,11 @@ def _number(value: float) -> float | None:
 
 
 def _line(method: Method, completion: Completion) -> str:
-    facts = summary(method, completion)
+    tally = completion.tally
     return (
-        f"[{method.name}: {len(completion.tokens)} tokens, {facts['steps']} target calls, "
-        f"{facts['mean_acceptance_length']} tokens a call, "
-        f"{facts['tokens_per_second']} tok/s, {completion.reason}]"
+        f"[{method.name}: {len(completion.tokens)} tokens, {tally.steps} target calls, "
+        f"{tally.mean_acceptance_length:.2f} tokens per call, "
+        f"{_rate(completion):.2f} tok/s, {completion.reason}]"
     )
 
 
@@ -170,6 +188,8 @@ def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
 
 def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: bool) -> Completion:
     """The answer; its steps are added to ``steps``."""
+    from draftwood.requests import Delta, Finished, Stepped
+
     number = engine.add(request)
     try:
         while True:
@@ -191,18 +211,3 @@ def show(delta: Delta) -> None:
     """Print new text, accepted drafted tokens in green."""
     for piece, accepted in zip(delta.pieces, delta.accepted, strict=True):
         click.secho(piece, fg="green" if accepted else None, nl=False)
-
-
-def _read(prompt: str | None, path: Path | None) -> str:
-    if prompt is not None and path is not None:
-        raise DraftwoodError("give the prompt as text or as --file, not both")
-    if path is not None:
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DraftwoodError(f"cannot read the prompt from {path}: {error}") from error
-    if prompt is not None:
-        return prompt
-    if sys.stdin.isatty():
-        raise DraftwoodError("no prompt: give it as text, as --file, or on standard input")
-    return sys.stdin.read()

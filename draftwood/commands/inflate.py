@@ -1,26 +1,28 @@
 """``draftwood inflate``: a small model's function at a large model's cost."""
 
+from __future__ import annotations
+
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
-from transformers import PreTrainedTokenizerBase
 
-from draftwood import models
 from draftwood.errors import DraftwoodError
-from draftwood.inflate.checkpoint import check_place, provenance, write
-from draftwood.inflate.model import Agreement, as_llama, check, check_rotary, shape_of
-from draftwood.inflate.model import inflate as inflate_model
 from draftwood.inflate.room import check_disk, check_memory
 from draftwood.inflate.shapes import PRESETS, Shape, check_fits, preset
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.inflate.model import Agreement
 
 TEXT = (
     "The keeper of the lighthouse wrote every evening into the same book: the wind, the ships, "
     "and what she had cooked.\n\n    def total(prices):\n        return sum(prices)\n"
 )
 PROMPT_TOKENS, NEW_TOKENS = 64, 32
-_CHECKED = torch.float32
 
 
 @click.command()
@@ -33,14 +35,14 @@ _CHECKED = torch.float32
 )
 @click.option("--size", help=f"A shape by name: {', '.join(PRESETS)}.")
 @click.option("--hidden", type=int, help="Width of the residual stream.")
-@click.option("--layers", type=int)
+@click.option("--layers", type=int, help="Layers.")
 @click.option("--heads", type=int, help="Query heads.")
 @click.option("--kv-heads", type=int, help="Key-value heads.")
-@click.option("--head-dim", type=int)
+@click.option("--head-dim", type=int, help="Channels of a head.")
 @click.option("--ffn", type=int, help="Width within the feed-forward part.")
 @click.option(
     "--dtype",
-    type=click.Choice(list(models.DTYPES)),
+    type=click.Choice(["float32", "bfloat16", "float16"]),
     default="bfloat16",
     show_default=True,
     help="Of the weights that are written.",
@@ -66,6 +68,13 @@ def inflate(
     of --hidden, --layers, --heads, --kv-heads, --head-dim and --ffn.
     """
     large = shape_from(size, sizes)
+    import torch
+
+    from draftwood import models
+    from draftwood.inflate.checkpoint import check_place, provenance, write
+    from draftwood.inflate.model import as_llama, check, check_rotary, shape_of
+    from draftwood.inflate.model import inflate as inflate_model
+
     check_place(out_dir)
     loaded = models.load(model, dtype="float32", device="cpu")
     source = as_llama(loaded.model, model)
@@ -84,8 +93,8 @@ def inflate(
         click.echo("not checked: --no-check was given")
     else:
         advice = "the check runs in float32; choose a smaller shape, or leave it out by --no-check"
-        check_memory(parameters, _CHECKED.itemsize, advice)
-        made = inflate_model(source, large, dtype=_CHECKED, seed=seed)
+        check_memory(parameters, torch.float32.itemsize, advice)
+        made = inflate_model(source, large, dtype=torch.float32, seed=seed)
         agreement = check(source, made, prompt_of(loaded.tokenizer), NEW_TOKENS)
         click.echo(
             f"checked in float32: {agreement.greedy_equal} of {agreement.positions} greedy tokens "
@@ -129,6 +138,8 @@ def shape_from(size: str | None, sizes: dict[str, int | None]) -> Shape:
 
 def prompt_of(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
     """Token ids of the text that the check runs on, int64 [n]."""
+    import torch
+
     return torch.tensor(list(tokenizer.encode(TEXT))[:PROMPT_TOKENS])
 
 

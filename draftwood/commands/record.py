@@ -1,33 +1,40 @@
 """``draftwood record``: decodes prompts plainly and keeps every row of the target."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import track
 
-from draftwood import models
 from draftwood.bench.prompts import read, sources
 from draftwood.files import check_writable
-from draftwood.options import model_options
-from draftwood.replay.digest import digest
-from draftwood.replay.file import write
-from draftwood.replay.recorder import Recorder
-from draftwood.replay.recording import Asked, ModelFacts, Recording
-from draftwood.sampling import SamplingParams
-from draftwood.target.attach import attach
+from draftwood.options import load_model, model_options
+from draftwood.sampling_params import SamplingParams
 
 
 @click.command()
 @click.option("--prompts", required=True, metavar="FILE[,FILE]", help="As for 'draftwood bench'.")
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
 @model_options
-@click.option("--max-new-tokens", type=click.IntRange(1), default=128, show_default=True)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
-@click.option("--top-p", type=float, default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--top-p",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Keep the fewest tokens of this probability.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the first prompt.")
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -67,11 +74,16 @@ def record(
     Prompts, contexts and seeds are those of 'draftwood bench'.
     """
     check_writable(output)
+
+    from draftwood.replay.digest import digest
+    from draftwood.replay.file import write
+    from draftwood.replay.recorder import Recorder
+    from draftwood.replay.recording import Asked, ModelFacts, Recording
+    from draftwood.target.attach import attach
+
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     members = read(sources(prompts), limit)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     # Before it is attached, which lays weights out anew.
     weights = digest(loaded.model)
     target = attach(loaded.model)

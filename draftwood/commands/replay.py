@@ -1,27 +1,25 @@
 """``draftwood replay``: what methods come to on a recording, without the model."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import track
 
-from draftwood import models
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
-from draftwood.hosting import TargetHost
-from draftwood.methods import method
-from draftwood.replay.digest import digest
-from draftwood.replay.figures import Figures, figures
-from draftwood.replay.file import read, write
+from draftwood.methods import method, spellings
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.replay.pricing import assumed_costs
-from draftwood.replay.recording import MissingRowError, Recording
-from draftwood.replay.replayer import Live, Replayed, Replayer
-from draftwood.replay.substitute import Part, accepting, part_of
-from draftwood.replay.table import show
-from draftwood.target.attach import attach
+
+if TYPE_CHECKING:
+    from draftwood.replay.figures import Figures
+    from draftwood.replay.recording import Recording
+    from draftwood.replay.replayer import Live, Replayed, Replayer
+    from draftwood.replay.substitute import Part
 
 _FEWER = "accepted nodes only"
 
@@ -71,11 +69,22 @@ def replay(
     Trees, accepted paths and tokens are those of a live run. With --model, prompts of which the
     recording lacks something are decoded live, and what the model says is added to the recording.
     """
+    names = spellings(methods)
     if output is not None:
         check_writable(output)
+
+    import torch
+
+    from draftwood.replay.figures import figures
+    from draftwood.replay.file import read, write
+    from draftwood.replay.recording import MissingRowError
+    from draftwood.replay.replayer import Replayer
+    from draftwood.replay.substitute import accepting, part_of
+    from draftwood.replay.table import show
+
     recording = read(path)
     info = recording.model.info()
-    chosen = {name: method(name) for name in dict.fromkeys(methods.split(","))}
+    chosen = {name: method(name) for name in names}
     if harvest == "accepted":
         chosen = {name: accepting(found) for name, found in chosen.items()}
     parts = {name: part_of(found, info) for name, found in chosen.items()}
@@ -138,6 +147,12 @@ def live_model(
         DraftwoodError: it cannot be loaded, or has other weights.
     """
     facts = recording.model
+    from draftwood import models
+    from draftwood.hosting import TargetHost
+    from draftwood.replay.digest import digest
+    from draftwood.replay.replayer import Live
+    from draftwood.target.attach import attach
+
     loaded = models.load(
         name, dtype=facts.dtype, device=device, trust_remote_code=trust_remote_code
     )

@@ -1,5 +1,7 @@
 """``draftwood simulate``: what methods would come to with drafters as good as one says."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,18 +12,12 @@ from rich.progress import track
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
-from draftwood.methods import method
+from draftwood.methods import method, spellings
 from draftwood.options import numbers
-from draftwood.replay.figures import figures
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.replay.pricing import assumed_costs
 from draftwood.replay.simulated.language import Language
 from draftwood.replay.simulated.rates import Copies, Rates
-from draftwood.replay.simulated.run import World
-from draftwood.replay.simulated.run import simulate as play
-from draftwood.replay.simulated.target import MadeUpTarget
-from draftwood.replay.substitute import part_of
-from draftwood.replay.table import show
 
 _RATES = "0.6,0.14,0.07,0.04,0.02"
 _MATCH = "0.3,4"
@@ -30,7 +26,12 @@ _T = TypeVar("_T")
 
 
 @click.command()
-@click.option("--methods", default="ar,pld,sd,goose,talon,auto", show_default=True)
+@click.option(
+    "--methods",
+    default="ar,pld,sd,goose,talon,auto",
+    show_default=True,
+    help="Comma-separated, settings behind colons (goose:budget=16).",
+)
 @click.option(
     "--rates",
     multiple=True,
@@ -57,7 +58,7 @@ _T = TypeVar("_T")
 @click.option("--copied", type=int, default=20, show_default=True, help="Tokens of a chain.")
 @click.option("--match-length", type=int, default=8, show_default=True, help="Of every match.")
 @click.option("--real", default="", metavar="SOURCE,...", help="Keep these drafters as they are.")
-@click.option("--vocabulary", type=int, default=32000, show_default=True)
+@click.option("--vocabulary", type=int, default=32000, show_default=True, help="Tokens.")
 @click.option("--entropy", type=float, default=2.0, show_default=True, help="Bits a token.")
 @click.option(
     "--order",
@@ -66,10 +67,24 @@ _T = TypeVar("_T")
     show_default=True,
     help="Last tokens that decide which ones are likely; 0: the whole text, so that none recurs.",
 )
-@click.option("--sequences", type=click.IntRange(1), default=8, show_default=True)
-@click.option("--prompt-tokens", type=click.IntRange(2), default=64, show_default=True)
-@click.option("--max-new-tokens", type=click.IntRange(2), default=512, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--sequences", type=click.IntRange(1), default=8, show_default=True, help="Texts to decode."
+)
+@click.option(
+    "--prompt-tokens",
+    type=click.IntRange(2),
+    default=64,
+    show_default=True,
+    help="Tokens of every prompt.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=512,
+    show_default=True,
+    help="Tokens to generate in every text.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the language.")
 @pricing_options
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures here.")
 def simulate(
@@ -100,6 +115,7 @@ def simulate(
     Any deterministic method, with its policy and budget as they are; only what drafters and target
     say is made up.
     """
+    names = spellings(methods)
     if output is not None:
         check_writable(output)
 
@@ -112,6 +128,13 @@ def simulate(
             raise DraftwoodError(f"--match {text!r}: write a share and a length, such as {_MATCH}")
         return Copies(*numbers, length=copied, match_length=match_length)
 
+    from draftwood.replay.figures import figures
+    from draftwood.replay.simulated.run import World
+    from draftwood.replay.simulated.run import simulate as play
+    from draftwood.replay.simulated.target import MadeUpTarget
+    from draftwood.replay.substitute import part_of
+    from draftwood.replay.table import show
+
     world = World(
         Language(vocabulary, entropy, order, seed),
         _by_source(rates, _RATES, ranked),
@@ -119,7 +142,7 @@ def simulate(
         frozenset(name for name in real.split(",") if name),
     )
     info = MadeUpTarget(world.language).info
-    chosen = {name: method(name) for name in dict.fromkeys(methods.split(","))}
+    chosen = {name: method(name) for name in names}
     parts = [part_of(found, info) for found in chosen.values()]
     pricing = Pricing(costs_file, gpu, shape, draft_shape)
     costs = pricing.costs({source for part in parts for source in part.modelled})

@@ -3,17 +3,17 @@
 Knows which forwards a step made from its statistics; nothing of how they will be shown.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
-from draftwood.engine import Engine
 from draftwood.hosts import Host
 from draftwood.methods import method
 from draftwood.protocols import Target
-from draftwood.requests import Request, Stepped
 from draftwood.stats import StepStats
 
 SOURCE = "draft"
@@ -59,6 +59,9 @@ def run_steps(
     target: Target, host: Host, name: str, prompt: list[int], batch: int, seconds: float
 ) -> list[Timed]:
     """Steps of a method, of as many requests as are answered in that time, one batch at least."""
+    from draftwood.engine import Engine
+    from draftwood.requests import Request, Stepped
+
     engine = Engine(target, method(name), host=host)
     found: list[Timed] = []
     end = perf_counter() + seconds

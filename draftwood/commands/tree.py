@@ -1,38 +1,56 @@
 """``draftwood tree``: draws the tree of one step, or checks tree building against golden cases."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.tree import Tree
-from transformers import PreTrainedTokenizerBase
 
-from draftwood import models
-from draftwood.commands.generate import encode
-from draftwood.engine import Engine
+from draftwood.commands.prompt import encode, read_prompt
 from draftwood.errors import DraftwoodError
 from draftwood.extras import need
 from draftwood.files import check_writable, write_bytes, write_text
-from draftwood.golden import check_goose
-from draftwood.options import method_of, model_options
-from draftwood.picture import svg
-from draftwood.requests import Delta, Request, Stepped, checked
-from draftwood.stats import StepStats
-from draftwood.target.attach import attach
+from draftwood.method_flags import MethodCommand, method_of, method_options
+from draftwood.options import load_model, model_options
+from draftwood.sections import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.tree import Tree
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.stats import StepStats
+
+_SEARCHED = 256
+"""Tokens that are decoded in search of a step that drafts."""
+
+_EXAMPLES = """\b
+Examples:
+  draftwood tree "def quicksort("
+  draftwood tree "one two three one two" --method goose --step 3 --svg tree.svg
+  draftwood tree --file prompt.txt --model BIG --method talon --draft SMALL
+"""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog="Further --setting value flags are the method's own: see 'draftwood methods NAME'.",
-)
+@click.command(cls=MethodCommand, epilog=_EXAMPLES)
 @click.argument("prompt", required=False)
-@click.option("--step", type=click.IntRange(1), default=1, show_default=True, help="Which step.")
-@click.option("--method", "name", default="auto", show_default=True)
-@click.option("--budget", type=int, help="Most nodes drafted a step, root excluded.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Read the prompt from a file; - is standard input.",
+)
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
+@click.option(
+    "--step",
+    type=click.IntRange(1),
+    help="Which step to draw. [default: the first that drafts anything]",
+)
 @click.option(
     "--golden",
     type=click.Path(path_type=Path),
@@ -53,65 +71,107 @@ from draftwood.target.attach import attach
     help="The same picture as a PNG (needs matplotlib).",
 )
 @model_options
+@click.option(
+    "--method",
+    "name",
+    cls=Option,
+    section="Method",
+    default="auto",
+    show_default=True,
+    help="How to draft; 'draftwood methods' lists what there is.",
+)
+@method_options
 @click.pass_context
 def tree(
     ctx: click.Context,
     /,
     prompt: str | None,
-    step: int,
-    name: str,
-    budget: int | None,
+    path: Path | None,
     chat: bool,
+    step: int | None,
     golden: Path | None,
     drawing: Path | None,
     raster: Path | None,
+    name: str,
     model: str,
     dtype: str,
     device: str,
     threads: int | None,
     trust_remote_code: bool,
 ) -> None:
-    """Draw the tree of one step after PROMPT, the accepted path highlighted."""
+    """Draw the tree that one step drafts after PROMPT.
+
+    Without PROMPT and --file, standard input is read. What was accepted is green.
+    """
     if golden is not None:
-        if drawing is not None or raster is not None:
-            raise DraftwoodError(
-                "--golden draws nothing that --svg or --png could write: give one of them"
-            )
         _check(golden)
         return
-    if prompt is None:
-        raise DraftwoodError("give a prompt to draw a tree for, or --golden FILE")
+    chosen = method_of(ctx, name)
+    text = read_prompt(prompt, path)
     if raster is not None:
         need("matplotlib", "plots")
     for file in (drawing, raster):
         if file is not None:
             check_writable(file)
-    chosen = method_of(name, budget, ctx.args)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    ids = encode(loaded.tokenizer, prompt, chat=chat)
+
+    from rich.console import Console
+
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    ids = encode(loaded.tokenizer, text, chat=chat)
     engine = Engine(attach(loaded.model), chosen)
-    request = Request(ids, max_new_tokens=1 + step * (chosen.policy.budget + 1), eos=loaded.eos)
+    longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)
+    request = Request(ids, max_new_tokens=longest, eos=loaded.eos)
+    number, stats, committed = _found(engine, request, step)
+    if drawing is not None:
+        write_text(drawing, as_svg(stats, committed, loaded.tokenizer))
+    if raster is not None:
+        write_bytes(raster, as_png(stats, committed, loaded.tokenizer))
+    console = Console(highlight=False)
+    console.print(f"{chosen.name}, step {number}:", style="dim")
+    console.print(picture(stats, loaded.tokenizer))
+
+
+def _found(
+    engine: Engine, request: Request, step: int | None
+) -> tuple[int, StepStats, tuple[int, ...]]:
+    """The step asked for, or the first that drafts: its number, itself and its tokens.
+
+    Raises:
+        DraftwoodError: there is none.
+    """
     seen = 0
+    for stats, committed in _steps(engine, request):
+        seen += 1
+        if seen == step or (step is None and stats.tree.drafted):
+            return seen, stats, committed
+    if step is None:
+        raise DraftwoodError(
+            f"none of the {seen} steps drafted anything: give another prompt or --method"
+        )
+    raise DraftwoodError(f"the text ended after {seen} steps: ask for an earlier --step")
+
+
+def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:
+    """Every step with the tokens that it committed."""
+    from draftwood.requests import Delta, Stepped, checked
+
     committed: tuple[int, ...] = ()
     for event in checked(engine.stream([request])):
         if isinstance(event, Delta):
             committed = event.tokens
         elif isinstance(event, Stepped):
-            seen += 1
-            if seen == step:
-                if drawing is not None:
-                    write_text(drawing, as_svg(event.stats, committed, loaded.tokenizer))
-                if raster is not None:
-                    write_bytes(raster, as_png(event.stats, committed, loaded.tokenizer))
-                Console(highlight=False).print(picture(event.stats, loaded.tokenizer))
-                return
-    raise DraftwoodError(f"the text ended after {seen} steps: ask for an earlier --step")
+            yield event.stats, committed
 
 
 def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
     """The step's tree with the accepted path in green, and the source of every node."""
+    from rich.markup import escape
+    from rich.tree import Tree
+
     nodes = stats.tree
     kept = {0, *stats.path}
 
@@ -133,6 +193,8 @@ def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
 
 def as_svg(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> str:
     """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
+    from draftwood.picture import svg
+
     return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer))
 
 
@@ -153,6 +215,8 @@ def _texts(
 
 
 def _check(path: Path) -> None:
+    from draftwood.golden import check_goose
+
     report = check_goose(path)
     for mismatch in report.mismatches:
         click.echo(mismatch)

@@ -5,39 +5,37 @@ from an engine's steps, plain and GOOSE's. Steps of other methods then show how 
 is off. docs/costs.md says what the figures mean.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
-import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from transformers import PreTrainedTokenizerBase
 
-from draftwood import models, registry
-from draftwood.bench.document import write
-from draftwood.bench.provenance import provenance
+from draftwood import registry
 from draftwood.busy import warn_if_busy
-from draftwood.commands.timed_steps import SOURCE, Check, check, run_steps
 from draftwood.costs import plot as pictures
 from draftwood.costs import store
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
-from draftwood.costs.machine import identity_at, key_of
-from draftwood.costs.measure import Grid, measure_levels, measure_target
 from draftwood.costs.report import level_rows, target_rows
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
-from draftwood.hosting import TargetHost
 from draftwood.hosts import DrafterSpec
 from draftwood.methods import method
-from draftwood.options import model_options, numbers
-from draftwood.target.attach import attach
+from draftwood.options import load_model, model_options, numbers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.commands.timed_steps import Check
 
 _CONTEXTS = (128, 1024)
 _SPREAD = 1.25
@@ -49,11 +47,16 @@ _FITTED = ("ar", "goose:bypass=off")
 _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
 
 
-@click.command()
-@click.option("--draft", help="A draft model to measure as well: 'embedded-draft', a directory...")
-@click.option(
-    "--head", help="An EAGLE-3 head to measure as well: 'embedded-eagle3', a directory..."
-)
+_EXAMPLES = """\b
+Examples:
+  draftwood tune --model PATH_OR_HUB_ID
+  draftwood tune --model BIG --draft SMALL --batch 1,4 --json costs.json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--draft", help="A draft model to measure as well: a directory or a hub id.")
+@click.option("--head", help="An EAGLE-3 head to measure as well: a directory or a hub id.")
 @click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
 @click.option(
     "--context",
@@ -95,15 +98,22 @@ def tune(
         raise DraftwoodError("--draft and --head are one drafter each: measure one at a time")
     share = 0.3 if draft or head else 0.0
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
+
+    from draftwood import models
+    from draftwood.bench.document import write
+    from draftwood.commands.timed_steps import SOURCE, check, run_steps
+    from draftwood.costs.machine import identity_at, key_of
+    from draftwood.costs.measure import Grid, measure_levels, measure_target
+    from draftwood.hosting import TargetHost
+    from draftwood.target.attach import attach
+
     grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
     if output is not None:
         check_writable(output)
     if picture is not None:
         pictures.check(picture)
     warn_if_busy(threads)
-    if threads:
-        torch.set_num_threads(threads)
-    loaded = models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model, fresh=fresh)
     host = TargetHost(target, loaded.tokenizer)
     if context is None:
@@ -236,6 +246,8 @@ def document(
     settings: Mapping[str, object],
 ) -> dict[str, object]:
     """What ``--json`` writes: seconds throughout."""
+    from draftwood.bench.provenance import provenance
+
     return {
         "provenance": provenance(
             model={"name": model, "dtype": key.dtype, "device": key.device},

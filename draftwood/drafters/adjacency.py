@@ -5,13 +5,14 @@ it is the table of Token Recycling. It refuses to know where a tree's tokens cam
 accepted (unless asked to), and the text beyond the last two tokens.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
@@ -25,6 +26,9 @@ from draftwood.protocols import (
     Prefill,
 )
 from draftwood.tree import Draw
+
+if TYPE_CHECKING:
+    import torch
 
 _Number = TypeVar("_Number", np.int32, np.float32)
 
@@ -77,7 +81,7 @@ class Adjacency:
         if self.harvest not in ("all", "accepted"):
             raise DraftwoodError(f'harvest is "{self.harvest}"; give "all" or "accepted"')
 
-    def build(self, host: Host) -> "AdjacencyTables":
+    def build(self, host: Host) -> AdjacencyTables:
         """Fresh, empty tables; ``width`` is cut to the target's vocabulary."""
         return AdjacencyTables(self, min(self.width, host.info.vocab_size))
 

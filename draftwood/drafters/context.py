@@ -8,15 +8,16 @@ The paper's copy ends where the text ends. With ``wrap`` it goes on with what wa
 that a text that repeats with a short period can be copied further than a period.
 """
 
+from __future__ import annotations
+
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Host
@@ -29,6 +30,9 @@ from draftwood.protocols import (
     Prefill,
 )
 from draftwood.tree import Draw
+
+if TYPE_CHECKING:
+    import torch
 
 # A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
 # suffixes. 25 bits each hold any vocabulary, and, unlike a divisor of 61 (the width at which Python
@@ -81,7 +85,7 @@ class Context:
             if getattr(self, name) < 1:
                 raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least 1")
 
-    def build(self, host: Host) -> "ContextIndex":
+    def build(self, host: Host) -> ContextIndex:
         """A fresh index.
 
         Raises:

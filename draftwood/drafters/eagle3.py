@@ -8,15 +8,13 @@ with the target's features. It refuses to know the head's insides and why nodes 
 Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from draftwood.hosts import DraftModel, Head, Host
-from draftwood.levels import Levels
-from draftwood.outputs import Outputs
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -28,6 +26,9 @@ from draftwood.protocols import (
     TargetInfo,
 )
 from draftwood.tree import ROOT, Draw
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Eagle3:
 
     draws: ClassVar = frozenset(Draw)
 
-    def build(self, host: Host) -> "Eagle3Drafter":
+    def build(self, host: Host) -> Eagle3Drafter:
         """Load the head.
 
         Raises:
@@ -65,6 +66,9 @@ class Eagle3Drafter:
     """
 
     def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
+        from draftwood.levels import Levels
+        from draftwood.outputs import Outputs
+
         self._head = head
         outputs = Outputs(head.target_ids(), target)
         self._levels = Levels(model, outputs, target.vocab_size, target.context_limit)
@@ -93,10 +97,12 @@ class Eagle3Drafter:
         hidden = self._project(outcome.rows, [ROOT, *outcome.path])
         self._levels.settle(slot, outcome.committed, hidden)
 
-    @torch.inference_mode()
     def _project(self, rows: Rows, nodes: slice | list[int]) -> torch.Tensor:
+        import torch
+
         assert rows.features is not None, "the target hands over what a drafter needs"
-        return self._head.project(rows.features[nodes])
+        with torch.inference_mode():
+            return self._head.project(rows.features[nodes])
 
     def release(self, slot: int) -> None:
         """The request has ended."""

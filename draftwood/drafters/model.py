@@ -6,17 +6,15 @@ about and which of its tokens become nodes.
 Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over trees as in SpecInfer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
-from transformers import PreTrainedModel
 
 from draftwood.hosts import DraftModel, Host
-from draftwood.levels import Levels
-from draftwood.outputs import Outputs
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -27,6 +25,10 @@ from draftwood.protocols import (
     TargetInfo,
 )
 from draftwood.tree import Draw
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Model:
 
     draws: ClassVar = frozenset(Draw)
 
-    def build(self, host: Host) -> "ModelDrafter":
+    def build(self, host: Host) -> ModelDrafter:
         """Load the model.
 
         Raises:
@@ -62,6 +64,9 @@ class ModelDrafter:
     """
 
     def __init__(self, model: DraftModel, target: TargetInfo) -> None:
+        from draftwood.levels import Levels
+        from draftwood.outputs import Outputs
+
         info = model.info
         ids = np.arange(info.vocab_size)
         ids[target.vocab_size :] = -1

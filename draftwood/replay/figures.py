@@ -1,14 +1,19 @@
 """What a method came to: acceptance, work, and expected speeds. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from draftwood.costs.curve import StepCosts
-from draftwood.replay.playing import Played
-from draftwood.replay.speeds import Load, Speed, speed
 from draftwood.stats import Tally
+
+if TYPE_CHECKING:
+    from draftwood.replay.playing import Played
+    from draftwood.replay.speeds import Load, Speed
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ def figures(
     for one in every:
         tally.merge(one.tally)
     steps = list(chain.from_iterable(one.steps for one in every))
+    from draftwood.replay.speeds import speed
+
     speeds = () if costs is None or not steps else tuple(speed(steps, costs, at) for at in loads)
     return Figures(
         method=method,

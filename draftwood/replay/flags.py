@@ -1,11 +1,13 @@
 """Flags of the commands that play methods without a model, and what they become."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,9 +15,11 @@ from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
 from draftwood.options import numbers
-from draftwood.replay.figures import Figures
 from draftwood.replay.pricing import check_priced, expected_costs, read_costs
-from draftwood.replay.speeds import Load
+
+if TYPE_CHECKING:
+    from draftwood.replay.figures import Figures
+    from draftwood.replay.speeds import Load
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,9 +69,9 @@ def pricing_options(function: F) -> F:
             help="Costs of a step: what 'draftwood tune --json' wrote. Without costs no speeds are "
             "expected, and auto takes a drafted node for 1 % of a plain step.",
         ),
-        click.option("--gpu", help="Expect the costs of a GPU instead, such as h100..."),
-        click.option("--shape", help="...for a target such as 8b..."),
-        click.option("--draft-shape", help="...and draft models such as 0.5b."),
+        click.option("--gpu", help="Estimate the costs for a GPU, such as h100; needs --shape."),
+        click.option("--shape", help="With --gpu: shape of the target, such as 8b."),
+        click.option("--draft-shape", help="With --gpu: shape of draft models, such as 0.5b."),
         click.option(
             "--batch", default="1", show_default=True, help="Sequences at once, e.g. 1,4."
         ),
@@ -83,6 +87,8 @@ def loads_of(batch: str, context: str) -> list[Load]:
         DraftwoodError: they are no numbers.
     """
     sizes, lengths = _numbers("--batch", batch, 1), _numbers("--context", context, 0)
+    from draftwood.replay.speeds import Load
+
     return [Load(b, c) for b in sizes for c in lengths]
 
 

@@ -5,14 +5,19 @@ the same way. Trees of a batch are padded to the largest, levels of a drafter ar
 nothing of where steps and costs come from.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from draftwood.costs.curve import StepCosts
-from draftwood.replay.playing import StepFigures
+
+if TYPE_CHECKING:
+    from draftwood.replay.playing import StepFigures
 
 _SEED = 0
 

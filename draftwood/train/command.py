@@ -1,7 +1,10 @@
 """`draftwood train`: flags in, runs out. What trains lies in the files beside this one."""
 
+from __future__ import annotations
+
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +16,6 @@ from draftwood.train.flags import (
     shape_flags,
     vocabulary_flag,
 )
-from draftwood.train.head import HeadPlan
-from draftwood.train.head_session import train_head
 from draftwood.train.recipe import (
     DRAFT_RECIPE,
     DRAFT_SHAPE,
@@ -24,7 +25,10 @@ from draftwood.train.recipe import (
     Recipe,
     Shape,
 )
-from draftwood.train.session import Job, Session
+
+if TYPE_CHECKING:
+    from draftwood.train.head import HeadPlan
+    from draftwood.train.session import Job, Session
 
 
 @click.group()
@@ -98,4 +102,6 @@ def draft(
 @job_flags
 def eagle3(session: Session, target: str | None, plan: HeadPlan, recipe: Recipe, job: Job) -> None:
     """Train an EAGLE-3 head on what a target says of text, unrolled as when drafting."""
+    from draftwood.train.head_session import train_head
+
     train_head(session, target, plan, recipe, job)

@@ -3,22 +3,26 @@
 Every decorator adds flags to a click command and hands it one object instead of their values.
 """
 
+from __future__ import annotations
+
 import functools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import torch
 from click.core import ParameterSource
 
 from draftwood.errors import DraftwoodError
-from draftwood.train.batches import parse_mixture
-from draftwood.train.head import HeadPlan
-from draftwood.train.recipe import Recipe, Shape
-from draftwood.train.session import Job, Session
+from draftwood.train.recipe import UNROLL, Recipe, Shape
+
+if TYPE_CHECKING:
+    import torch
+
+    from draftwood.train.recipe import Recipe, Shape
+    from draftwood.train.session import Session
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -40,6 +44,11 @@ def session_flags(function: Command) -> Command:
         threads: int | None,
         **rest: Any,
     ) -> None:
+        import torch
+
+        from draftwood.train.batches import parse_mixture
+        from draftwood.train.session import Session
+
         if threads is not None:
             torch.set_num_threads(threads)
         function(Session(data, out, parse_mixture(mixture), _device(device), sources), **rest)
@@ -84,6 +93,10 @@ def job_flags(function: Command) -> Command:
         export: Path | None,
         **rest: Any,
     ) -> None:
+        import torch
+
+        from draftwood.train.session import Job
+
         kind = session.device.type
         job = Job(
             micro_tokens=micro_tokens,
@@ -117,6 +130,8 @@ def job_flags(function: Command) -> Command:
 
 def shape_flags(base: Shape) -> Decorator:
     """``shape``: a language model's, where no flag says otherwise ``base``; and ``vocab_size``."""
+
+    from draftwood.train.recipe import Shape
 
     def decorate(function: Command) -> Command:
         def pack(
@@ -164,6 +179,8 @@ def plan_flags(function: Command) -> Command:
         ffn: int | None,
         **rest: Any,
     ) -> None:
+        from draftwood.train.head import HeadPlan
+
         layers = None if taps is None else _taps(taps)
         plan = HeadPlan(unroll, layers, draft_vocab, heads, kv_heads, head_dim, ffn)
         function(session, plan=plan, **rest)
@@ -173,7 +190,7 @@ def plan_flags(function: Command) -> Command:
         pack,
         click.option(
             "--unroll",
-            default=HeadPlan.unroll,
+            default=UNROLL,
             show_default=True,
             help="Steps of a chain that are trained.",
         ),
@@ -289,6 +306,8 @@ def _taps(text: str) -> tuple[int, ...]:
 
 
 def _device(name: str) -> torch.device:
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -17,7 +17,7 @@ from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.train.corpus import Domain
 from draftwood.train.eagle3 import ATTENTION
-from draftwood.train.recipe import Shape
+from draftwood.train.recipe import UNROLL, Shape
 from draftwood.train.teacher import Teacher
 from draftwood.train.text_model import zero_branches
 
@@ -41,7 +41,7 @@ class HeadPlan:
         ffn: channels inside the feed-forward part.
     """
 
-    unroll: int = 4
+    unroll: int = UNROLL
     taps: tuple[int, ...] | None = None
     draft_vocab: int | None = None
     heads: int | None = None

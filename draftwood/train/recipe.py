@@ -1,10 +1,18 @@
 """The numbers that define a training run, as frozen values, and the schedule that follows."""
 
-from dataclasses import asdict, dataclass, replace
+from __future__ import annotations
 
-from transformers import LlamaConfig
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+
+UNROLL = 4
+"""Steps of an EAGLE-3 head that are trained, where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,8 @@ class Shape:
 
     def config(self, vocab_size: int) -> LlamaConfig:
         """Build the Hugging Face configuration, token 0 being begin and end of text."""
+        from transformers import LlamaConfig
+
         return LlamaConfig(
             vocab_size=vocab_size,
             hidden_size=self.hidden,
@@ -114,7 +124,7 @@ class Recipe:
         """Whether the teacher has a say at update ``step``."""
         return self.teacher_share > 0.0 and step >= self.steps * self.teacher_from
 
-    def with_tokens(self, tokens: int) -> "Recipe":
+    def with_tokens(self, tokens: int) -> Recipe:
         """Return the same recipe for another number of tokens."""
         return replace(self, tokens=tokens)
 

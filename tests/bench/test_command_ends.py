@@ -38,7 +38,7 @@ def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prom
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf-assistant", "--peers"]
     code, out, err = run(*argv)
     assert code == 2
-    assert "hf-assistant:draft=NAME" in err
+    assert "hf-assistant:draft=PATH" in err
     assert out == ""
 
 

@@ -49,14 +49,14 @@ def test_settings_name_the_drafters_and_the_verifier() -> None:
     ("specs", "said"),
     [
         (["nonsense"], "unknown method 'nonsense'"),
-        (["goose:nonsense=1"], "no setting 'nonsense=1'"),
-        (["goose:budget=x"], "expected int"),
+        (["goose:nonsense=1"], "no setting 'nonsense'"),
+        (["goose:budget=x"], "expected an integer"),
         (["hf:tokens=3"], "peer 'hf' has no setting"),
         (
             ["hf-lookup:budget=3"],
             "'hf-lookup' has no setting 'budget=3': write one of tokens, ngram",
         ),
-        (["hf-lookup:tokens=x"], "expected int"),
+        (["hf-lookup:tokens=x"], "expected an integer"),
         (["hf-lookup:tokens=0"], "tokens is 0"),
         (["hf-assistant:tokens"], "'hf-assistant' has no setting 'tokens'"),
         (["pld", "pld"], "named twice"),

@@ -8,7 +8,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
-from draftwood.commands import inflate as command
 from draftwood.inflate import model as built
 from draftwood.inflate import room, weights
 from tests.test_cli import run
@@ -110,7 +109,7 @@ def test_refusals_before_any_work(
     argv: list[str],
     complaint: str,
 ) -> None:
-    monkeypatch.setattr(command, "inflate_model", None)  # calling it would be a TypeError
+    monkeypatch.setattr("draftwood.inflate.model.inflate", None)  # calling it would be a TypeError
     code, out, err = run("inflate", "--model", checkpoint, *argv, str(tmp_path / "large"))
     assert code == 2
     assert complaint in err

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draftwood.commands.check_lossless import line, methods_of, verdict
+from draftwood.commands.check_lossless import line, verdict
 from draftwood.lossless import pairs
 from draftwood.lossless.exact import ExactCheck
 from draftwood.lossless.pairs import Refusal
@@ -87,7 +87,7 @@ def test_every_pair_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_pair_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = pairs.Pair("sorted + literal", Sorted(), "literal")
     monkeypatch.setattr("draftwood.registry.load", lambda kind, name: Rejection)
-    monkeypatch.setattr("draftwood.commands.check_lossless.registered_pairs", lambda: [wrong])
+    monkeypatch.setattr("draftwood.lossless.pairs.registered_pairs", lambda: [wrong])
     code, lines, err = check("--all")
     assert code == 1
     assert lines[0].startswith("FAIL  sorted + literal: exact law: off by")
@@ -124,11 +124,14 @@ def test_refused_pairs_are_neither_right_nor_wrong() -> None:
 
 
 def test_methods_and_flags_may_stand_in_any_order() -> None:
-    found = methods_of(["--budget", "4", "goose", "--bypass=off", "goose:rho=0.25"])
-    assert found == {
-        "goose": method("goose:budget=4:bypass=off"),
-        "goose:rho=0.25": method("goose:budget=4:bypass=off:rho=0.25"),
-    }
+    flags = ("--budget", "4", "goose", "--spine=off", "goose:rho=0.25", "--samples", "0", "--json")
+    code, (text,), err = check(*flags)
+    assert code == 0, err
+    found = json.loads(text)["checks"]
+    assert [(entry["subject"], entry["budget"]) for entry in found] == [
+        ("goose", 4),
+        ("goose:rho=0.25", 4),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +139,8 @@ def test_methods_and_flags_may_stand_in_any_order() -> None:
     [
         ([], "give a METHOD, --all or --golden FILE"),
         (["nope"], "unknown method 'nope'"),
-        (["goose", "--colour", "3"], "no setting 'colour=3'"),
-        (["goose", "--budget"], "needs a value"),
+        (["goose", "--colour", "3"], "No such option '--colour'"),
+        (["goose", "--budget"], "'--budget' requires an argument"),
         (["--budget", "3"], "no METHOD"),
         (["goose:verifier=nope"], "no 'nope' among verifiers"),
         (["pld", "--temperature", "0"], "above 0"),

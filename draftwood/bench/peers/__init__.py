@@ -5,13 +5,17 @@ settings, with a method ``enter`` that returns a contender on an untouched model
 the file's name is a hyphen in the peer's.
 """
 
+from __future__ import annotations
+
 import importlib
 import pkgutil
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from draftwood.bench.measure import Contender
 from draftwood.errors import DraftwoodError
-from draftwood.models import Loaded
+
+if TYPE_CHECKING:
+    from draftwood.bench.measure import Contender
+    from draftwood.models import Loaded
 
 
 class Peer(Protocol):

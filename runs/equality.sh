@@ -3,7 +3,8 @@
 #   greedy_1 greedy_4    tokens, batches of 1 and 4; transformers' generate included
 #   sampled_1 sampled_4  tokens at temperature 0.8, of the methods that promise a seed's tokens there
 #   law                  chi-square tests at temperature 0.8 of the methods that sample their drafts
-#                        and so promise the distribution only, and their exact law by enumeration
+#                        and so promise the distribution only, and their exact law by enumeration;
+#                        auto with the layouts that do so
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=64] [SAMPLES=1000] runs/equality.sh [PART]...
 # One thread: two calls with different parts fill two cores. No figure is a time, so that the machine
 # may be busy.
@@ -29,6 +30,7 @@ law() {
     local drafter methods
     for drafter in model eagle3; do
         IFS=, read -ra methods <<< "$(contenders law:0.8 "$drafter")"
+        methods+=("auto:drafter=$drafter:layout=either" "auto:drafter=$drafter:layout=drawn")
         save "equality_law_$drafter" checked "${methods[@]}"
     done
 }

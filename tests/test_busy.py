@@ -131,6 +131,8 @@ def test_what_times_something_warns_before_it_begins(
 ) -> None:
     monkeypatch.setattr(busy, "warning", lambda threads: f"no room for {threads}")
     monkeypatch.setattr(models, "load", _refuse)
+    # The benchmark has loaded everything by then, so that bad input is refused in one line.
+    monkeypatch.setattr("draftwood.bench.session.Session", lambda *_: Loaded())
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"id": "a", "task": "t", "prompt": "abc"}')
@@ -140,6 +142,14 @@ def test_what_times_something_warns_before_it_begins(
     said = streams[1].getvalue().decode()
     assert "warning: no room for 3" in said
     assert "not loaded" in said
+
+
+class Loaded:
+    """A session that refuses as soon as it is asked for anything."""
+
+    @property
+    def missing(self) -> dict[str, str]:
+        raise DraftwoodError("not loaded")
 
 
 def _refuse(*_: object, **__: object) -> None:

@@ -95,7 +95,10 @@ def test_an_interrupt_before_anything_has_ended_leaves_an_empty_document(
         (["--seeds", "0,x"], "--seeds '0,x': write integers"),
         (["--seeds", "1,1"], "seed 1 is named twice"),
         (["--seeds", "0,-1"], "seed -1 is out of range"),
-        (["--draft", "some/draft"], "--draft some/draft: no contender of this run"),
+        (
+            ["--draft", "some/draft", "--methods", "ar,goose"],
+            "--draft some/draft: no contender of this run",
+        ),
         (["--methods", "sd", "--head", "some/head"], "--head some/head: no contender"),
         (["--resume"], "--resume needs --json"),
         (["--resume", "--json", "{tmp}/out.json", "--warm"], "cannot go on with a --warm run"),

@@ -530,7 +530,7 @@ def sequoia(  # method: sequoia
     head: str | Any | None = None,
     verifier: str = 'walk',
     budget: int = 59,
-    file: str = '',
+    tree: str = '',
     source: str = 'draft',
 ) -> CustomGenerate:
     """A static tree searched for a draft model's acceptance by rank.
@@ -543,7 +543,7 @@ def sequoia(  # method: sequoia
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
-        file: JSON file of a searched tree; empty: a built-in one.
+        tree: JSON file of a searched tree; empty: a built-in one.
         source: name of the drafter.
     """
 

@@ -197,7 +197,7 @@ def load(path: Path) -> dict[str, NDArray[np.float64]]:
     except (OSError, ValueError) as error:
         raise DraftwoodError(f"cannot read the calibration {path}: {error}") from error
     if not isinstance(found, dict) or found.get("version") != VERSION:
-        raise DraftwoodError(f"{path} is no calibration of version {VERSION}: leave it out")
+        raise DraftwoodError(f"{path} is not a version-{VERSION} calibration file: leave it out")
     if found.get("scheme") != SCHEME:
         raise DraftwoodError(
             f"{path} was counted with other cells than this version of draftwood has: count anew "
@@ -206,7 +206,7 @@ def load(path: Path) -> dict[str, NDArray[np.float64]]:
     try:
         return {str(name): _counts(entry) for name, entry in found["bands"].items()}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DraftwoodError(f"{path} is no calibration: {error!r}") from error
+        raise DraftwoodError(f"{path} is not a calibration file: {error!r}") from error
 
 
 def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -158,6 +158,26 @@ class Recipe:
         return Method(self.name, policy, drafters, verifier, tuner)
 
 
+LARGEST_BUDGET = 16_384
+"""Far above every tree that pays; what a step reserves grows with its budget."""
+
+
+def _rule(verifier: Verifier) -> str:
+    """The registered name of a verifier, or its class's."""
+    rules = {registry.load("verifiers", name): name for name in registry.names("verifiers")}
+    return rules.get(type(verifier), type(verifier).__name__)
+
+
+def _suiting(policy: Policy) -> str:
+    """The registered verifiers that are lossless for a policy, for a message."""
+    found = []
+    for name in registry.names("verifiers"):
+        rule = cast(Verifier, registry.load("verifiers", name)())
+        if policy.draws <= rule.accepts and (rule.branching or not policy.branching):
+            found.append(name)
+    return " or ".join(found) or "another one"
+
+
 @dataclass(frozen=True)
 class Method:
     """A recipe with every setting decided.
@@ -174,12 +194,15 @@ class Method:
     tuner: TunerSpec = field(default_factory=registry.load("tuners", "none"))
 
     def __post_init__(self) -> None:
+        if self.policy.budget > LARGEST_BUDGET:
+            raise DraftwoodError(
+                f"budget is {self.policy.budget}; at most {LARGEST_BUDGET} nodes are drafted a step"
+            )
         wrong = self.policy.draws - self.verifier.accepts
         if wrong:
-            kinds = ", ".join(sorted(draw.name for draw in wrong))
             raise DraftwoodError(
-                f"policy {type(self.policy).__name__} draws {kinds} nodes, for which verifier "
-                f"{type(self.verifier).__name__} is not lossless: choose another verifier"
+                f"verifier {_rule(self.verifier)} is not lossless for the nodes that method "
+                f"{self.name} draws: use {_suiting(self.policy)}"
             )
         if self.policy.draws & SAMPLED and Draw.COUPLED in self.policy.draws:
             raise DraftwoodError(
@@ -188,8 +211,8 @@ class Method:
             )
         if self.policy.branching and not self.verifier.branching:
             raise DraftwoodError(
-                f"policy {type(self.policy).__name__} grows trees, but verifier "
-                f"{type(self.verifier).__name__} is lossless for chains only: choose another one"
+                f"verifier {_rule(self.verifier)} is lossless for chains only, and method "
+                f"{self.name} drafts trees: use {_suiting(self.policy)}"
             )
         missing = set(self.policy.sources) - set(self.drafters)
         if missing:

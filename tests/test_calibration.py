@@ -396,9 +396,15 @@ def file_of(greedy: object) -> str:
     ("text", "complaint"),
     [
         pytest.param("{", "cannot read the calibration .*c.json", id="no JSON"),
-        pytest.param("[]", f"c.json is no calibration of version {VERSION}", id="no object"),
-        pytest.param("{}", f"no calibration of version {VERSION}: leave it out", id="no version"),
-        pytest.param(json.dumps({"version": VERSION + 1, "bands": {}}), "of version", id="newer"),
+        pytest.param("[]", f"c.json is not a version-{VERSION} calibration file", id="no object"),
+        pytest.param(
+            "{}", f"not a version-{VERSION} calibration file: leave it out", id="no version"
+        ),
+        pytest.param(
+            json.dumps({"version": VERSION + 1, "bands": {}}),
+            "not a version-1 calibration file",
+            id="newer",
+        ),
         pytest.param(
             json.dumps({"version": VERSION, "scheme": "others", "bands": {}}),
             "counted with other cells .*draftwood calibrate",
@@ -406,26 +412,34 @@ def file_of(greedy: object) -> str:
         ),
         pytest.param(
             json.dumps({"version": VERSION, "scheme": SCHEME}),
-            "is no calibration: .*bands",
+            "is not a calibration file: .*bands",
             id="no bands",
         ),
         pytest.param(
             json.dumps({"version": VERSION, "scheme": SCHEME, "bands": []}),
-            "is no calibration: ",
+            "is not a calibration file: ",
             id="[]",
         ),
-        pytest.param(file_of(None), "is no calibration: ", id="no entry"),
-        pytest.param(file_of({"cells": [1]}), "is no calibration: .*offered", id="no counts"),
-        pytest.param(file_of(entry([CELLS], [1], [1])), "is no calibration: ", id="no such cell"),
+        pytest.param(file_of(None), "is not a calibration file: ", id="no entry"),
+        pytest.param(
+            file_of({"cells": [1]}), "is not a calibration file: .*offered", id="no counts"
+        ),
+        pytest.param(
+            file_of(entry([CELLS], [1], [1])), "is not a calibration file: ", id="no such cell"
+        ),
         pytest.param(file_of(entry([-1], [1], [1])), "a cell below 0", id="cell below 0"),
-        pytest.param(file_of(entry([10**30], [1], [1])), "is no calibration: ", id="huge cell"),
+        pytest.param(
+            file_of(entry([10**30], [1], [1])), "is not a calibration file: ", id="huge cell"
+        ),
         pytest.param(file_of(entry([1], [1], [2])), "above what was offered", id="too many taken"),
         pytest.param(file_of(entry([1], [2], [-1])), "a count that is negative", id="negative"),
         pytest.param(file_of(entry([1], [math.nan], [0])), "a count that is", id="not a number"),
         pytest.param(file_of(entry([1], [math.inf], [0])), "a count that is", id="infinite"),
-        pytest.param(file_of(entry([1], ["x"], [0])), "is no calibration: ", id="text"),
-        pytest.param(file_of(entry([1, 2], [1, 1, 1], [0, 0])), "is no cal", id="more counts"),
-        pytest.param(file_of(entry([1, 2, 3], [1.0], [0.0])), "is no cal", id="one count for all"),
+        pytest.param(file_of(entry([1], ["x"], [0])), "is not a calibration file: ", id="text"),
+        pytest.param(file_of(entry([1, 2], [1, 1, 1], [0, 0])), "is not a cal", id="more counts"),
+        pytest.param(
+            file_of(entry([1, 2, 3], [1.0], [0.0])), "is not a cal", id="one count for all"
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str, complaint: str) -> None:

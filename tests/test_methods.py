@@ -94,12 +94,20 @@ def test_presets_reach_the_parts() -> None:
         ("gose", "unknown method 'gose': did you mean 'goose'\\?"),
         ("goose:bugdet=3", "no setting 'bugdet': did you mean 'budget'\\?"),
         ("goose:budget=-1", "budget"),
+        ("goose:budget=1000000000", "budget is 1000000000; at most 16384"),
+        ("talon:budget=1000000000", "budget is 1000000000; at most 16384"),
         ("ar:budget=4", "no setting"),
         ("goose:adjacency=nope", "no 'nope' among drafters"),
         ("goose:adjacency=model:adjacency.width=3", "no setting 'adjacency.width'"),
         ("goose:verifier=nope", "no 'nope' among verifiers"),
-        ("goose:verifier=block", "Spine grows trees, but verifier Block is lossless for chains"),
-        ("traversal:verifier=walk", "Sampled draws .*WITHOUT_REPLACEMENT nodes.*Walk is not"),
+        (
+            "goose:verifier=block",
+            "verifier block is lossless for chains only, and method goose .*: use .*walk",
+        ),
+        (
+            "traversal:verifier=walk",
+            "walk is not lossless for the nodes that method traversal .*traversal",
+        ),
         (
             "traversal:drafter=adjacency",
             "Sampled samples its nodes, but no drafter among draft can",
@@ -141,7 +149,9 @@ def test_a_pair_that_is_not_lossless_is_refused() -> None:
         branching: bool = True
         verify = good.verifier.verify
 
-    with pytest.raises(DraftwoodError, match=r"Spine.*ONE_HOT.*Picky"):
+    with pytest.raises(
+        DraftwoodError, match=r"verifier Picky is not lossless .* method wrong draws"
+    ):
         Method("wrong", good.policy, good.drafters, Picky())
 
 

@@ -79,7 +79,7 @@ def sequoia(
 ) -> None:
     """Search the static tree for a pair of models and write it to OUTPUT, for method sequoia.
 
-    Use it with --method sequoia --file OUTPUT.
+    Use it with --method sequoia:tree=OUTPUT.
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}

@@ -82,7 +82,7 @@ class Sequoia:
         default=59,
         metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
     )
-    file: str = field(
+    tree: str = field(
         default="",
         metadata={
             "help": "JSON file of a searched tree; empty: a built-in one",
@@ -101,8 +101,8 @@ class Sequoia:
     @cached_property
     def paths(self) -> tuple[RankPath, ...]:
         """The tree, likeliest node first; the first n of them are the tree of budget n."""
-        if self.file:
-            return read_paths(self.file)
+        if self.tree:
+            return read_paths(self.tree)
         return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
 
     @property

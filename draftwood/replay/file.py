@@ -67,7 +67,7 @@ def read(path: Path) -> Recording:
             header = json.loads((file.metadata() or {}).get(_KEY, "null"))
             if not isinstance(header, dict) or header.get("version") != VERSION:
                 raise DraftwoodError(
-                    f"{path} is no recording of version {VERSION}: make one with 'draftwood record'"
+                    f"{path} is not a version-{VERSION} recording: make one with 'draftwood record'"
                 )
             arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:

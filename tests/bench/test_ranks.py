@@ -75,7 +75,7 @@ def test_the_command_writes_a_tree_that_the_method_reads(tmp_path: Path) -> None
     assert found["expected_length"] == 4.0
     assert len(found["target_ms"]) == 7
     assert found["provenance"]["model"]["name"] == name
-    built = method(f"sequoia:file={output}")
+    built = method(f"sequoia:tree={output}")
     assert built.policy.budget == 59
 
 

@@ -57,7 +57,7 @@ def test_methods_without_a_speed_come_last() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [], "text", 3, {}, {"methods": {}}])
 def test_what_is_no_document_is_refused(wrong: object) -> None:
-    with pytest.raises(DraftwoodError, match="no benchmark's document: give what bench --json"):
+    with pytest.raises(DraftwoodError, match="not a 'bench --json' file"):
         read(wrong)
 
 

@@ -463,7 +463,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     files: dict[str, tuple[str | bytes, str]] = {
         "text.json": ("hello", "is not JSON"),
         "bytes.json": (b"\xff\xfe", "is not JSON"),
-        "list.json": ("[1]", "list.json: this is no benchmark's document"),
+        "list.json": ("[1]", "list.json: not a 'bench --json' file"),
         "old.json": ('{"schema": 1}', "old.json: this document has schema 1, and schema 3 is read"),
         "part.json": ('{"schema": 3}', "part.json: the document has no complete"),
     }

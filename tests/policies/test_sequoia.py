@@ -36,7 +36,7 @@ def write(folder: Path, document: Any) -> str:
 
 def test_a_file_is_filled_by_rank(tmp_path: Path) -> None:
     sources = drafter({0: [(10, 0.5), (20, 0.3), (30, 0.1)], 10: [(11, 0.9)], 20: [(21, 0.8)]})
-    policy = Sequoia(file=write(tmp_path, TREE))
+    policy = Sequoia(tree=write(tmp_path, TREE))
     tree = sources.grow(policy)
     # (0, 1) is missing: token 10 has one successor only.
     assert paths(tree) == [(10,), (20,), (30,), (10, 11), (20, 21)]
@@ -51,10 +51,10 @@ def test_a_budget_keeps_the_likeliest_paths(tmp_path: Path) -> None:
     # Products: (0) .6, (0,0) .36, (1) .2, then (0,1) .12 and (1,0) .12 in this order, (2) .1.
     assert read_paths(file) == ((0,), (0, 0), (1,), (0, 1), (1, 0), (2,))
     sources = drafter(plenty)
-    assert paths(sources.grow(Sequoia(budget=3, file=file))) == [(1,), (2,), (1, 12)]
-    assert paths(sources.grow(Sequoia(file=file), budget=2)) == [(1,), (1, 12)]
-    assert sources.grow(Sequoia(file=file), room=1).drafted == 3
-    assert sources.grow(Sequoia(file=file)).drafted == 6
+    assert paths(sources.grow(Sequoia(budget=3, tree=file))) == [(1,), (2,), (1, 12)]
+    assert paths(sources.grow(Sequoia(tree=file), budget=2)) == [(1,), (1, 12)]
+    assert sources.grow(Sequoia(tree=file), room=1).drafted == 3
+    assert sources.grow(Sequoia(tree=file)).drafted == 6
 
 
 def test_of_equally_likely_paths_the_parent_comes_first(tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_of_equally_likely_paths_the_parent_comes_first(tmp_path: Path) -> None:
     file = write(tmp_path, sure)
     assert read_paths(file) == ((0,), (1,), (0, 0), (0, 0, 0))
     assert likeliest_paths((1.0, 1.0), 4) == ((0,), (1,), (0, 0), (0, 1))
-    assert paths(drafter(plenty).grow(Sequoia(budget=1, file=file))) == [(1,)]
+    assert paths(drafter(plenty).grow(Sequoia(budget=1, tree=file))) == [(1,)]
 
 
 def test_what_hangs_below_a_missing_child_is_left_out(tmp_path: Path) -> None:
     deep = {"acceptance": [0.5, 0.4], "paths": [[0], [1], [1, 0], [1, 0, 0]]}
     sources = drafter({0: [(5, 0.9)]})
-    assert paths(sources.grow(Sequoia(file=write(tmp_path, deep)))) == [(5,)]
+    assert paths(sources.grow(Sequoia(tree=write(tmp_path, deep)))) == [(5,)]
     assert sources.expansions == [[0]]
     assert drafter({}).grow(Sequoia()).route == "plain"
 
@@ -151,16 +151,16 @@ def test_every_tree_keeps_to_its_bounds(loaded: int, budget: int, room: int) -> 
 def test_malformed_files_are_refused(tmp_path: Path, document: Any, said: str) -> None:
     file = write(tmp_path, document)
     with pytest.raises(DraftwoodError, match=said) as refusal:
-        Sequoia(file=file)
+        Sequoia(tree=file)
     assert file in str(refusal.value)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DraftwoodError, match=r"none\.json cannot be read"):
-        Sequoia(file=str(tmp_path / "none.json"))
+        Sequoia(tree=str(tmp_path / "none.json"))
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(DraftwoodError, match="cannot be read"):
-        Sequoia(file=str(tmp_path / "binary.json"))
+        Sequoia(tree=str(tmp_path / "binary.json"))
 
 
 def test_what_it_declares() -> None:

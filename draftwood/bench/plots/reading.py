@@ -39,7 +39,7 @@ def read(document: object) -> Record:
             or of another type; the sentence names the place.
     """
     if not isinstance(document, Mapping) or "schema" not in document:
-        raise DraftwoodError("this is no benchmark's document: give what bench --json wrote")
+        raise DraftwoodError("not a 'bench --json' file")
     if document["schema"] != SCHEMA:
         raise DraftwoodError(
             f"this document has schema {document['schema']!r}, and schema {SCHEMA} is read: "

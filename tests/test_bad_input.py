@@ -1,0 +1,174 @@
+"""Bad input, damaged models and full disks: one line and an exit code, never a traceback."""
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftwood import cli
+from tests.test_cli import run
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["bad\udcff"], "the prompt is not valid UTF-8, at character 3"),
+        (["a\0b"], "the prompt holds a NUL character"),
+        ([""], "the prompt is empty"),
+        (["x", "--stop", ""], "a stop string must not be empty"),
+        (["x", "--max-new-tokens", "0"], "'--max-new-tokens': 0 is not in the range"),
+        (["x", "--budget", "1000000000"], "budget is 1000000000; at most 16384 nodes"),
+        (["x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
+        (["x", "--method", "traversal", "--verifier", "walk"], "verifier walk is not lossless"),
+    ],
+)
+def test_what_needs_no_model_is_said_before_it_is_looked_for(
+    argv: list[str], complaint: str
+) -> None:
+    code, out, err = run("generate", *argv, "--model", "/nowhere/at-all")
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"\xff\xfe", "is not valid UTF-8, at byte 0"),
+        (b"a\0b", "holds a NUL character"),
+        (b"\n", "is empty"),
+    ],
+)
+def test_files_that_are_no_prompt(tmp_path: Path, content: bytes, complaint: str) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(content)
+    code, out, err = run("generate", "--file", str(file), "--model", "/nowhere/at-all")
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_bias_is_checked_before_the_weights_are_read(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    code, _, err = run("generate", "x", "--logit-bias", "9999=1", "--model", str(tmp_path))
+    assert code == 2
+    assert "logit_bias names token 9999" in err
+
+
+def damaged(checkpoint: Path, place: Path, *, how: str) -> Path:
+    """A copy of the checkpoint with something wrong."""
+    for file in checkpoint.iterdir():
+        content = file.read_bytes()
+        if file.name == "model.safetensors" and how == "short":
+            content = content[: len(content) // 2]
+        if file.name == "model.safetensors" and how == "garbage":
+            content = b"\xff" * 100
+        if file.name == "config.json" and how == "shapes":
+            config = json.loads(content)
+            config["hidden_size"] *= 2
+            content = json.dumps(config).encode()
+        (place / file.name).write_bytes(content)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ("short", "its weights are damaged or not complete"),
+        ("garbage", "its weights are damaged or not complete"),
+        ("shapes", "the shapes of its weights are not those of its config.json"),
+    ],
+)
+def test_damaged_models(checkpoint: Path, tmp_path: Path, how: str, complaint: str) -> None:
+    model = damaged(checkpoint, tmp_path, how=how)
+    code, out, err = run("generate", "x", "--model", str(model))
+    assert (code, out) == (2, "")
+    assert complaint in err.splitlines()[-1]
+
+
+def test_the_line_break_at_the_end_of_a_file_is_not_prompt(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text("abc abc\n")
+    flags = ("--model", str(checkpoint), "--max-new-tokens", "8", "--json")
+    _, from_file, _ = run("generate", "--file", str(file), *flags)
+    _, from_text, _ = run("generate", "abc abc", *flags)
+    assert json.loads(from_file)["tokens"] == json.loads(from_text)["tokens"]
+    assert json.loads(from_file)["prompt_tokens"] == json.loads(from_text)["prompt_tokens"]
+
+
+def test_tree_draws_the_first_step_that_drafts(checkpoint: Path) -> None:
+    code, out, err = run("tree", "abc abc abc ", "--model", str(checkpoint), "--method", "goose")
+    assert code == 0, err
+    assert "goose, step" in out
+    assert "(0 drafted" not in out
+    code, _, err = run("tree", "abc", "--model", str(checkpoint), "--method", "ar")
+    assert code == 2
+    assert "steps drafted anything" in err
+
+
+def test_a_full_disk_is_one_line(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr("os.fsync", full)
+    picture = tmp_path / "tree.svg"
+    flags = ("--model", str(checkpoint), "--method", "goose", "--svg", str(picture))
+    code, _, err = run("tree", "abc abc abc ", *flags)
+    assert code == 1
+    assert err.splitlines()[-1].startswith("draftwood: No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_an_output_that_is_full_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "draftwood", "methods"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "draftwood: No space left on device\n"
+
+
+def test_an_interrupted_text_is_kept_and_ends_with_130(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from draftwood.engine import Engine
+
+    whole, steps = Engine.step, []
+
+    def step(engine: Engine) -> object:
+        steps.append(1)
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+        return whole(engine)
+
+    monkeypatch.setattr(Engine, "step", step)
+    flags = ("--model", str(checkpoint), "--method", "ar", "--max-new-tokens", "50", "--json")
+    code, out, err = run("generate", "abc", *flags)
+    assert code == 130, err
+    assert json.loads(out)["finish_reason"] == "cancelled"
+    assert json.loads(out)["tokens"]
+
+
+def test_bare_draftwood_prints_its_help() -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    for heading in cli.SECTIONS:
+        assert f"{heading}:" in out
+    assert len(out.splitlines()) > 30

@@ -172,3 +172,52 @@ def test_bare_draftwood_prints_its_help() -> None:
     for heading in cli.SECTIONS:
         assert f"{heading}:" in out
     assert len(out.splitlines()) > 30
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (
+            ["generate", "x", "--method", "sd"],
+            "sd drafts with a model, and no draft model was given",
+        ),
+        (["generate", "x", "--method", "eagle3"], "no EAGLE-3 head was given"),
+        (["tree", "x", "--drafter", "model"], "no draft model was given"),
+        (["check-lossless", "sd"], "no draft model was given"),
+        (["sequoia", "OUT", "--prompts", "PROMPTS"], "no draft model was given"),
+        (
+            ["calibrate", "OUT", "--prompts", "PROMPTS", "--methods", "auto:drafter=model"],
+            "give --draft",
+        ),
+        (
+            ["bench", "--prompts", "PROMPTS", "--methods", "ar,sd", "--json", "OUT"],
+            "give --draft PATH",
+        ),
+    ],
+)
+def test_a_model_of_ones_own_needs_a_draft_model_of_its_own(
+    checkpoint: Path, tmp_path: Path, argv: list[str], complaint: str
+) -> None:
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.json"
+    prompts.write_text('{"prompt": "abc abc"}\n')
+    words = [{"PROMPTS": str(prompts), "OUT": str(out)}.get(word, word) for word in argv]
+    code, printed, err = run(*words, "--model", str(checkpoint))
+    assert (code, printed) == (2, "")
+    assert complaint in err
+    assert not out.exists()
+
+
+def test_calibrating_a_model_of_ones_own_needs_no_draft_model(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.json"
+    prompts.write_text('{"prompt": "abc abc abc "}\n')
+    flags = ("--model", str(checkpoint), "--max-new-tokens", "4", "--temperatures", "0")
+    code, printed, err = run("calibrate", str(out), "--prompts", str(prompts), *flags)
+    assert code == 0, err
+    assert "1 answers counted" in printed
+    code, printed, err = run(
+        "calibrate", str(out), "--prompts", str(prompts), *flags, "--draft", str(checkpoint)
+    )
+    assert code == 0, err
+    assert "2 answers counted" in printed

@@ -47,7 +47,7 @@ LAYERS = [
     {"builtin"},
     {"methods"},
     {"running", "hosting"},
-    {"engine", "options", "method_flags"},
+    {"engine", "options", "method_flags", "shipped"},
     {"inflate", "integrations", "bench", "lossless", "train"},
     {"functions", "replay"},
     {"commands"},

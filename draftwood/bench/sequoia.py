@@ -16,6 +16,7 @@ from draftwood.bench.prompts import Source, read, sources
 from draftwood.files import check_writable
 from draftwood.options import load_model, model_options
 from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     import torch
@@ -92,6 +93,7 @@ def sequoia(
     from draftwood.target.attach import attach
 
     counting = one_level(ranks, **given)
+    check_drafts(model, {"sequoia": counting}, trust_remote_code=trust_remote_code)
     sets = sources(prompts)
     members = read(sets, limit)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)

@@ -16,6 +16,7 @@ from draftwood.bench.contenders import (
     REFERENCE,
     Choice,
     Kept,
+    OwnChoice,
     Stage,
     choose,
     chosen,
@@ -37,6 +38,7 @@ from draftwood.bench.runs import Job, Where, execute, grouped, items, plan, warm
 from draftwood.bench.settings import Settings
 from draftwood.busy import between, together
 from draftwood.errors import DraftwoodError
+from draftwood.shipped import check_drafts
 from draftwood.stats import StepStats
 
 HF = "hf"
@@ -70,6 +72,8 @@ class Session:
         self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
         if settings.best is not None:
             settings.best.refuse(self.prompts, settings.model)
+        own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
+        check_drafts(settings.model, own, trust_remote_code=settings.trust_remote_code)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)

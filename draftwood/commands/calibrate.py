@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from draftwood.bench.defaults import Defaults
 from draftwood.bench.prompts import Prompt, read, sources
 from draftwood.bids import FREE, Bid, Price
 from draftwood.calibration import Calibration
@@ -23,10 +24,11 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.files import check_writable
 from draftwood.hosts import Built, Host
-from draftwood.methods import method
+from draftwood.methods import method, spellings
 from draftwood.options import load_model, model_options, numbers
 from draftwood.recipes import Method
 from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
 from draftwood.tuners.learnt import Tuner
 
 _FLOOR = 0.002
@@ -39,10 +41,11 @@ _FLOOR = 0.002
 @click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
 @click.option(
     "--methods",
-    default="auto,auto:drafter=model,auto:drafter=eagle3",
-    show_default=True,
-    help="Comma-separated: with which drafters.",
+    help="Comma-separated: with which drafters. [default: auto, and auto with each model that is "
+    "given or, for the embedded model, comes with it]",
 )
+@click.option("--draft", help="A draft model to count as well: a directory or a hub id.")
+@click.option("--head", help="An EAGLE-3 head to count as well: a directory or a hub id.")
 @click.option(
     "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
 )
@@ -59,7 +62,9 @@ def calibrate(
     output: Path,
     prompts: str,
     limit: int | None,
-    methods: str,
+    methods: str | None,
+    draft: str | None,
+    head: str | None,
     temperatures: str,
     max_new_tokens: int,
     truncate: int | None,
@@ -74,7 +79,8 @@ def calibrate(
     Use it with --method auto --tuner.calibration OUTPUT.
     """
     check_writable(output)
-    chosen = [method(name) for name in methods.split(",")]
+    chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model == "embedded")
+    check_drafts(model, chosen, trust_remote_code=trust_remote_code)
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
     from draftwood.bench.contexts import Contexts
@@ -93,7 +99,7 @@ def calibrate(
     )
     contexts.check(members)
     calibration = Calibration(half_life=math.inf)
-    surveyed = [replace(each, tuner=_Survey(calibration)) for each in chosen]
+    surveyed = [replace(each, tuner=_Survey(calibration)) for each in chosen.values()]
     runs = list(_runs(surveyed, sampled, members))
     for each, sampling, prompt in track(
         runs, "counting", console=Console(stderr=True), transient=True
@@ -103,6 +109,25 @@ def calibrate(
         Engine(target, each, host=host).generate([request])[0].checked()
     calibration.save(output)
     click.echo(f"{output}: {len(runs)} answers counted")
+
+
+def _chosen(methods: str | None, given: Defaults, *, embedded: bool) -> dict[str, Method]:
+    """The methods that are surveyed, by spelling, with the models that are given.
+
+    Raises:
+        DraftwoodError: a method or a setting is unknown.
+    """
+    if methods is None:
+        texts = ["auto"]
+        texts += ["auto:drafter=model"] if embedded or given.draft else []
+        texts += ["auto:drafter=eagle3"] if embedded or given.head else []
+    else:
+        texts = spellings(methods)
+    return {text: method(text, **_underscored(given.of(text))) for text in texts}
+
+
+def _underscored(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace(".", "__"): value for name, value in settings.items()}
 
 
 def _runs(

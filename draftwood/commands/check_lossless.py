@@ -17,6 +17,7 @@ from draftwood.method_flags import MethodsCommand, method_of, method_options, se
 from draftwood.options import load_model, model_options
 from draftwood.recipes import Method
 from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     from draftwood.lossless.exact import ExactCheck
@@ -101,6 +102,7 @@ def check_lossless(
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
+        check_drafts(model, chosen, trust_remote_code=trust_remote_code)
         loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
         ids = encode(loaded.tokenizer, prompt, chat=False)
         target = attach(loaded.model)

@@ -16,6 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.method_flags import MethodCommand, method_of, method_options
 from draftwood.options import load_model, model_options, sampling_of, sampling_options
 from draftwood.sections import Option
+from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     from draftwood.engine import Engine
@@ -104,6 +105,7 @@ def generate(
     from draftwood.requests import Request
     from draftwood.target.attach import attach
 
+    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
     if params.logit_bias or params.banned_tokens:
         params.validate(models.vocabulary_size(model, trust_remote_code=trust_remote_code))
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)

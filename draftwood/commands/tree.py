@@ -15,6 +15,7 @@ from draftwood.files import check_writable, write_bytes, write_text
 from draftwood.method_flags import MethodCommand, method_of, method_options
 from draftwood.options import load_model, model_options
 from draftwood.sections import Option
+from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,6 +121,7 @@ def tree(
     from draftwood.requests import Request
     from draftwood.target.attach import attach
 
+    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     ids = encode(loaded.tokenizer, text, chat=chat)
     engine = Engine(attach(loaded.model), chosen)

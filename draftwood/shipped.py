@@ -1,0 +1,47 @@
+"""Whether the draft model and the head that come with the package can draft for a target.
+
+They are what a method drafts with where nothing else is named, and they were made for the embedded
+model; only its configuration is read to say so.
+"""
+
+from collections.abc import Mapping
+
+from draftwood.binding import model_flags
+from draftwood.errors import DraftwoodError
+from draftwood.recipes import Method
+
+_NOUNS = {"draft": "draft model", "head": "EAGLE-3 head"}
+
+
+def check_drafts(
+    target: str, methods: Mapping[str, Method], *, trust_remote_code: bool = False
+) -> None:
+    """Refuse methods that would draft with a shipped model for a target of another vocabulary.
+
+    Args:
+        target: what :func:`draftwood.models.load` takes.
+        methods: by their spelling.
+        trust_remote_code: for the target's configuration.
+
+    Raises:
+        DraftwoodError: one of them would; which, and the flag to give.
+    """
+    if target == "embedded":
+        return
+    flags = {setting.default: flag for flag, (_, setting) in model_flags().items()}
+    for text, each in methods.items():
+        for spec in each.drafters.values():
+            flag = flags.get(spec.model) if isinstance(spec.model, str) else None
+            if flag is not None and not _shares_vocabulary(target, trust_remote_code):
+                noun = _NOUNS.get(flag, flag)
+                raise DraftwoodError(
+                    f"{text} drafts with a model, and no {noun} was given for {target}: "
+                    f"give --{flag} PATH (the embedded one has another vocabulary)"
+                )
+
+
+def _shares_vocabulary(target: str, trust_remote_code: bool) -> bool:
+    from draftwood import models
+
+    size = models.vocabulary_size(target, trust_remote_code=trust_remote_code)
+    return size == models.vocabulary_size("embedded")

@@ -114,8 +114,8 @@ def inflate(
     write(out_dir, made, loaded.tokenizer, record)
     before = source.num_parameters()
     click.echo(
-        f"{out_dir}: {parameters:,} parameters in {dtype}, {parameters / before:.0f} times "
-        f"those of {model}"
+        f"{out_dir}: {parameters:,} parameters in {dtype}, {parameters / before:.0f}x the "
+        f"parameters of {model}"
     )
 
 

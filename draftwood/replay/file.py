@@ -60,7 +60,7 @@ def read(path: Path) -> Recording:
     """The recording in a file.
 
     Raises:
-        DraftwoodError: the file cannot be read, or is no recording of this version.
+        DraftwoodError: the file cannot be read, or it is not a recording of this version.
     """
     try:
         with safe_open(path, "np") as file:

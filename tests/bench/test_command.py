@@ -166,7 +166,7 @@ def test_a_page_and_figures_of_the_same_document(
     assert whole["expected"] == pytest.approx(sum(step["expected"] for step in told))
     assert whole["committed"] == sum(step["accepted"] + 1 for step in told)
     assert sum(each["candidates"] for each in whole["by_source"].values()) > 0
-    assert "Foretold and found" in page.read_text()
+    assert "Calibration: predicted and observed acceptance" in page.read_text()
 
 
 def test_a_draft_model_for_whoever_has_none_of_its_own(

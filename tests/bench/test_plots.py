@@ -233,7 +233,7 @@ def test_reliability_puts_the_chance_across_and_the_share_upwards(
     assert isinstance(first, PathCollection)
     more, fewer = first.get_sizes()
     assert more > fewer, "400 candidates and 40"
-    assert {"adjacency", "context", "chance foretold", "goose:budget=16"} <= set(words(found))
+    assert {"adjacency", "context", "predicted probability", "goose:budget=16"} <= set(words(found))
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

@@ -308,7 +308,7 @@ def test_what_was_foretold_stands_beside_what_came() -> None:
 
 def test_methods_that_foretell_nothing_have_no_such_table() -> None:
     assert reliability(read(document(methods={"ar": method(plain())}))) == ""
-    assert "Foretold and found" in html(document())
+    assert "Calibration: predicted and observed acceptance" in html(document())
 
 
 def test_missing_peers_are_named_with_the_reason() -> None:
@@ -320,7 +320,7 @@ def test_provenance_is_there_in_short_and_whole() -> None:
     found = said(facts)
     short, whole = found.split("Everything needed to repeat the run")
     assert short == (
-        "date 2025-01-31T12:00:00+00:00model embeddednumbers float32machine A Processorthreads 2"
+        "date 2025-01-31T12:00:00+00:00model embeddeddtype float32machine A Processorthreads 2"
         "draftwood 1.0torch 2.11commit 0123456789"
     )
     for part in ("0123456789abcdef0123456789abcdef01234567", "0" * 64, "max_new_tokens48"):

@@ -46,7 +46,9 @@ def test_it_writes_a_model_that_decodes_the_same(checkpoint: str, tmp_path: Path
     loaded = models.load(str(out_dir))
     count = loaded.model.num_parameters()
     assert count == 162_360  # 3 * (27,648 + 13,824 + 144) + 72 + 2 * 260 * 72
-    assert lines[1] == f"{out_dir}: {count:,} parameters in float32, 5 times those of {checkpoint}"
+    assert (
+        lines[1] == f"{out_dir}: {count:,} parameters in float32, 5x the parameters of {checkpoint}"
+    )
     source = models.load(checkpoint)
     assert loaded.eos == source.eos
     assert loaded.tokenizer.chat_template == source.tokenizer.chat_template

@@ -91,7 +91,7 @@ class LlamaCpp:
         return self
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """The answers in order, each with the wait for those before it in its seconds."""
+        """The answers in order, whose seconds include the time spent waiting for earlier ones."""
         asked = perf_counter()
         llama = self._with_room(max(len(r.prompt) + r.max_new_tokens for r in requests))
         return [self._answer(llama, request, asked) for request in requests]

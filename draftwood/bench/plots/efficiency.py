@@ -1,4 +1,4 @@
-"""Tokens won against drafts paid for (TALON, Figure 6).
+"""Tokens per step against draft forwards per step (TALON, Figure 6).
 
 δ, the forwards of a draft model or head for each of the target, runs to the right; τ, the tokens
 committed for each of them, upwards. On the oracle line τ = δ every draft forward brings a token;
@@ -18,7 +18,7 @@ from draftwood.bench.plots.palette import LINE, MUTED, PAPER, Look, looks
 from draftwood.bench.plots.record import Estimate, Record
 from draftwood.bench.plots.style import WIDTH, Sheet, label_room, shortened
 
-TITLE = "Tokens won against drafts paid for"
+TITLE = "Tokens per step and draft forwards per step"
 CAPTION = (
     "τ: tokens committed for each forward of the target. δ: forwards of a draft model for each "
     "forward of the target; 0 for methods that copy or look up. On the dashed line every draft "

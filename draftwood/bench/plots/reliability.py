@@ -1,7 +1,8 @@
-"""Whether chances can be believed: how often candidates were taken, by the chance foretold.
+"""Calibration of a method: how often candidates were accepted, by the predicted probability.
 
 A reliability diagram: a point for each source and tenth of the chance, on the diagonal where as
-many were taken as was foretold, below it where too much was. Intervals are Wilson's (1927).
+many were accepted as was predicted, below it where the prediction is too high. Intervals are
+Wilson's (1927).
 
 Sources have colours of their own (of Tol's bright ones), which are no method's.
 """
@@ -18,14 +19,14 @@ from draftwood.bench.plots.record import Record, Reliability, SourceReliability
 from draftwood.bench.plots.style import SIZE, WIDTH, Sheet, plain, shortened, width
 from draftwood.bench.plots.tiles import ACROSS, LEFT, tiles
 
-TITLE = "Chances foretold and found"
+TITLE = "Calibration: predicted and observed acceptance"
 FEWEST = 5
 """Candidates of a bin that is drawn: a share of fewer says nothing."""
 CAPTION = (
-    "Across, the chance that a candidate's token is taken if the one before it was, as foretold "
-    "before the step; upwards, the share that was. A point for each tenth of the chance and each "
-    "source, the first that offered the candidate. On the dashed line both agree; below it too "
-    "much was foretold. A point's area grows with the logarithm of the number of candidates; its "
+    "Across, the predicted probability that a candidate is accepted if the node above it is; "
+    "upwards, the share that was. A point for each tenth of the probability and each source, the "
+    "first that offered the candidate. On the dashed line both agree; below it the prediction is "
+    "too high. A point's area grows with the logarithm of the number of candidates; its "
     f"line is the 95 % interval if they are independent. Fewer than {FEWEST} are left out."
 )
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
@@ -36,7 +37,7 @@ _Z = 1.959963984540054
 
 
 def draw(record: Record) -> Figure | None:
-    """The figure, or None if too little was foretold."""
+    """The figure, or None if too little was predicted."""
     panels = {m.name: m.reliability[0] for m in record.by_speed if m.reliability is not None}
     panels = {name: found for name, found in panels.items() if any(map(drawn, found.by_source))}
     if not panels:
@@ -48,7 +49,7 @@ def draw(record: Record) -> Figure | None:
     }
     rows = _rows(names)
     head = TOP + LINE * len(rows)
-    grid = tiles(list(panels), FRAME, foot="chance foretold", head=head)
+    grid = tiles(list(panels), FRAME, foot="predicted probability", head=head)
     _legend(grid.sheet, rows, looks)
     for place, found in enumerate(panels.values()):
         axes = grid.axes[place]

@@ -84,7 +84,7 @@ COLUMNS = (
     Column("δ", "draft forwards per target forward", _efficiency, "{:.2f}", of_drafts=True),
     Column(
         "predicted",
-        "speed-up foretold from τ, δ and costs",
+        "speed-up predicted from τ, δ and costs",
         _predicted,
         "{:.2f}",
         of_text=True,

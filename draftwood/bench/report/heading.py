@@ -17,7 +17,7 @@ def facts(record: Record) -> str:
     shown = {
         "date": found.get("date"),
         "model": model.get("name"),
-        "numbers": model.get("dtype"),
+        "dtype": model.get("dtype"),
         "machine": hardware.get("gpu") or hardware.get("cpu"),
         "threads": found.get("threads"),
         "draftwood": versions.get("draftwood"),

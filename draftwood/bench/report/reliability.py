@@ -1,4 +1,4 @@
-"""The table of what was foretold and what came of it, by the methods that foretell anything."""
+"""The table of predicted and observed tokens and acceptance, for methods that predict any."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from draftwood.bench.plots.record import Estimate, Method, Record, Reliability
 from draftwood.bench.report.words import interval, number, text
 
 NOTE = (
-    "Of every step, the tokens that it was expected to commit and did; of the candidates that a "
-    "source was the first to offer, how many were expected to be taken, if the token before them "
-    "was, and were. The error is what was expected over what came, less one: above 0 too much was "
-    f"expected. A late step is one before which the method had learnt from {EARLY} others."
+    "For steps: the tokens they were predicted to commit, and did commit. For the candidates that "
+    "a source was the first to offer: how many were predicted to be accepted if the node above them "
+    "was, and how many were. The error is predicted over observed, less one: above 0 the "
+    f"prediction is too high. A late step is one before which the method had learnt from {EARLY} others."
 )
-HEADS = ("method", "of", "number", "expected", "came", "error", "late number", "late error")
+HEADS = ("method", "of", "number", "predicted", "observed", "error", "late number", "late error")
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,15 @@ _NONE = _Line(0, 0.0, 0, Estimate(None, None, None))
 
 
 def reliability(record: Record) -> str:
-    """The section; nothing if nothing was foretold."""
+    """The section; nothing if nothing was predicted."""
     rows = "".join(row for m in record.by_speed for row in _rows(m))
     if not rows:
         return ""
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
     return (
-        f'<section id="reliability"><h2>Foretold and found</h2><p class="note">{NOTE}</p>'
-        '<div class="wide" tabindex="0" role="region" aria-label="Foretold and found"><table>'
+        '<section id="reliability"><h2>Calibration: predicted and observed acceptance</h2>'
+        f'<p class="note">{NOTE}</p>'
+        '<div class="wide" tabindex="0" role="region" aria-label="Calibration"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 

@@ -7,6 +7,7 @@ is off. docs/costs.md says what the figures mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
@@ -54,6 +55,12 @@ Examples:
 """
 
 
+def _above_0(_ctx: click.Context, _param: click.Parameter, seconds: float) -> float:
+    if not 0.0 < seconds < math.inf:
+        raise DraftwoodError(f"--seconds is {seconds:g}: give a number above 0")
+    return seconds
+
+
 @click.command(epilog=_EXAMPLES)
 @click.option("--draft", help="A draft model to measure as well: a directory or a hub id.")
 @click.option("--head", help="An EAGLE-3 head to measure as well: a directory or a hub id.")
@@ -69,7 +76,13 @@ Examples:
     show_default=True,
     help="Tokens of the largest tree, root included.",
 )
-@click.option("--seconds", default=20.0, show_default=True, help="How long to measure, about.")
+@click.option(
+    "--seconds",
+    default=20.0,
+    show_default=True,
+    callback=_above_0,
+    help="How long to measure, about.",
+)
 @click.option("--fresh", is_flag=True, help="Choose weight layouts anew as well (CPU).")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw the curves here.")

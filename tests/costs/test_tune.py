@@ -57,7 +57,8 @@ def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
         (["--draft", "a", "--head", "b"], "one drafter each"),
         (["--batch", "1,x"], "--batch '1,x': write numbers"),
         (["--context", "0"], "contexts are"),
-        (["--seconds", "0"], "give more than 0"),
+        (["--seconds", "0"], "--seconds is 0: give a number above 0"),
+        (["--seconds", "nan"], "--seconds is nan: give a number above 0"),
         (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
         (["--plot", str(tmp_path / "x.txt")], "no kind of picture"),
     ]

@@ -9,9 +9,10 @@ from draftwood.bench.report.words import interval, number, text
 
 NOTE = (
     "For steps: the tokens they were predicted to commit, and did commit. For the candidates that "
-    "a source was the first to offer: how many were predicted to be accepted if the node above them "
-    "was, and how many were. The error is predicted over observed, less one: above 0 the "
-    f"prediction is too high. A late step is one before which the method had learnt from {EARLY} others."
+    "a source was the first to offer: how many were predicted to be accepted if the node above "
+    "them was, and how many were. The error is predicted over observed, less one: above 0 the "
+    "prediction is too high. A late step is one before which the method had learnt from "
+    f"{EARLY} others."
 )
 HEADS = ("method", "of", "number", "predicted", "observed", "error", "late number", "late error")
 

@@ -14,6 +14,7 @@ import click
 
 from draftwood import __version__
 from draftwood.errors import DraftwoodError
+from draftwood.files import reason
 
 
 class _Entry(NamedTuple):
@@ -149,15 +150,10 @@ def _run(argv: Sequence[str] | None) -> Any:
         return 1
     except OSError as error:
         _forget_output()
-        return _failed(_system_error(error), 1)
+        return _failed(reason(error), 1)
     except UnicodeError as error:
         return _failed(f"text that is not valid {_encoding(error)}: {error}", 2)
     return code
-
-
-def _system_error(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"{reason}: {error.filename}" if error.filename else reason
 
 
 def _encoding(error: UnicodeError) -> str:

@@ -34,7 +34,51 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside ``path``, then put it in its place in one step."""
+    """Write beside ``path``, then put it in its place in one step.
+
+    Raises:
+        OSError: it cannot be written; its ``filename`` is ``path``.
+    """
+    try:
+        _replace(path, content)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def write_result(path: Path, content: bytes) -> None:
+    """Write the result of a long run; if that fails, keep it in the temporary directory.
+
+    Raises:
+        OSError: ``path`` cannot be written; the message says where the content is instead.
+    """
+    try:
+        write_bytes(path, content)
+    except OSError as error:
+        raise OSError(f"{reason(error)}; {rescued(path.name, content)}") from error
+
+
+def rescued(name: str, content: bytes) -> str:
+    """Write content that has lost its place to the temporary directory.
+
+    Returns:
+        A clause that says where it is, or that it is lost.
+    """
+    try:
+        place = Path(tempfile.gettempdir()) / f"draftwood-{os.getpid()}-{name}"
+        write_bytes(place, content)
+    except OSError as error:
+        return f"the result could not be kept elsewhere ({reason(error)}) and is lost"
+    return f"the result is in {place}: move it to a safe place"
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, and with which file."""
+    what = error.strerror or str(error)
+    return f"{what}: {error.filename}" if error.filename else what
+
+
+def _replace(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=path.suffix)
     part = Path(name)
     try:

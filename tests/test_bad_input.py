@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from draftwood import cli
+from draftwood import cli, files
+from draftwood.replay.file import read as read_recording
 from tests.test_cli import run
 from tests.tiny import save_tiny
 
@@ -129,6 +130,92 @@ def test_a_full_disk_is_one_line(
     assert code == 1
     assert err.splitlines()[-1].startswith("draftwood: No space left on device")
     assert not list(tmp_path.iterdir())
+
+
+def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let files of these names, or all files if there are none, meet a full disk."""
+    whole = files.write_bytes
+
+    def write(path: Path, content: bytes) -> None:
+        if not names or path.name in names:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        whole(path, content)
+
+    monkeypatch.setattr("draftwood.files.write_bytes", write)
+
+
+def asked(tmp_path: Path) -> tuple[str, ...]:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "abc abc"}\n')
+    return ("--prompts", str(prompts), "--max-new-tokens", "4")
+
+
+def test_a_recording_that_meets_a_full_disk_is_kept(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out.rec"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    fill(monkeypatch, "out.rec")
+    flags = (*asked(tmp_path), "--model", str(checkpoint), "--out", str(out))
+    code, _, err = run("record", *flags)
+    (kept,) = elsewhere.iterdir()
+    assert code == 1
+    assert f"draftwood: No space left on device: {out}; the result is in {kept}" in err
+    assert read_recording(kept).prompts
+    kept.unlink()
+    fill(monkeypatch)
+    code, _, err = run("record", *flags)
+    assert code == 1
+    assert "could not be kept elsewhere" in err
+    assert "is lost" in err
+
+
+def test_a_benchmark_that_meets_a_full_disk_goes_on_from_its_journal(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    flags = (*asked(tmp_path), "--model", str(checkpoint), "--methods", "ar", "--json", str(out))
+    with pytest.MonkeyPatch.context() as patch:
+        fill(patch, "out.json")
+        code, _, err = run("bench", *flags)
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith(f"draftwood: No space left on device: {out}; ")
+    assert f"kept in {tmp_path / 'out.journal.jsonl'}" in last
+    assert "--resume" in last
+    assert "tok/s" in err  # the table
+    code, _, err = run("bench", *flags, "--resume")
+    assert code == 0, err
+    assert json.loads(out.read_text())["complete"]
+
+
+def test_a_benchmark_without_a_journal_keeps_its_document(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    elsewhere, page = tmp_path / "elsewhere", tmp_path / "out.html"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    fill(monkeypatch, "out.html")
+    flags = ("--model", str(checkpoint), "--methods", "ar", "--html", str(page))
+    code, _, err = run("bench", *asked(tmp_path), *flags)
+    (kept,) = elsewhere.iterdir()
+    assert code == 1
+    assert f"No space left on device: {page}; the result is in {kept}" in err
+    assert json.loads(kept.read_text())["complete"]
+    code, _, err = run("report", str(kept), "--html", str(page))
+    assert (code, err) == (1, f"draftwood: No space left on device: {page}\n")
+
+
+def test_a_journal_that_meets_a_full_disk_names_resume(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(monkeypatch, "out.journal.jsonl")
+    flags = ("--methods", "ar", "--json", str(tmp_path / "out.json"))
+    code, _, err = run("bench", *asked(tmp_path), "--model", str(checkpoint), *flags)
+    assert code == 1
+    assert err.splitlines()[-1].endswith("make room and repeat the command with --resume added")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -217,7 +217,11 @@ def bench(
         complete = True
     finally:  # interrupted or not, what has been measured is kept
         found = session.document(complete=complete)
-        outputs.write(found)
+        unwritten: OSError | None = None
+        try:
+            outputs.write(found)
+        except OSError as error:
+            unwritten = error  # raised below: the table is the part of the result that is left
         console.print(table(found))
         if "best" in found:
             console.print(best_table(found))
@@ -226,6 +230,8 @@ def bench(
         disturbed = warning(cast(Mapping[str, Any], found["provenance"]))
         if disturbed is not None:
             console.print(disturbed, style="yellow", markup=False, highlight=False)
+        if unwritten is not None:
+            raise unwritten
         click.echo(json.dumps(summary(found, output)))
     if journal is not None:
         journal.remove()

@@ -20,7 +20,7 @@ from draftwood.bench.records import decode, encode
 from draftwood.bench.rows import Run
 from draftwood.bench.runs import Job
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
+from draftwood.files import reason, write_text
 
 _SHOWN = 3
 """Most differences that a message names."""
@@ -96,9 +96,23 @@ class Journal:
         self.parts.append(dict(part))
 
     def add(self, job: Job, runs: Sequence[Run]) -> None:
-        """Keep an ended job; it is on the disk on return."""
+        """Keep an ended job; it is on the disk on return.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         lines = [*self._waiting, {"job": job.key, "runs": [_plain(run) for run in runs]}]
         text = "".join(json.dumps(line) + "\n" for line in lines)
+        try:
+            self._append(text)
+        except OSError as error:
+            raise OSError(
+                f"{reason(error)}; make room and repeat the command with --resume added"
+            ) from error
+        self._waiting.clear()
+        self._size += len(text.encode())
+
+    def _append(self, text: str) -> None:
         if not self._size:
             write_text(self._path, text)
         else:
@@ -108,8 +122,6 @@ class Journal:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
-        self._waiting.clear()
-        self._size += len(text.encode())
 
     def remove(self) -> None:
         """Delete the file, if there is one: the document holds everything now."""

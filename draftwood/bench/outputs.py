@@ -3,6 +3,7 @@
 Knows nothing of what is in them.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from draftwood.bench import journal
 from draftwood.bench.document import write
 from draftwood.bench.journal import Journal
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.files import check_writable, reason, rescued, write_text
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,33 @@ class Outputs:
         return journal.continued(journal.beside(self.json))
 
     def write(self, document: Mapping[str, object]) -> None:
-        """Write the document, its page and its figures."""
+        """Write the document, its page and its figures.
+
+        Raises:
+            OSError: one of them cannot be written; the message says where the result is.
+        """
+        try:
+            self._write(document)
+        except OSError as error:
+            raise self.unwritten(error, document) from error
+
+    def unwritten(self, error: OSError, result: Mapping[str, object]) -> OSError:
+        """The error that says where a result is that could not be written.
+
+        That is the journal, or without one a file in the temporary directory, written here.
+        """
+        kept = None if self.json is None else journal.beside(self.json)
+        if kept is not None and kept.exists():
+            where = (
+                f"the result is kept in {kept}: make room and repeat the command with --resume "
+                "added"
+            )
+        else:
+            name = "result.json" if self.json is None else self.json.name
+            where = rescued(name, (json.dumps(result, indent=1) + "\n").encode())
+        return OSError(f"{reason(error)}; {where}")
+
+    def _write(self, document: Mapping[str, object]) -> None:
         if self.json is not None:
             write(self.json, document)
         if self.html is not None:

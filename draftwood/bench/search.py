@@ -150,7 +150,11 @@ def search(
         )
     document = session.document(complete=True)
     found = _found(document, tried, by)
-    write_text(output, json.dumps(found | {"prompts": _digests(session)}, indent=1) + "\n")
+    found["prompts"] = _digests(session)
+    try:
+        write_text(output, json.dumps(found, indent=1) + "\n")
+    except OSError as error:
+        raise outputs.unwritten(error, found) from error
     if journal is not None:
         journal.remove()
     console.print(_table(found, by))

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_bytes
+from draftwood.files import write_result
 from draftwood.replay.paths import Paths
 from draftwood.replay.ranked import Ranked
 from draftwood.replay.recording import Asked, ModelFacts, RecordedPrompt, Recording, Text
@@ -29,7 +29,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write(path: Path, recording: Recording) -> None:
-    """Write beside ``path``, then put it in its place in one step."""
+    """Write beside ``path``, then put it in its place in one step.
+
+    Raises:
+        OSError: it cannot be written; the message says where the recording is instead.
+    """
     texts = [text for prompt in recording.prompts for text in prompt.texts]
     names = sorted({name for text in texts for name in text.drafts})
     arrays: Arrays = {
@@ -53,7 +57,7 @@ def write(path: Path, recording: Recording) -> None:
         "drafts": names,
         "rooted": recording.rooted,
     }
-    write_bytes(path, save(arrays, metadata={_KEY: json.dumps(header)}))
+    write_result(path, save(arrays, metadata={_KEY: json.dumps(header)}))
 
 
 def read(path: Path) -> Recording:

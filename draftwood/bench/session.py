@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from draftwood import busy, models
+from draftwood import busy
 from draftwood.bench.aggregate import Baselines
 from draftwood.bench.comparison import Compared, compare, references
 from draftwood.bench.contenders import (
@@ -38,6 +38,7 @@ from draftwood.bench.runs import Job, Where, execute, grouped, items, plan, warm
 from draftwood.bench.settings import Settings
 from draftwood.busy import between, together
 from draftwood.errors import DraftwoodError
+from draftwood.options import load_model
 from draftwood.shipped import check_drafts
 from draftwood.stats import StepStats
 
@@ -81,10 +82,11 @@ class Session:
             known = decisive(found)
             journal.check({key: known[key] for key in known if key != "model"})
         self._stage = Stage(
-            lambda: models.load(
+            lambda: load_model(
                 settings.model,
-                dtype=settings.dtype,
-                device=settings.device,
+                settings.dtype,
+                settings.device,
+                settings.threads,
                 trust_remote_code=settings.trust_remote_code,
             )
         )

@@ -11,6 +11,7 @@ import click
 from draftwood.errors import DraftwoodError
 from draftwood.inflate.room import check_disk, check_memory
 from draftwood.inflate.shapes import PRESETS, Shape, check_fits, preset
+from draftwood.options import load_model
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +77,7 @@ def inflate(
     from draftwood.inflate.model import inflate as inflate_model
 
     check_place(out_dir)
-    loaded = models.load(model, dtype="float32", device="cpu")
+    loaded = load_model(model, "float32", "cpu", None, trust_remote_code=False)
     source = as_llama(loaded.model, model)
     small = shape_of(source.config)
     check_fits(small, large)

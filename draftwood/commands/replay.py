@@ -12,6 +12,7 @@ from rich.progress import track
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.methods import method, spellings
+from draftwood.options import load_model
 from draftwood.replay.flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.replay.pricing import assumed_costs
 
@@ -147,15 +148,12 @@ def live_model(
         DraftwoodError: it cannot be loaded, or has other weights.
     """
     facts = recording.model
-    from draftwood import models
     from draftwood.hosting import TargetHost
     from draftwood.replay.digest import digest
     from draftwood.replay.replayer import Live
     from draftwood.target.attach import attach
 
-    loaded = models.load(
-        name, dtype=facts.dtype, device=device, trust_remote_code=trust_remote_code
-    )
+    loaded = load_model(name, facts.dtype, device, None, trust_remote_code=trust_remote_code)
     if digest(loaded.model) != facts.digest:
         raise DraftwoodError(
             f"{name!r} has other weights than {facts.name!r}, which was recorded: give that one"

@@ -10,9 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from draftwood import models
 from draftwood.bench.contexts import Contexts
 from draftwood.bench.document import write
 from draftwood.bench.prompts import read
@@ -21,6 +18,7 @@ from draftwood.bench.settings import Settings
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
+from draftwood.options import load_model
 from draftwood.recipes import Method
 from draftwood.requests import Request
 from draftwood.target.attach import attach
@@ -90,12 +88,11 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
 def _count(settings: Settings) -> Counted:
     drafting = one_level(RANKS, draft=settings.draft)
     prompts = read(settings.prompts, settings.limit)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    loaded = models.load(
+    loaded = load_model(
         settings.model,
-        dtype=settings.dtype,
-        device=settings.device,
+        settings.dtype,
+        settings.device,
+        settings.threads,
         trust_remote_code=settings.trust_remote_code,
     )
     target = attach(loaded.model)

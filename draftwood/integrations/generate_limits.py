@@ -17,8 +17,8 @@ from draftwood.target.attach import refuse_model
 _REASONS = {
     "output_attentions": "attention weights of a tree are not those of a sequence",
     "output_hidden_states": "hidden states of a tree are not those of a sequence",
-    "num_beams": "beam search is not supported",
-    "num_beam_groups": "beam search is not supported",
+    "num_beams": "beam search is not supported: remove num_beams or custom_generate",
+    "num_beam_groups": "beam search is not supported: remove num_beams or custom_generate",
     "constraints": "they need beam search",
     "force_words_ids": "they need beam search",
     "penalty_alpha": "contrastive search is not sampling from the model",

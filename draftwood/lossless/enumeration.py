@@ -186,6 +186,9 @@ class Step:
         ]
         states = [self._moment.state] * len(starts)
         drafted = draft(self._policy, self._drafters, range(len(starts)), growths, states)
+        for found in drafted:
+            if found.error is not None:
+                raise found.error
         return [found.tree for found in drafted]
 
     def _distributions(self, tree: TokenTree) -> CannedDistributions:

@@ -226,13 +226,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.svg"
-    flags = ("--model", checkpoint, "--step", "2", "--budget", "6")
+    flags = ("--model", checkpoint, "--method", "goose", "--step", "2", "--budget", "6")
     code, printed, err = run("tree", PROMPT, *flags, "--svg", str(file))
     assert code == 0, err
     assert run("tree", PROMPT, *flags)[1] == printed
     root = ET.fromstring(file.read_text(encoding="utf-8"))
-    # One printed line a node, the root's with the caption.
-    assert len(groups(root, "node")) == len(printed.splitlines())
+    # A line that names the step, then one a node, the root's with the caption.
+    assert len(groups(root, "node")) == len(printed.splitlines()) - 1 > 1
     assert words(root)[0] in " ".join(printed.split())
     assert len(groups(root, "accepted")) - ("accepted" in legend(root)) == printed.count("✓") - 1
     assert "bonus" in legend(root)

@@ -105,6 +105,10 @@ def tree(
     Without PROMPT and --file, standard input is read. What was accepted is green.
     """
     if golden is not None:
+        if (drawing, raster, prompt, path) != (None,) * 4:
+            raise DraftwoodError(
+                "--golden draws no prompt's tree and writes no --svg or --png: give one of them"
+            )
         _check(golden)
         return
     chosen = method_of(ctx, name)

@@ -270,7 +270,7 @@ def test_other_files_are_refused(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(DraftwoodError, match="is not a version-1 recording"):
         file.read(tmp_path / "bare")
     save_file(arrays, tmp_path / "newer", {"draftwood_recording": json.dumps({"version": 2})})
-    with pytest.raises(DraftwoodError, match="no recording of version 1"):
+    with pytest.raises(DraftwoodError, match="is not a version-1 recording"):
         file.read(tmp_path / "newer")
 
 

@@ -226,7 +226,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.svg"
-    flags = ("--model", checkpoint, "--method", "goose", "--step", "2", "--budget", "6")
+    flags = ("--model", checkpoint, "--method", "goose", "--budget", "6")
     code, printed, err = run("tree", PROMPT, *flags, "--svg", str(file))
     assert code == 0, err
     assert run("tree", PROMPT, *flags)[1] == printed

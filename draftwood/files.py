@@ -19,11 +19,16 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise DraftwoodError(f"{path} is a directory: name a file in it")
+    if not path.parent.is_dir():
+        raise DraftwoodError(f"cannot write to {path.parent}: there is no such directory")
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
             pass
     except OSError as error:
-        raise DraftwoodError(f"cannot write to {path.parent}: {error.strerror}") from error
+        raise DraftwoodError(
+            f"cannot write to {path.parent}: no file can be made there ({error.strerror}); name "
+            "another directory"
+        ) from error
     if path.exists() and not os.access(path, os.W_OK):
         raise DraftwoodError(f"{path} is read-only: name another file")
 
@@ -42,8 +47,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         _replace(path, content)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
-        raise
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_result(path: Path, content: bytes) -> None:

@@ -129,14 +129,16 @@ def _reason(error: Exception, where: str) -> str:
         return "this is a file; give the directory that holds config.json"
     text = _first_line(error)
     if "Unrecognized configuration class" in text:
-        kind = "an encoder-decoder or another kind of model"
-        return f"it is no causal language model, but {kind}"
+        return (
+            "it is not a causal language model (decoder-only, as Llama or GPT-2), but an encoder, "
+            "an encoder-decoder or something else: give another model"
+        )
     if "instantiate the backend tokenizer" in text:
         return "its tokenizer is missing or cannot be read: tokenizer.json belongs beside the model"
     if path.is_dir():
         return text
     if path.is_absolute() or where.startswith(("./", "../", "~")) or where.count("/") > 1:
-        return "there is no such directory"
+        return "there is no such directory; give the one that holds config.json, or a hub id"
     return f"there is no such directory here, and a hub id needs a network: {text}"
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import T5Config
 
 from draftwood import cli, files
 from draftwood.replay.file import read as read_recording
@@ -308,3 +309,72 @@ def test_calibrating_a_model_of_ones_own_needs_no_draft_model(
     )
     assert code == 0, err
     assert "2 answers counted" in printed
+
+
+def test_a_path_that_is_no_model_says_what_to_give() -> None:
+    code, out, err = run("generate", "x", "--model", "/nowhere/x")
+    assert (code, out) == (2, "")
+    assert err == (
+        "draftwood: cannot load model '/nowhere/x': there is no such directory; give the one that "
+        "holds config.json, or a hub id\n"
+    )
+
+
+def test_a_file_is_no_model(checkpoint: Path) -> None:
+    file = checkpoint / "config.json"
+    code, out, err = run("generate", "x", "--model", str(file))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"draftwood: cannot load model '{file}': this is a file; give the directory that holds "
+        "config.json\n"
+    )
+
+
+def test_a_model_without_a_tokenizer(checkpoint: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
+    code, out, err = run("generate", "x", "--model", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"draftwood: cannot load model '{tmp_path}': its tokenizer is missing or cannot be read: "
+        "tokenizer.json belongs beside the model\n"
+    )
+
+
+def test_an_encoder_decoder_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    for file in checkpoint.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    T5Config(vocab_size=32).save_pretrained(tmp_path)
+    code, out, err = run("generate", "x", "--model", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "it is not a causal language model (decoder-only, as Llama or GPT-2)" in err
+    assert "give another model" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_directory_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_arguments: object) -> None:
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", refused)
+    out = tmp_path / "out.json"
+    code, printed, err = run("bench", *asked(tmp_path), "--methods", "ar", "--json", str(out))
+    assert (code, printed) == (2, "")
+    assert err == (
+        f"draftwood: cannot write to {tmp_path}: no file can be made there (No such file or "
+        "directory); name another directory\n"
+    )
+    out = tmp_path / "missing" / "out.json"
+    code, _, err = run("bench", *asked(tmp_path), "--methods", "ar", "--json", str(out))
+    assert (code, err) == (
+        2,
+        f"draftwood: cannot write to {out.parent}: there is no such directory\n",
+    )
+
+
+def test_a_step_after_the_end_of_the_text(checkpoint: Path) -> None:
+    flags = ("--model", str(checkpoint), "--method", "ar", "--step", "100000")
+    code, out, err = run("tree", "abc abc abc ", *flags)
+    assert (code, out) == (2, "")
+    assert "draftwood: there is no step 100000: the text ended after " in err
+    assert err.endswith(" steps; give an earlier --step\n")

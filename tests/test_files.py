@@ -44,5 +44,7 @@ def test_places_that_cannot_be_written_are_refused_and_nothing_is_left(tmp_path:
     assert os.listdir(tmp_path) == []
     with pytest.raises(DraftwoodError, match="is a directory: name a file in it"):
         check_writable(tmp_path)
-    with pytest.raises(DraftwoodError, match=r"cannot write to .*missing: No such file"):
+    with pytest.raises(
+        DraftwoodError, match=r"cannot write to .*missing: there is no such directory"
+    ):
         check_writable(tmp_path / "missing" / "out.svg")

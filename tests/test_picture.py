@@ -251,7 +251,10 @@ def test_a_step_that_never_comes_leaves_the_old_picture(checkpoint: str, tmp_pat
 def test_wrong_places_are_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "tree.svg"
     for argv, complaint in (
-        (["x", "--svg", str(missing)], f"cannot write to {missing.parent}: No such file"),
+        (
+            ["x", "--svg", str(missing)],
+            f"cannot write to {missing.parent}: there is no such directory",
+        ),
         (["x", "--svg", str(tmp_path)], "is a directory: name a file in it"),
         (["--golden", "cases.json", "--svg", str(tmp_path / "a.svg")], "give one of them"),
     ):

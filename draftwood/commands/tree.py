@@ -158,7 +158,9 @@ def _found(
         raise DraftwoodError(
             f"none of the {seen} steps drafted anything: give another prompt or --method"
         )
-    raise DraftwoodError(f"the text ended after {seen} steps: ask for an earlier --step")
+    raise DraftwoodError(
+        f"there is no step {step}: the text ended after {seen} steps; give an earlier --step"
+    )
 
 
 def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:

@@ -1,7 +1,7 @@
 """What goes wrong in one request of a batch stays its own.
 
 A logits processor, a stopping criterion or an observer is foreign code, and a model may answer one
-prompt with numbers that are none. Knows nothing of what is done for a request.
+prompt with NaN. Knows nothing of what is done for a request.
 """
 
 from collections.abc import Callable, Iterator, Sequence

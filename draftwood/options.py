@@ -36,7 +36,7 @@ def model_options(function: F) -> F:
                 "--model",
                 default="embedded",
                 show_default=True,
-                help="A directory or a hub id; 'embedded' is the small model that comes along.",
+                help="A directory or a hub id; 'embedded': the small model in the package.",
             ),
             option(
                 "--dtype",

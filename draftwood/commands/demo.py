@@ -51,8 +51,7 @@ PROMPTS = {
         "time when its windows had been lit. On the evening of the storm"
     ),
 }
-# Each method at the budget that suits a small model on a CPU: checking 16 nodes costs about 1.6x
-# of one token there, the papers' 59 about 2.5x (docs/results.md).
+# Each method at a budget that suits a small model on a CPU, where nodes are dear (docs/costs.md).
 METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16", "auto")
 
 

@@ -31,7 +31,8 @@ _REASONS = {
     "cache_implementation": "Draftwood keeps its own cache",
     "cache_config": "Draftwood keeps its own cache",
     "max_cache_len": "Draftwood keeps its own cache",
-    "prefill_chunk_size": "the prompt is cached in one piece",
+    "prefill_chunk_size": "Draftwood caches prompts in chunks of its own; draftwood.attach takes "
+    "chunk=N",
     "low_memory": "Draftwood keeps its own cache",
     "compile_config": "Draftwood does not compile the model",
 }

@@ -22,10 +22,10 @@ def lossless(runs: Runs) -> Iterable[str]:
     yield (
         "Prompts whose token ids equal those of plain decoding through the same engine, of those "
         "compared (`hf` is transformers' own `generate` on an untouched copy of the model). A "
-        "*near tie* is a divergence at a place where the target's two best logits are closer than "
-        "rounding; every other one is a fault. Methods that sample their drafts promise, above "
-        "temperature 0, only the distribution of plain decoding: there a chi-square test compares "
-        "what they sample with the target's exact probabilities.\n"
+        "*near tie* is a divergence where the worse of the two tokens was behind by no more than "
+        "rounding of the dtype can move; every other one is a fault. Above temperature 0, methods "
+        "that sample their drafts promise only the distribution of plain decoding: there a "
+        "chi-square test compares what they sample with the target's exact probabilities.\n"
     )
     for said, own in by_commit(every):
         yield f"### Every method with every drafter\n\n{said}"

@@ -45,12 +45,14 @@ def test_tokens_and_laws_are_one_table(tmp_path: Path) -> None:
         "talon": alike(False, True),
         "sd": alike(False, True),
         "rrsw": alike(True, True),
-        "auto:drafter=model": alike(True, True),
+        "auto:drafter=model:layout=either": alike(True, True),
     }
     wrong = {"talon": [left(3, near_tie=True)], "sd": [left(4, near_tie=False)]}
     save(tmp_path / "equality_greedy_1.json", greedy, divergences=wrong)
     save(tmp_path / "equality_sampled_1.json", {"ar": alike(None), "goose": alike(True)})
-    keep(tmp_path / "equality_law_model.json", law(0.314, "rrsw", "auto:drafter=model"))
+    keep(
+        tmp_path / "equality_law_model.json", law(0.314, "rrsw", "auto:drafter=model:layout=either")
+    )
     page = text(tmp_path)
     lines = [
         "| method | greedy_1 | sampled_1 | law |",
@@ -60,7 +62,7 @@ def test_tokens_and_laws_are_one_table(tmp_path: Path) -> None:
         "| `talon` | 1 / 2 (1 near tie) | - | - |",
         "| `sd` | **1 / 2** | - | - |",
         "| `rrsw` | 2 / 2 | law only | p = 0.31 |",
-        "| `auto:drafter=model` | 2 / 2 | law only | p = 0.31 |",
+        "| `auto:drafter=model:layout=either` | 2 / 2 | law only | p = 0.31 |",
         "| all | **8 / 10 (1 near tie)** | 1 / 1 | 2 / 2 pass |",
     ]
     assert "\n".join(lines) in page

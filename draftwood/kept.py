@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,13 @@ logger = logging.getLogger(__name__)
 
 VARIABLE = "DRAFTWOOD_CACHE"
 """Environment variable that names another cache directory."""
+
+COSTS, LAYOUTS = "costs", "layouts"
+KINDS = (COSTS, LAYOUTS)
+"""What is kept, each kind in a directory of its name; others are not this package's."""
+
+_NAME = re.compile(r"[0-9a-f]{24}\.json")
+"""Names of kept files: a :func:`digest` each."""
 
 BUSY = 0.1
 """Share of the cores; what was measured while other processes used more is not kept."""
@@ -103,10 +111,10 @@ def try_write(kind: str, key: Mapping[str, object], value: object, about: str) -
 
 
 def entries() -> Iterator[Kept]:
-    """Everything that is kept, by kind, newest first."""
-    root = directory()
-    for place in sorted(path for path in root.glob("*") if path.is_dir()):
-        found = [Kept(place.name, p, _about(p), *_facts(p)) for p in place.glob("*.json")]
+    """Everything that is kept, by kind, newest first; files of others are left out."""
+    for kind in KINDS:
+        named = [p for p in directory(kind).glob("*.json") if _NAME.fullmatch(p.name)]
+        found = [Kept(kind, p, _about(p), *_facts(p)) for p in named if _ours(p)]
         yield from sorted(found, key=lambda kept: kept.changed, reverse=True)
 
 
@@ -137,6 +145,15 @@ def _path(kind: str, key: Mapping[str, object]) -> Path:
 
 def _plain(key: Mapping[str, object]) -> object:
     return json.loads(json.dumps(key))
+
+
+def _ours(path: Path) -> bool:
+    """Whether :func:`write` made it; a file of such a name that cannot be read counts as broken."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return isinstance(found, dict) and {"key", "value"} <= found.keys()
 
 
 def _about(path: Path) -> str:

@@ -49,6 +49,33 @@ def test_the_command_lists_and_clears() -> None:
     assert list(kept.entries()) == []
 
 
+def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
+    ours = kept.write("costs", {"model": "a"}, 1, "model a")
+    foreign = [
+        place / "mine.json",
+        place / "other" / "mine.json",
+        place / "other" / ours.name,
+        place / "costs" / "mine.json",
+        place / "costs" / f"{24 * 'a'}.json",
+        place / "layouts" / f"{24 * 'b'}.json",
+    ]
+    for path, text in zip(
+        foreign, [*4 * ['{"key": 1, "value": 2}'], '{"key": 1}', "[]"], strict=True
+    ):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert [one.path for one in kept.entries()] == [ours]
+    assert "deleted 1 file from" in listed("--clear")
+    assert all(path.exists() for path in foreign)
+    assert not ours.exists()
+
+
+def test_another_kind_is_refused() -> None:
+    outcome = CliRunner().invoke(cache, ["--kind", "other"])
+    assert outcome.exit_code == 2
+    assert "'costs', 'layouts'" in outcome.output
+
+
 def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(kept.VARIABLE)
     found = kept.directory("costs")

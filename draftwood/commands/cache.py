@@ -14,7 +14,13 @@ _FILE_WIDTH = 120
 
 @click.command()
 @click.option("--clear", is_flag=True, help="Delete what is listed.")
-@click.option("--kind", "kinds", multiple=True, help="List or delete this kind only. Repeatable.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(kept.KINDS),
+    help="List or delete this kind only. Repeatable.",
+)
 def cache(clear: bool, kinds: tuple[str, ...]) -> None:
     """List what was measured on this machine and is kept: step costs and weight layouts.
 

@@ -12,8 +12,6 @@ from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
 
-KIND = "costs"
-
 # What two checkpoints of one shape may differ in.
 _IMMATERIAL = {"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype"}
 
@@ -53,11 +51,11 @@ def identity(config: Mapping[str, object]) -> str:
 
 def read(key: Key) -> StepCosts | None:
     """What is kept for the key; None if nothing is, or nothing that can be used."""
-    found = kept.read(KIND, asdict(key))
+    found = kept.read(kept.COSTS, asdict(key))
     try:
         return None if found is None else StepCosts.from_json(found)
     except DraftwoodError as error:
-        kept.unused(kept.directory(KIND), error)
+        kept.unused(kept.directory(kept.COSTS), error)
         return None
 
 
@@ -67,7 +65,7 @@ def write(key: Key, costs: StepCosts) -> Path:
     Raises:
         DraftwoodError: it cannot be written.
     """
-    return kept.write(KIND, asdict(key), costs.to_json(), _about(key, costs))
+    return kept.write(kept.COSTS, asdict(key), costs.to_json(), _about(key, costs))
 
 
 def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
@@ -75,7 +73,7 @@ def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
     cache can be written to."""
     found = read(key)
     if found is not None:
-        logger.info("costs: as kept in %s", kept.directory(KIND))
+        logger.info("costs: as kept in %s", kept.directory(kept.COSTS))
     else:
         with watched() as neighbours:
             found = measure()
@@ -83,7 +81,7 @@ def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
         if others is not None and others.share > kept.BUSY:
             logger.info("costs are not kept: other processes used %.0f %%", 100 * others.share)
         else:
-            kept.try_write(KIND, asdict(key), found.to_json(), _about(key, found))
+            kept.try_write(kept.COSTS, asdict(key), found.to_json(), _about(key, found))
     return found
 
 

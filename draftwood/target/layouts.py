@@ -17,8 +17,6 @@ from draftwood.target.speeds import BLOCKED, TRANSPOSED, Choice, Weight, blocked
 
 logger = logging.getLogger(__name__)
 
-KIND = "layouts"
-
 
 def remembered(
     weights: Sequence[Weight],
@@ -44,7 +42,7 @@ def remembered(
         "draftwood": __version__,
         "weights": kept.digest(shapes),
     }
-    found = None if fresh else _choices(kept.read(KIND, key), len(weights))
+    found = None if fresh else _choices(kept.read(kept.LAYOUTS, key), len(weights))
     if found is None:
         with working("choosing a layout for the weights, once for this machine"), watched() as near:
             found = choose(weights)
@@ -54,7 +52,7 @@ def remembered(
             )
         else:
             about = f"{key['processor']}, {key['threads']} threads: {len(weights)} weights"
-            kept.try_write(KIND, key, [_plain(choice) for choice in found], about)
+            kept.try_write(kept.LAYOUTS, key, [_plain(choice) for choice in found], about)
     return found
 
 

@@ -126,8 +126,9 @@ def context_of(config: Any) -> int | None:
     """
     limit: int | None = getattr(config, "max_position_embeddings", None)
     rope = _settings(config)
-    if limit and "dynamic" in str(rope.get("rope_type")):
-        return int(limit * rope["factor"])
+    kind = str(rope.get("rope_type", rope.get("type")))  # models with own code may say "type"
+    if limit and "dynamic" in kind:
+        return int(limit * rope.get("factor", 1.0))
     return limit or None
 
 

@@ -381,6 +381,20 @@ def test_the_context_of_dynamic_factors_is_longer() -> None:
     assert context_of(SimpleNamespace()) is None
 
 
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        ({"rope_type": "dynamic"}, 64),
+        ({"type": "dynamic", "factor": 2}, 128),
+        ({"rope_type": "dynamic", "factor": 2.0}, 128),
+        ({"type": "linear", "factor": 2.0}, 64),
+    ],
+)
+def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None:
+    older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
+    assert context_of(older) == context
+
+
 def test_extents_share_factors() -> None:
     extents = np.array([[1, 8, 9, 20]])
     assert Regime(8, grows=False).shared(extents).tolist() == [[8, 8, 9, 9]]

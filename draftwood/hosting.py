@@ -4,7 +4,6 @@ Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,13 +14,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import fit
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.machine import identity_at, key_of
-from draftwood.costs.measure import (
-    SHORTEST,
-    Grid,
-    NoLevelError,
-    measure_levels,
-    measure_target,
-)
+from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
 from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.hosts import Built, DraftModel, Head
@@ -113,14 +106,8 @@ class TargetHost:
 
     def _level(self, source: str, built: Built, grid: Grid) -> Curve:
         """Seconds of a level, at contexts that the drafter's own model reaches."""
-        while True:
-            try:
-                return fit(measure_levels(built.drafter, source, self._target, grid))
-            except NoLevelError:
-                shorter = grid.contexts[:-1] or (grid.contexts[0] // 2,)
-                if shorter[0] < 1:
-                    return _FLAT  # its context is too short to draft at all
-                grid = replace(grid, contexts=shorter)
+        samples = measure_reached(built.drafter, source, self._target, grid)
+        return fit(samples) if samples else _FLAT
 
     def _load(self, name: str) -> DraftModel:
         dtype = next((n for n, d in models.DTYPES.items() if d == self.info.dtype), "auto")

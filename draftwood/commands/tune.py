@@ -116,7 +116,7 @@ def tune(
     from draftwood.bench.document import write
     from draftwood.commands.timed_steps import SOURCE, check, run_steps
     from draftwood.costs.machine import identity_at, key_of
-    from draftwood.costs.measure import Grid, measure_levels, measure_target
+    from draftwood.costs.measure import Grid, measure_reached, measure_target
     from draftwood.hosting import TargetHost
     from draftwood.target.attach import attach
 
@@ -141,7 +141,11 @@ def tune(
     found = StepCosts(fit(samples["target"]))
     if drafter is not None:
         levels = replace(grid, seconds=share * seconds)
-        samples[SOURCE] = measure_levels(drafter, SOURCE, target, levels)
+        samples[SOURCE] = measure_reached(drafter, SOURCE, target, levels)
+        if not samples[SOURCE]:
+            raise DraftwoodError(
+                f"the context of {draft or head} is too short to draft: name one with a longer one"
+            )
         found = replace(found, drafters={SOURCE: fit(samples[SOURCE])})
     methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
@@ -179,13 +183,17 @@ def tune(
         settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
         write(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
-        curves = {"target": (found.target, samples["target"])}
-        curves |= {name: (level, samples[name]) for name, level in found.drafters.items()}
-        from draftwood.bench.plots.style import drawing  # matplotlib is optional
-
-        with drawing():
-            pictures.plot(picture, curves)
+        _draw(picture, found, samples)
     click.echo(f"kept in {path}")
+
+
+def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:
+    from draftwood.bench.plots.style import drawing  # matplotlib is optional
+
+    curves = {"target": (costs.target, samples["target"])}
+    curves |= {name: (level, samples[name]) for name, level in costs.drafters.items()}
+    with drawing():
+        pictures.plot(path, curves)
 
 
 def show(

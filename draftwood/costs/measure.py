@@ -10,7 +10,7 @@ seconds, launching included, because that is what a step waits for. Knows no pol
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from time import perf_counter
 from typing import TypeAlias
@@ -151,6 +151,27 @@ def measure_levels(
                 level = _Level(drafter, source, target, slots[:batch], width, clock)
                 probes[width, context, batch] = level
         return take_turns(probes, deadline, clock)
+
+
+def measure_reached(
+    drafter: Drafter, source: str, target: Target, grid: Grid, clock: Clock = perf_counter
+) -> list[Sample]:
+    """The same at contexts that the drafter's own model reaches, if need be shorter ones.
+
+    Returns:
+        Empty if its context is too short to draft at all.
+
+    Raises:
+        DraftwoodError: a context does not fit the target.
+    """
+    while True:
+        try:
+            return measure_levels(drafter, source, target, grid, clock)
+        except NoLevelError:
+            shorter = grid.contexts[:-1] or (grid.contexts[0] // 2,)
+            if shorter[0] < 1:
+                return []
+            grid = replace(grid, contexts=shorter)
 
 
 def take_turns(probes: Mapping[Cell, Probe], deadline: float, clock: Clock) -> list[Sample]:

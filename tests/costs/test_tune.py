@@ -78,6 +78,30 @@ def test_without_a_context_it_measures_what_fits_the_model(tmp_path: Path) -> No
     assert (settings["sizes"][-1], settings["contexts"]) == (32, [32])
 
 
+def _shorter_draft(directory: Path, context: int) -> str:
+    tiny_llama(seed=1, layers=1, context=context).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return str(directory)
+
+
+def test_a_draft_of_a_shorter_context_is_measured_where_it_reaches(
+    checkpoint: str, tmp_path: Path
+) -> None:
+    draft, output = _shorter_draft(tmp_path / "draft", 24), tmp_path / "costs.json"
+    argv = ["--model", checkpoint, "--draft", draft, "--json", str(output), *QUICK]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    samples = json.loads(output.read_text())["samples"]
+    assert {one["context"] for one in samples["target"]} == {16, 32}
+    assert {one["context"] for one in samples["draft"]} == {16}
+
+
+def test_a_draft_that_reaches_nothing_is_refused(checkpoint: str, tmp_path: Path) -> None:
+    argv = ["--model", checkpoint, "--draft", _shorter_draft(tmp_path, 1), *QUICK]
+    with pytest.raises(DraftwoodError, match="too short to draft"):
+        CliRunner().invoke(tune, argv, catch_exceptions=False)
+
+
 def test_a_prompt_that_leaves_no_second_step_is_not_tried_for_ever() -> None:
     target = MarkovTarget(context_limit=8)
     assert run_steps(target, FakeHost(target.info), "ar", [1] * 6, 1, 0.0) == []

@@ -20,8 +20,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from draftwood import registry
-from draftwood.busy import warn_if_busy
+from draftwood import kept, registry
+from draftwood.busy import Others, warn_if_busy, watched
 from draftwood.costs import plot as pictures
 from draftwood.costs import store
 from draftwood.costs.curve import StepCosts
@@ -137,24 +137,26 @@ def tune(
     drafter = _spec(draft, head).build(host) if share else None
     if drafter is not None:
         needs |= drafter.needs
-    samples = {"target": measure_target(target, grid, needs)}
-    found = StepCosts(fit(samples["target"]))
-    if drafter is not None:
-        levels = replace(grid, seconds=share * seconds)
-        samples[SOURCE] = measure_reached(drafter, SOURCE, target, levels)
-        if not samples[SOURCE]:
-            raise DraftwoodError(
-                f"the context of {draft or head} is too short to draft: name one with a longer one"
-            )
-        found = replace(found, drafters={SOURCE: fit(samples[SOURCE])})
     methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
-    steps = {
-        (name, b): run_steps(target, host, name, prompt, b, each)
-        for name in methods
-        for b in grid.batches
-    }
+    with watched() as near:
+        samples = {"target": measure_target(target, grid, needs)}
+        if drafter is not None:
+            levels = replace(grid, seconds=share * seconds)
+            samples[SOURCE] = measure_reached(drafter, SOURCE, target, levels)
+            if not samples[SOURCE]:
+                raise DraftwoodError(
+                    f"the context of {draft or head} is too short to draft: name one with a "
+                    "longer one"
+                )
+        steps = {
+            (name, b): run_steps(target, host, name, prompt, b, each)
+            for name in methods
+            for b in grid.batches
+        }
+    curves = {name: fit(timed) for name, timed in samples.items()}
+    found = StepCosts(curves.pop("target"), curves)
     outside = [
         HostSample(step.tokens - step.batch, step.batch, step.seconds - step.target)
         for (name, _), taken in steps.items()
@@ -166,7 +168,7 @@ def tune(
 
     drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
     key = key_of(target.info, drafters)
-    path = store.write(key, found)
+    ending = _keep(key, found, near.others)
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_FILE_WIDTH)
@@ -184,7 +186,17 @@ def tune(
         write(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
         _draw(picture, found, samples)
-    click.echo(f"kept in {path}")
+    click.echo(ending)
+
+
+def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
+    """Keep costs that were measured on a quiet machine; says where, or why they are not kept."""
+    if others is not None and others.share > kept.BUSY:
+        return (
+            f"not kept: other processes used {100 * others.share:.0f} % of the cores; measure "
+            "again on a quiet machine"
+        )
+    return f"kept in {store.write(key, costs)}"
 
 
 def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import kept
+from draftwood.busy import Others, Watched
 from draftwood.commands.timed_steps import Check, Timed, check, run_steps
 from draftwood.commands.tune import tune, verdict
 from draftwood.costs import plot
@@ -32,6 +35,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "costs"
 
 
+@pytest.fixture(autouse=True)
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
+    """What other processes are said to use meanwhile, so that no test needs a quiet machine."""
+    found = Others(0.0, 1.0)
+
+    @contextmanager
+    def watched() -> Iterator[Watched]:
+        yield Watched(found)
+
+    monkeypatch.setattr("draftwood.commands.tune.watched", watched)
+    return found
+
+
 def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Path) -> None:
     output = tmp_path / "costs.json"
     argv = ["--model", checkpoint, "--draft", checkpoint, "--batch", "1,2", "--json", str(output)]
@@ -50,6 +66,21 @@ def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Pat
     written = json.loads(path.read_text())
     assert (written["key"], written["value"]) == (found["key"], found["costs"])
     assert "ms for one token, with a draft" in written["about"]
+
+
+def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
+    checkpoint: str, tmp_path: Path, cache: Path, neighbours: Others
+) -> None:
+    object.__setattr__(neighbours, "seconds", 0.5)
+    output = tmp_path / "costs.json"
+    argv = ["--model", checkpoint, "--json", str(output), *QUICK]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.endswith(
+        "not kept: other processes used 50 % of the cores; measure again on a quiet machine\n"
+    )
+    assert not cache.exists()
+    assert json.loads(output.read_text())["costs"]
 
 
 def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
@@ -17,6 +18,7 @@ from draftwood.costs.machine import identity_at, key_of
 from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
 from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
+from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.origins import origin_of
 from draftwood.progress import working
@@ -56,6 +58,7 @@ class TargetHost:
         """See :meth:`draftwood.hosts.Host.model`."""
         if not isinstance(name, str):
             self._compare(name, None, type(name).__name__)
+            self._check_place(name, "draft model", "draft")
             return runner_of(name)
         if name not in self._models:
             self._models[name] = self._load(name)
@@ -66,6 +69,7 @@ class TargetHost:
         # Its trees are the target's business to judge: a head has no plain forward to be compared
         # with.
         if not isinstance(name, str):
+            self._check_place(name, "EAGLE-3 head", "head")
             return name, attach(name, self_test=False)
         if name not in self._heads:
             where, target = models.location(name), self._target
@@ -114,6 +118,15 @@ class TargetHost:
         loaded = models.load(name, dtype=dtype, device=str(self.info.device))
         self._compare(loaded.model, loaded.tokenizer, name)
         return attach(loaded.model)
+
+    def _check_place(self, given: Any, what: str, called: str) -> None:
+        """Refuse an object whose weights are on another device than the target's."""
+        weight = next(given.parameters(), None) if isinstance(given, nn.Module) else None
+        if weight is not None and weight.device != self.info.device:
+            raise DraftwoodError(
+                f"the {what} is on {weight.device} and the target on {self.info.device}: move it "
+                f"with {called}.to('{self.info.device}')"
+            )
 
     def _compare(self, model: Any, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
         size = model.config.get_text_config().vocab_size

@@ -43,6 +43,19 @@ def test_a_loaded_model_may_be_given(target: Runner) -> None:
     assert host.model(draft).info.layers == 1
 
 
+def test_an_object_on_another_device_is_refused(target: Runner) -> None:
+    host = TargetHost(target)
+    draft = tiny_llama(seed=1, layers=1).to("meta")
+    with pytest.raises(
+        DraftwoodError,
+        match=r"the draft model is on meta and the target on cpu: move it with draft\.to\('cpu'\)",
+    ):
+        host.model(draft)
+    config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+    with pytest.raises(DraftwoodError, match=r"the EAGLE-3 head is on meta .* head\.to\('cpu'\)"):
+        host.head(Eagle3Head(config).to("meta"))
+
+
 def test_without_tokenizers_sizes_must_agree(tmp_path: Path) -> None:
     name = str(save_tiny(tmp_path))
     host = TargetHost(MarkovTarget(vocab_size=13))

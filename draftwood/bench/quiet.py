@@ -65,13 +65,3 @@ def warning(provenance: Mapping[str, Any]) -> str | None:
         f"Other processes used {share:.0%} of the cores while this was timed: its times and "
         "speeds are not reliable. Run it again on a quiet machine."
     )
-
-
-def publishable(document: Mapping[str, Any], *, times: bool = True) -> bool:
-    """Whether figures of a benchmark's document may be published.
-
-    Args:
-        document: what ``bench --json`` wrote.
-        times: whether the figures are times or speeds; others may always be published.
-    """
-    return not times or objection(document) is None

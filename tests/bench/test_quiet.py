@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from draftwood import busy
-from draftwood.bench.quiet import LIMIT, objection, publishable, recorded, warning
+from draftwood.bench.quiet import LIMIT, objection, recorded, warning
 from draftwood.busy import Counters, Others
 from tests.bench.commanding import run, two_sets
 from tests.tiny import save_tiny
@@ -34,17 +34,11 @@ def used(share: float) -> Others:
     ],
 )
 def test_the_timed_part_decides(timed: Others | None, whole: Others | None, fine: bool) -> None:
-    found = document(timed, whole)
-    assert publishable(found) is fine
-    assert (objection(found) is None) is fine
-
-
-def test_what_holds_no_times_may_always_be_published() -> None:
-    assert publishable(document(used(0.9), used(0.9)), times=False)
+    assert (objection(document(timed, whole)) is None) is fine
 
 
 def test_an_older_document_does_not_tell() -> None:
-    assert not publishable({"provenance": {}})
+    assert "does not record" in str(objection({"provenance": {}}))
     assert warning({}) is None
 
 
@@ -82,7 +76,7 @@ def test_a_run_records_it_and_says_so_everywhere(
     assert found["provenance"]["other_processes"]["timed_share"] == pytest.approx(0.25)
     assert found["provenance"]["other_processes"]["share"] == pytest.approx(0.25)
     assert [row["other_processes"] for row in found["methods"]["ar"]["rows"]] == [0.25, 0.25]
-    assert not publishable(found)
+    assert "other processes used 25%" in str(objection(found))
     for said in (" ".join(err.split()), page.read_text()):
         assert "Other processes used 25% of the cores while this was timed" in said
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from draftwood.drafters.model import Model
 from draftwood.eagle.checkpoint import save_head
@@ -45,7 +46,7 @@ def test_a_loaded_model_may_be_given(target: Runner) -> None:
 
 def test_an_object_on_another_device_is_refused(target: Runner) -> None:
     host = TargetHost(target)
-    draft = tiny_llama(seed=1, layers=1).to("meta")
+    draft = nn.Module.to(tiny_llama(seed=1, layers=1), "meta")
     with pytest.raises(
         DraftwoodError,
         match=r"the draft model is on meta and the target on cpu: move it with draft\.to\('cpu'\)",
@@ -53,7 +54,7 @@ def test_an_object_on_another_device_is_refused(target: Runner) -> None:
         host.model(draft)
     config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
     with pytest.raises(DraftwoodError, match=r"the EAGLE-3 head is on meta .* head\.to\('cpu'\)"):
-        host.head(Eagle3Head(config).to("meta"))
+        host.head(nn.Module.to(Eagle3Head(config), "meta"))
 
 
 def test_without_tokenizers_sizes_must_agree(tmp_path: Path) -> None:

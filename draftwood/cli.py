@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from draftwood import __version__
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.files import reason
 
 
@@ -96,6 +96,8 @@ class _Lazy(click.Group):
                 formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
 
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it
+
 _EXAMPLES = """\b
 Examples:
   draftwood generate "def quicksort("
@@ -139,6 +141,8 @@ def _run(argv: Sequence[str] | None) -> Any:
         # A command that ends with an exit code of its own returns it here.
         code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
         sys.stdout.flush()
+    except RequestFailed as error:
+        return _failed(error.reason, 1)
     except DraftwoodError as error:
         return _failed(str(error), 2)
     except click.ClickException as error:
@@ -153,6 +157,12 @@ def _run(argv: Sequence[str] | None) -> Any:
         return _failed(reason(error), 1)
     except UnicodeError as error:
         return _failed(f"text that is not valid {_encoding(error)}: {error}", 2)
+    except MemoryError:
+        return _failed("not enough memory", 1)
+    except RuntimeError as error:
+        if not any(words in str(error).lower() for words in _NO_MEMORY):
+            raise
+        return _failed(str(error).strip().splitlines()[0], 1)
     return code
 
 

@@ -10,9 +10,10 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import reduce
 from operator import or_
+from os import PathLike
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
+from draftwood.checks import integer
 from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
 from draftwood.endings import eos_of
@@ -83,6 +85,7 @@ class Engine:
         max_batch: int = 64,
         host: Host | None = None,
     ) -> None:
+        max_batch = integer("max_batch", max_batch)
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
         self.method = method = _method(method)
@@ -98,11 +101,12 @@ class Engine:
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
+        self._events: list[Event] = []  # not handed out yet
 
     @classmethod
     def load(
         cls,
-        name: str = "embedded",
+        name: str | PathLike[str] = "embedded",
         method: Method | Makes | str = "auto",
         *,
         dtype: str = "auto",
@@ -133,19 +137,24 @@ class Engine:
         return sequence.number
 
     def cancel(self, number: int) -> Finished | None:
-        """End a waiting or running request now; None if it is not there (any more)."""
-        for sequence in self._waiting:
-            if sequence.number == number:
-                self._waiting.remove(sequence)
-                return Finished(number, sequence.completion("cancelled"))
+        """End a waiting or running request now; None if it is not there (any more).
+
+        Of a request that a failed step has ended, this is its end; :meth:`step` does not repeat it.
+        """
+        waiting = next((s for s in self._waiting if s.number == number), None)
+        if waiting is not None:
+            self._waiting.remove(waiting)
+            return Finished(number, waiting.completion("cancelled"))
         if number in self._active:
-            return self._finish(self._active[number], "cancelled")
-        return None
+            self._finish(self._active[number], "cancelled")
+        own = [event for event in self._events if event.request_id == number]
+        self._events = [event for event in self._events if event.request_id != number]
+        return next((event for event in own if isinstance(event, Finished)), None)
 
     @property
     def busy(self) -> bool:
-        """Whether any request waits or runs."""
-        return bool(self._waiting or self._active)
+        """Whether any request waits or runs, or a failed step has left events."""
+        return bool(self._waiting or self._active or self._events)
 
     def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
         """Decode the requests, numbered in order, and yield events as they happen.
@@ -167,9 +176,13 @@ class Engine:
         """Decode the requests to their ends, in order.
 
         Of one that failed the completion has the error; :meth:`draftwood.Completion.checked` raises
-        it.
+        it. Requests added before are decoded, too; the next :meth:`step` has their events.
         """
-        done = [e for e in self.stream(requests) if isinstance(e, Finished)]
+        others = {s.number for s in self._waiting} | {*self._active}
+        others |= {event.request_id for event in self._events}
+        events = list(self.stream(requests))
+        self._events += [e for e in events if e.request_id in others]
+        done = [e for e in events if isinstance(e, Finished) and e.request_id not in others]
         return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
 
     def step(self) -> list[Event]:
@@ -182,20 +195,22 @@ class Engine:
         Raises:
             Exception: what was done for all at once failed, such as a forward of the model. The
                 requests that ran are cancelled and the engine can be used on; those that wait stay.
+                The events of this step, those ends included, come with the next call.
         """
         try:
-            return self._step()
+            self._admit()
+            if self._active:
+                self._advance(list(self._active.values()))
         except Exception:
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
                     self._finish(sequence, "cancelled")
             raise
+        events, self._events = self._events, []
+        return events
 
-    def _step(self) -> list[Event]:
-        events = self._admit()
-        live = list(self._active.values())
-        if not live:
-            return events
+    def _advance(self, live: Sequence[RunningRequest]) -> None:
+        """Draft, verify and commit once for all running requests."""
         slots, states = [s.slot for s in live], [s.state for s in live]
         clock = [perf_counter()]
         policy, tuner = self.method.policy, self._tuner
@@ -239,32 +254,29 @@ class Engine:
                         outcome.tree, path, committed, times, len(live), forwards, foretold
                     )
                     sequence.tally.add(stats)
-                    events += [delta, Stepped(number, stats)]
-            events += self._ended(sequence, reason, failures)
-        return events
+                    self._events += [delta, Stepped(number, stats)]
+            self._end(sequence, reason, failures)
 
-    def _admit(self) -> list[Event]:
-        """Prefill as many waiting requests as there is room for; their first tokens."""
+    def _admit(self) -> None:
+        """Prefill as many waiting requests as there is room for, and draw their first tokens."""
         joining: list[RunningRequest] = []
-        while self._waiting and len(self._active) + len(joining) < self.max_batch:
-            joining.append(self._waiting.popleft())
-        if not joining:
-            return []
         most = self.method.policy.budget + 1
-        for s in joining:
+        while self._waiting and len(self._active) < self.max_batch:
+            s = self._waiting[0]
             s.slot = self.target.open(len(s.request.ids) + s.limit + most)
-            self._active[s.number] = s
+            self._active[s.number] = self._waiting.popleft()
+            joining.append(s)
+        if not joining:
+            return
         prompts = [s.request.ids for s in joining]
         rows = self.target.prefill([s.slot for s in joining], prompts, self._needs)
-        events: list[Event] = []
         failures = Failures()
         for s, prompt_rows in zip(joining, rows, strict=True):
             reason = None
             with failures.of(s.number):
                 delta, reason = self._begin(s, prompt_rows)
-                events.append(delta)
-            events += self._ended(s, reason, failures)
-        return events
+                self._events.append(delta)
+            self._end(s, reason, failures)
 
     def _begin(self, sequence: RunningRequest, rows: Rows) -> tuple[Delta, FinishReason | None]:
         """The first token, from the rows of the prefill."""
@@ -327,27 +339,35 @@ class Engine:
     def _forwards(self) -> int:
         return sum(drafter.forwards for drafter in self._drafters.values())
 
-    def _ended(
+    def _end(
         self, sequence: RunningRequest, reason: FinishReason | None, failures: Failures
-    ) -> list[Event]:
+    ) -> None:
+        """Finish the request if it has failed or there is a reason."""
         error = failures.get(sequence.number)
         if error is not None:
-            return [self._finish(sequence, "error", error)]
-        return [self._finish(sequence, reason)] if reason else []
+            self._finish(sequence, "error", error)
+        elif reason:
+            self._finish(sequence, reason)
 
     def _finish(
         self, sequence: RunningRequest, reason: FinishReason, error: Exception | None = None
-    ) -> Finished:
+    ) -> None:
         del self._active[sequence.number]
-        for drafter in self._drafters.values():
-            with suppress(KeyError):  # a request that failed in its prefill has no index yet
-                drafter.release(sequence.slot)
-        self.target.release(sequence.slot)
         completion = sequence.completion(reason, error)
         logger.debug(
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
         )
-        return Finished(sequence.number, completion)
+        self._events.append(Finished(sequence.number, completion))
+        self._release(sequence.slot)
+
+    def _release(self, slot: int) -> None:
+        """Let the drafters and the target forget a slot, each of them whatever another raises."""
+        with ExitStack() as releases:
+            releases.callback(self.target.release, slot)
+            for drafter in self._drafters.values():
+                # A request that failed in its prefill has no index yet.
+                releases.enter_context(suppress(KeyError))
+                releases.callback(drafter.release, slot)
 
 
 def _method(given: object) -> Method:

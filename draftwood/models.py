@@ -1,6 +1,7 @@
 """Loads a model and its tokenizer by name, path or hub id, with errors a user can act on."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def location(name: str) -> str:
 
 
 def load(
-    name: str = "embedded",
+    name: str | os.PathLike[str] = "embedded",
     *,
     dtype: str = "auto",
     device: str = "auto",
@@ -61,9 +62,10 @@ def load(
         trust_remote_code: run code that comes with the checkpoint.
 
     Raises:
-        DraftwoodError: there is no such model, it is not a causal language model, or the dtype
-            or device is unknown.
+        DraftwoodError: the name is of a wrong type, there is no such model, it is not a causal
+            language model, or the dtype or device is unknown.
     """
+    name = _named(name)
     if dtype != "auto" and dtype not in DTYPES:
         raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)}")
     place = _device(device)
@@ -147,13 +149,23 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+def _named(name: object) -> str:
+    found = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(found, str):
+        raise DraftwoodError(
+            f"a model's name cannot be {type(name).__name__}: give a directory, a hub id or "
+            "'embedded'"
+        )
+    return found
+
+
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise DraftwoodError(f"device {name!r} cannot be used here: {error}") from error
     return device
 

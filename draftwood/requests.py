@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
@@ -76,7 +76,7 @@ class Completion:
     prompt_tokens: int
     ttft: float
     seconds: float
-    error: DraftwoodError | None = None
+    error: RequestFailed | None = None
 
     def checked(self) -> "Completion":
         """Itself.
@@ -190,12 +190,13 @@ def checked(events: Iterable[Event]) -> Iterator[Event]:
         yield event
 
 
-def failure(number: int, cause: Exception) -> DraftwoodError:
+def failure(number: int, cause: Exception) -> RequestFailed:
     """What a request's completion says of an exception, which is its cause."""
     said = f"{type(cause).__name__}: {cause}".removesuffix(": ")
     if isinstance(cause, DraftwoodError):
         said = str(cause)
-    found = DraftwoodError(f"request {number} failed: {said}")
+    found = RequestFailed(f"request {number} failed: {said}")
+    found.reason = said
     found.__cause__ = cause
     return found
 

@@ -6,8 +6,9 @@ Knows nothing of logits or processors; :mod:`draftwood.sampling` honours it.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 
+from draftwood.checks import integer
 from draftwood.errors import DraftwoodError
 from draftwood.noise import SEED_LIMIT
 
@@ -55,8 +56,8 @@ class SamplingParams:
         top_p = _real("top_p", self.top_p)
         min_p = _real("min_p", self.min_p)
         repetition = _real("repetition_penalty", self.repetition_penalty)
-        top_k = _integer("top_k", self.top_k)
-        seed = _integer("seed", self.seed)
+        top_k = integer("top_k", self.top_k)
+        seed = integer("seed", self.seed)
         if temperature != 0 and temperature < COLDEST:
             raise DraftwoodError(
                 f"temperature must be 0 (greedy) or at least {COLDEST}, but is {temperature}"
@@ -113,14 +114,8 @@ def _real(name: str, value: object) -> float:
     return float(value)
 
 
-def _integer(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise DraftwoodError(f"{name} must be an integer, but is {value!r}")
-    return int(value)
-
-
 def _token(name: str, value: object) -> int:
-    token = _integer(f"each token id of {name}", value)
+    token = integer(f"each token id of {name}", value)
     if token < 0:
         raise DraftwoodError(f"each token id of {name} must be 0 or more, but one is {token}")
     return token

@@ -1,5 +1,7 @@
 """The engine as a user meets it: models by name, text prompts, the model's own end, errors."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from draftwood.integrations.attachment import attachment_of, detach
 from draftwood.integrations.transformers import custom_generate
 from draftwood.methods import method
 from draftwood.requests import prepared
+from draftwood.target.attach import detach as undo
 from draftwood.target.attach import runner_of
 from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 
@@ -168,6 +171,8 @@ def test_wrong_requests_are_refused(given: dict[str, Any], complaint: str) -> No
         ({"method": tiny_tokenizer()}, "a method cannot be"),
         ({"method": "gose"}, "unknown method 'gose'"),
         ({"max_batch": 0}, "max_batch is 0"),
+        ({"max_batch": "2"}, "max_batch must be an integer, but is '2'"),
+        ({"max_batch": True}, "max_batch must be an integer, but is True"),
     ],
 )
 def test_wrong_engines_are_refused(given: dict[str, Any], complaint: str) -> None:
@@ -191,3 +196,33 @@ def test_text_has_ids_only_once_it_is_encoded() -> None:
     assert Request(IDS).ids == IDS
     assert Request(IDS).ends == ()
     assert draftwood.Request is Request
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: draftwood.detach(3), "int is not a transformers model"),
+        (lambda: draftwood.detach(None), "NoneType is not a transformers model"),
+        (lambda: undo(3), "int is not a transformers model"),
+        (lambda: draftwood.attach(3), "int is not a transformers model"),
+        (
+            lambda: draftwood.attach(tiny_llama(), chunk="a"),  # type: ignore[arg-type]
+            "chunk must be an integer, but is 'a'",
+        ),
+        (lambda: draftwood.attach(tiny_llama(), chunk=True), "chunk must be an integer"),
+        (
+            lambda: draftwood.load(3),  # type: ignore[arg-type]
+            "a model's name cannot be int: give a directory, a hub id or 'embedded'",
+        ),
+        (lambda: Engine.load(None), "a model's name cannot be NoneType"),  # type: ignore[arg-type]
+        (lambda: draftwood.load(device=[]), "cannot be used here"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_a_wrong_type_are_refused(call: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
+        call()
+
+
+def test_a_model_may_be_named_by_a_path(tmp_path: Path) -> None:
+    loaded = draftwood.load(save_tiny(tmp_path))
+    assert loaded.name == str(tmp_path)

@@ -11,7 +11,7 @@ from transformers import LogitsProcessor
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.requests import Completion, Delta, Finished, Request, checked
+from draftwood.requests import Completion, Delta, Event, Finished, Request, checked
 from draftwood.sampling import Sampler, SamplingParams
 from draftwood.tree import TokenTree
 from tests.fakes import FakeHost, MarkovTarget
@@ -219,5 +219,129 @@ def test_after_a_failure_of_the_whole_step_the_engine_goes_on(name: str) -> None
     done: list[Completion] = []
     while engine.busy:
         done += [e.completion for e in engine.step() if isinstance(e, Finished)]
-    assert [c.tokens for c in done] == [target.greedy(PROMPT[:4], 30)]
+    assert [c.reason for c in done] == ["cancelled", "cancelled", "length"]
+    assert done.pop().tokens == target.greedy(PROMPT[:4], 30)
+    for cancelled, begun in zip(done, (PROMPT, BAD), strict=True):
+        assert cancelled.tokens == target.greedy(begun, len(cancelled.tokens))
     assert engine.generate([Request(PROMPT, 30)])[0].tokens == target.greedy(PROMPT, 30)
+
+
+class Full(MarkovTarget):
+    """It has room for so many slots."""
+
+    room = 1
+
+    def open(self, capacity: int) -> int:
+        if len(self.cached) == self.room:
+            raise MemoryError
+        return super().open(capacity)
+
+
+def finished(events: Sequence[Event]) -> dict[int, Completion]:
+    return {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+
+
+def drained(engine: Engine) -> dict[int, Completion]:
+    done: dict[int, Completion] = {}
+    while engine.busy:
+        done |= finished(engine.step())
+    return done
+
+
+def test_requests_that_find_no_room_wait_on() -> None:
+    target = Full()
+    engine = engine_of(target, "goose", 3)
+    for _ in range(3):
+        engine.add(Request(PROMPT, 20))
+    with pytest.raises(MemoryError):
+        engine.step()
+    assert not target.cached
+    assert engine.busy
+    target.room = 3
+    done = drained(engine)
+    assert {number: c.reason for number, c in done.items()} == {
+        0: "cancelled",
+        1: "length",
+        2: "length",
+    }
+    assert done[2].tokens == target.greedy(PROMPT, 20)
+
+
+def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:
+    target = Failing()
+    engine = engine_of(target, "goose", 3)
+    engine.add(Request(PROMPT, 1))
+    engine.add(Request(BAD, 9))
+    target.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    events = engine.step()
+    assert not engine.busy
+    done = finished(events)
+    assert (done[0].reason, done[0].tokens) == ("length", target.greedy(PROMPT, 1))
+    assert (done[1].reason, done[1].tokens) == ("cancelled", target.greedy(BAD, 1))
+    told = {e.request_id: e.tokens for e in events if isinstance(e, Delta)}
+    assert told == {number: c.tokens for number, c in done.items()}
+    assert engine.step() == []
+
+
+def test_the_end_of_a_request_of_a_failed_step_may_be_fetched() -> None:
+    target = Failing()
+    engine = engine_of(target, "ar", 2)
+    number = engine.add(Request(PROMPT, 9))
+    target.fails = True
+    with pytest.raises(RuntimeError):
+        engine.step()
+    ended = engine.cancel(number)
+    assert ended is not None
+    assert ended.completion.tokens == target.greedy(PROMPT, 1)
+    assert not engine.busy
+    assert engine.cancel(number) is None
+
+
+def test_a_list_of_requests_is_answered_by_its_own_completions() -> None:
+    target = Failing()
+    engine = engine_of(target, "ar", 2)
+    engine.add(Request(BAD, 9))
+    target.fails = True
+    with pytest.raises(RuntimeError):
+        engine.step()
+    with pytest.raises(RuntimeError):
+        engine.generate([Request(PROMPT, 9)])
+    target.fails = False
+    engine.add(Request(BAD, 3))
+    assert [c.tokens for c in engine.generate([Request(PROMPT, 9)])] == [target.greedy(PROMPT, 9)]
+    assert [c.reason for c in drained(engine).values()] == ["cancelled", "length"]
+
+
+class Clinging:
+    """A drafter that does not let go."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def release(self, slot: int) -> None:
+        self.inner.release(slot)
+        raise RuntimeError("stuck")
+
+
+def test_a_drafter_that_fails_to_let_go_keeps_no_slot() -> None:
+    target = MarkovTarget()
+    engine = engine_of(target, "goose", 2)
+    first, *others = engine._drafters
+    whole = engine._drafters[first]
+    stuck: Any = Clinging(whole)
+    engine._drafters[first] = stuck
+    assert others
+    engine.add(Request(PROMPT, 1))
+    running = engine.add(Request(BAD, 30))
+    with pytest.raises(RuntimeError, match="stuck"):
+        engine.step()
+    assert not target.cached
+    assert [c.reason for c in drained(engine).values()] == ["length", "cancelled"]
+    assert engine.cancel(running) is None
+    engine._drafters[first] = whole
+    assert engine.generate([Request(PROMPT, 9)])[0].tokens == target.greedy(PROMPT, 9)

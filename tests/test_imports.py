@@ -11,7 +11,7 @@ PACKAGE = Path(draftwood.__file__).parent
 # Layers from the bottom up; a module may import from its own layer's file or from lower layers.
 LAYERS = [
     {"endings", "errors", "fading", "origins", "sections", "suggest"},
-    {"evidence", "hindsight", "tree"},
+    {"checks", "evidence", "hindsight", "tree"},
     {"pool"},
     {"drawn_pool"},
     {"bids"},

@@ -128,17 +128,19 @@ def generate(
             for line in explanations(steps):
                 click.echo(line, err=True)
         click.secho(_line(chosen, completion), err=True, dim=True)
+    completion.checked()
     return 130 if completion.reason == "cancelled" else None
 
 
 def summary(method: Method, completion: Completion) -> dict[str, object]:
     """The object that ``--json`` prints."""
-    tally = completion.tally
+    tally, error = completion.tally, completion.error
     return {
         "text": completion.text,
         "tokens": list(completion.tokens),
         "method": method.name,
         "finish_reason": completion.reason,
+        **({"error": error.reason} if error is not None else {}),
         "prompt_tokens": completion.prompt_tokens,
         "steps": tally.steps,
         "target_calls": tally.steps,
@@ -193,20 +195,26 @@ def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: boo
     from draftwood.requests import Delta, Finished, Stepped
 
     number = engine.add(request)
+    shown = False
     try:
         while True:
             for event in engine.step():
                 if isinstance(event, Delta) and not quiet:
                     show(event)
+                    shown = True
                 if isinstance(event, Stepped):
                     steps.append(event.stats)
                 if isinstance(event, Finished):
-                    return event.completion.checked()
+                    return event.completion
     except KeyboardInterrupt:
         cancelled = engine.cancel(number)
         if cancelled is None:
             raise
         return cancelled.completion
+    except Exception:
+        if shown:
+            click.echo()  # what is said of it stands on a line of its own
+        raise
 
 
 def show(delta: Delta) -> None:

@@ -17,7 +17,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.recipes import Method
 from draftwood.target.attach import detach as undo
-from draftwood.target.attach import runner_of
+from draftwood.target.attach import refuse_other, runner_of
 from draftwood.target.attached import Attached, found
 from draftwood.target.runner import Runner
 
@@ -108,7 +108,11 @@ def detach(model: Any) -> None:
 
     A model that is not attached is left alone, with a warning in the log. Must not be called from
     a callback of ``generate``.
+
+    Raises:
+        DraftwoodError: this is no model of transformers.
     """
+    refuse_other(model)
     with _making:
         known = vars(model).pop(_KEY, None)
     if isinstance(known, Attachment):

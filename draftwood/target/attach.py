@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from draftwood.checks import integer
 from draftwood.costs.store import identity
 from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
@@ -70,6 +71,7 @@ def attach(
         DraftwoodError: the model cannot decode trees losslessly; says why. Or it is attached in
             another way, or was moved since.
     """
+    chunk = integer("chunk", chunk)
     if chunk < 1:
         raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
     refuse_model(model)
@@ -173,12 +175,28 @@ def detach(model: Any) -> None:
     """Give the model back as it was before it was attached, by whatever attached it.
 
     A model that is not attached is left alone, with a warning in the log.
+
+    Raises:
+        DraftwoodError: this is no model of transformers.
     """
+    refuse_other(model)
     runner = forget(model)
     if runner is None:
         logger.warning("this %s is not attached: there is nothing to undo", type(model).__name__)
     else:
         runner.detach()
+
+
+def refuse_other(model: Any) -> None:
+    """Check that this is a model of transformers, of whatever kind.
+
+    Raises:
+        DraftwoodError: it is something else.
+    """
+    if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
+        raise DraftwoodError(
+            f"{type(model).__name__} is not a transformers model; load it with transformers"
+        )
 
 
 def refuse_model(model: Any) -> None:
@@ -187,9 +205,8 @@ def refuse_model(model: Any) -> None:
     Raises:
         DraftwoodError: models of this kind cannot decode trees losslessly; says why.
     """
+    refuse_other(model)
     kind = type(model).__name__
-    if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
-        raise DraftwoodError(f"{kind} is not a transformers model; load it with transformers")
     if getattr(model.config, "is_encoder_decoder", False):
         raise DraftwoodError(f"{kind} is an encoder-decoder; only decoder-only models can be used")
     if getattr(model, "_is_stateful", False):

@@ -9,14 +9,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from draftwood.bench.grid import grid
 from draftwood.bench.peers import names as peer_names
 from draftwood.bench.prompts import Prompt
+from draftwood.bench.quiet import objection
 from draftwood.bench.records import decode
 from draftwood.errors import DraftwoodError
 
 SCHEMA = 1
+
+_NEEDED = ("model", "draft", "head", "dtype", "batch", "sampling")
+_SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
+"""What a run must have in common with the search."""
+
+_OPTIONAL = ("draft", "head")
+"""Of these, what a run may leave out: methods that need it are refused elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,16 @@ class Best:
     Attributes:
         file: where it is written.
         by: the figure that decided: ``tokens_per_second`` or ``tau``.
-        model: the model's name.
+        settings: every setting of the search, as its provenance has them.
+        disturbed: why its times are not reliable; None if they are, or did not decide.
         prompts: digests of the prompts on which it was found.
         methods: by the name of the recipe.
     """
 
     file: str
     by: str
-    model: str
+    settings: Mapping[str, Any]
+    disturbed: str | None
     prompts: frozenset[str]
     methods: Mapping[str, Pair]
 
@@ -65,17 +76,25 @@ class Best:
                 )
         return tuple(dict.fromkeys(found))
 
-    def refuse(self, prompts: Sequence[Prompt], model: str) -> None:
-        """Refuse prompts and models for which these settings say nothing.
+    def refuse(self, prompts: Sequence[Prompt], settings: Mapping[str, Any]) -> None:
+        """Refuse prompts and runs for which these settings say nothing.
+
+        Args:
+            prompts: of the run.
+            settings: every setting of the run, as its provenance has them.
 
         Raises:
-            DraftwoodError: settings were found on one of the prompts, or for another model.
+            DraftwoodError: settings were found on one of the prompts, or with another model, draft
+                model, head, dtype, batch or temperature.
         """
-        if model != self.model:
-            raise DraftwoodError(
-                f"{self.file} was searched with model {self.model}, not with {model}: "
-                "search again with this model"
-            )
+        searched, asked = _flat(self.settings), _flat(settings)
+        for name in _SAME:
+            left_out = name in _OPTIONAL and asked[name] is None
+            if searched[name] != asked[name] and not left_out:
+                raise DraftwoodError(
+                    f"{self.file} was searched with {name} {_shown(searched[name])}, not with "
+                    f"{_shown(asked[name])}: search again with this {name}"
+                )
         seen = [prompt.id for prompt in prompts if digest(prompt) in self.prompts]
         if seen:
             more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
@@ -87,12 +106,21 @@ class Best:
     def recorded(self, methods: Sequence[str]) -> dict[str, object]:
         """What a document says of it: the pairs of the methods that were asked for."""
         pairs = {name: asdict(pair) for name, pair in self.methods.items() if name in methods}
-        return {"file": self.file, "by": self.by, "methods": pairs}
+        said: dict[str, object] = {"file": self.file, "by": self.by, "methods": pairs}
+        return said if self.disturbed is None else {**said, "disturbed": self.disturbed}
 
 
 def digest(prompt: Prompt) -> str:
     """What tells a prompt from others, whatever it is called."""
     return hashlib.sha256(json.dumps(prompt.turns).encode()).hexdigest()
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, "temperature": settings["sampling"]["temperature"]}
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def load(path: Path) -> Best:
@@ -113,10 +141,12 @@ def load(path: Path) -> Best:
             "draftwood search"
         )
     try:
+        settings = found["provenance"]["settings"]
         return Best(
             file=str(path),
             by=str(found["by"]),
-            model=str(found["provenance"]["model"]["name"]),
+            settings={name: settings[name] for name in _NEEDED},
+            disturbed=None if found["by"] == "tau" else objection(found),
             prompts=frozenset(found["prompts"]),
             methods={name: decode(Pair, each) for name, each in found["methods"].items()},
         )

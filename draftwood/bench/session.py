@@ -72,7 +72,7 @@ class Session:
         settings.defaults.check([*(c.name for c in self.choices), *joining])
         self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
         if settings.best is not None:
-            settings.best.refuse(self.prompts, settings.model)
+            settings.best.refuse(self.prompts, settings.recorded())
         own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
         check_drafts(settings.model, own, trust_remote_code=settings.trust_remote_code)
         if settings.threads is not None:

@@ -56,10 +56,13 @@ def best_table(document: Mapping[str, object]) -> Table:
     """Each method as published and at its best setting: tokens a second, over ar, and τ."""
     methods = cast(Mapping[str, Mapping[str, Any]], document["methods"])
     best = cast(Mapping[str, Any], document["best"])
+    note = f"tok/s, over ar, τ; settings found by {best['by']} on other prompts"
+    if disturbed := best.get("disturbed"):
+        note += f"; the search's times are not reliable: {disturbed}"
     shown = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption=f"tok/s, over ar, τ; settings found by {best['by']} on other prompts",
+        caption=note,
     )
     for head in ("method", "as published", "best setting", ""):
         shown.add_column(head, overflow="fold")

@@ -29,6 +29,8 @@ def at_best(run: Run) -> Iterable[str]:
         "Each method as published and at the best setting that `draftwood search` found for it on "
         f"other prompts of the same sets, by {by}:\n"
     )
+    if disturbed := run["best"].get("disturbed"):
+        yield f"The times of that search are not reliable: {disturbed}.\n"
     header = [f"{which}: {what}" for which in ("as published", "best") for what in COLUMNS]
     yield table(["method", *header, "best setting", "repeated 8-grams"], rows) + "\n"
 

@@ -39,8 +39,16 @@ def test_both_columns_stand_side_by_side(tmp_path: Path) -> None:
     assert "\n".join(lines) in page
     assert "found for it on other prompts of the same sets, by tokens a second:" in page
     assert "| `sd` |" not in page
+    assert "not reliable" not in page
     assert "`sequoia:file=best.sequoia-fastest.json`" in page
     assert "/home/me" not in page
+
+
+def test_a_disturbed_search_is_said(tmp_path: Path) -> None:
+    best = {**BEST, "disturbed": "other processes used 40% of the cores"}
+    methods = {"ar": timed(10), "talon": timed(8), "talon:mu=0.2": timed(15)}
+    save(tmp_path / "best_speed_greedy_1.json", methods, extra={"best": best})
+    assert "times of that search are not reliable: other processes used 40% of" in text(tmp_path)
 
 
 def test_without_a_search_there_is_no_such_table(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Best settings from end to end: found on some prompts, measured on others."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,19 @@ from draftwood import cli
 from draftwood.bench import best, contenders
 from draftwood.bench.best import Best, Pair
 from draftwood.bench.prompts import Prompt
+from draftwood.bench.table import best_table
 from draftwood.errors import DraftwoodError
 from tests.bench.commanding import run, two_sets
 from tests.tiny import save_tiny
+
+SEARCHED: dict[str, Any] = {
+    "model": "m",
+    "draft": "d",
+    "head": None,
+    "dtype": "float32",
+    "batch": 1,
+    "sampling": {"temperature": 0.0},
+}
 
 
 def search(*argv: str) -> tuple[int, str]:
@@ -107,12 +118,51 @@ def test_prompts_of_the_search_and_other_models_are_refused(
 
 
 def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
-    some = Best("b.json", "tau", "m", frozenset(), {"pld": Pair("pld", "pld:budget=5")})
+    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {"pld": Pair("pld", "pld:budget=5")})
     asked = ("ar", "pld", "auto", "hf", "goose:budget=9", "pld:budget=5")
     assert some.contenders(asked) == ("ar", "pld", "pld:budget=5", "auto", "hf", "goose:budget=9")
     with pytest.raises(DraftwoodError, match=r"b\.json has no best setting of tr: search it too"):
         some.contenders(("tr",))
-    some.refuse([Prompt("a", "t", "s", ("x",))], "m")
+    some.refuse([Prompt("a", "t", "s", ("x",))], SEARCHED)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "n"}, "searched with model m, not with n: search again with this model"),
+        ({"draft": "e"}, "searched with draft d, not with e"),
+        ({"head": "h"}, "searched with head none, not with h"),
+        ({"dtype": "bfloat16"}, "searched with dtype float32, not with bfloat16"),
+        ({"batch": 4}, "searched with batch 1, not with 4"),
+        ({"sampling": {"temperature": 1.0}}, r"searched with temperature 0\.0, not with 1\.0"),
+        ({"draft": None}, None),
+        ({"repeats": 2}, None),
+    ],
+)
+def test_runs_that_a_search_says_nothing_of_are_refused(
+    change: dict[str, Any], said: str | None
+) -> None:
+    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {})
+    with nullcontext() if said is None else pytest.raises(DraftwoodError, match=said):
+        some.refuse([], {**SEARCHED, **change})
+
+
+@pytest.mark.parametrize(
+    ("by", "share", "noted"),
+    [("tau", 0.4, False), ("tokens_per_second", 0.4, True), ("tokens_per_second", 0.01, False)],
+)
+def test_a_disturbed_search_by_speed_is_said_in_the_note(
+    found: Path, tmp_path: Path, by: str, share: float, noted: bool
+) -> None:
+    said = json.loads(found.read_text())
+    said["by"] = by
+    said["provenance"]["other_processes"] |= {"share": share, "timed_share": share}
+    again = tmp_path / "again.json"
+    again.write_text(json.dumps(said))
+    told = best.load(again).recorded(["pld"])
+    assert ("disturbed" in told) is noted
+    caption = str(best_table({"methods": {}, "best": {**told, "methods": {}}}).caption)
+    assert ("not reliable: other processes used 40% of the cores" in caption) is noted
 
 
 def test_a_stopped_search_goes_on(

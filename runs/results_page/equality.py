@@ -117,7 +117,8 @@ def cell(run: Run, method: str, *, law: bool) -> str:
     """A method's counts in a run, or that it promises nothing there."""
     if method in run["methods"]:
         return held([run["methods"][method]])
-    return NOT_PROMISED if law else "-"
+    sampled = run["provenance"]["settings"]["sampling"]["temperature"] > 0
+    return NOT_PROMISED if law and sampled else "-"  # greedy tokens are always promised
 
 
 def held(entries: list[dict[str, Any]]) -> str:

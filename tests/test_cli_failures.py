@@ -25,6 +25,11 @@ def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return ("--model", str(save_tiny(tmp_path_factory.mktemp("tiny"))))
 
 
+def lines(text: str) -> list[str]:
+    """The lines that are not empty: a progress bar of another test may end its own meanwhile."""
+    return [line for line in text.splitlines() if line]
+
+
 def break_at(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, error: Exception, call: int = AT
 ) -> None:
@@ -100,7 +105,7 @@ def test_no_memory_is_one_line(
     break_at(monkeypatch, Runner, "prefill", error, call=1)
     code, out, err = run("generate", PROMPT, *flags, "--method", "ar")
     assert (code, out) == (1, "")
-    assert err == f"draftwood: {said}\n"
+    assert lines(err) == [f"draftwood: {said}"]
 
 
 def test_a_step_that_fails_leaves_the_line_of_the_text(
@@ -108,7 +113,7 @@ def test_a_step_that_fails_leaves_the_line_of_the_text(
 ) -> None:
     break_at(monkeypatch, Engine, "_outcomes", MemoryError())
     code, out, err = run("generate", PROMPT, *flags, "--method", "ar")
-    assert (code, err) == (1, "draftwood: not enough memory\n")
+    assert (code, lines(err)) == (1, ["draftwood: not enough memory"])
     assert out.strip()
     assert out.endswith("\n")
 

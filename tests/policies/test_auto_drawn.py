@@ -354,7 +354,9 @@ def test_what_may_be_drawn_decides_which_verifiers_are_lossless() -> None:
     assert method("auto:drafter=model").policy.draws == {Draw.ONE_HOT, Draw.COUPLED}
     assert method("auto:drafter=model:verifier=walk").policy.draws == {Draw.ONE_HOT, Draw.COUPLED}
     assert method("auto:drafter=model:layout=either").policy.draws == {Draw.ONE_HOT, WITHOUT}
-    with pytest.raises(DraftwoodError, match="draws WITHOUT_REPLACEMENT"):
+    with pytest.raises(
+        DraftwoodError, match="walk is not lossless for the nodes that method auto draws"
+    ):
         method("auto:drafter=model:verifier=walk:layout=drawn")
     assert method("auto:drafter=model:verifier=walk:layout=ranked").policy.draws == {Draw.ONE_HOT}
     with pytest.raises(DraftwoodError, match="coupled, ranked, drawn, either"):

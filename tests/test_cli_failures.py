@@ -66,7 +66,7 @@ def test_generate_keeps_the_text_of_a_request_that_fails(
     assert code == 1
     assert found["tokens"] == json.loads(whole)["tokens"][: AT - 1]
     assert (found["finish_reason"], found["error"]) == ("error", "KeyError: 'x'")
-    assert err == "draftwood: KeyError: 'x'\n"
+    assert lines(err) == ["draftwood: KeyError: 'x'"]
     assert "error" not in json.loads(whole)
 
 

@@ -121,6 +121,8 @@ def cli(ctx: click.Context, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
+    if os.environ.get("FORCE_COLOR"):
+        ctx.color = True
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -87,6 +88,16 @@ def test_streamed_text_is_the_text(checkpoint: str, tmp_path: Path) -> None:
     code, out, _ = run("generate", "--file", str(file), *flags)
     assert code == 0
     assert out == f"{text}\n"
+
+
+def test_colours_can_be_forced(checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("generate", PROMPT, "--model", checkpoint, "--method", "goose")
+    plain = run(*asked)[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = run(*asked)[1]
+    assert "\x1b[" not in plain
+    assert "\x1b[32m" in coloured
+    assert click.unstyle(coloured) == plain
 
 
 def test_stop_string_ends_the_text(checkpoint: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.picture import LONGEST, svg
+from draftwood.picture.vector import WIDEST
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
 from tests.test_cli import PROMPT, run
 from tests.tiny import save_tiny
@@ -219,6 +220,17 @@ def test_what_does_not_fit_the_tree_is_refused(
         svg(mixed(), path, texts)
 
 
+def test_a_long_chain_is_shown_at_the_width_of_a_screen() -> None:
+    builder = TreeBuilder(0)
+    builder.add_chain(list(range(1, 31)), "context")
+    tree = builder.build()
+    root = ET.fromstring(svg(tree, (), ["a long token"] * len(tree)))
+    _, _, width, height = map(float, str(root.get("viewBox")).split())
+    assert width > WIDEST
+    assert float(str(root.get("width"))) == WIDEST
+    assert float(str(root.get("height"))) == pytest.approx(height * WIDEST / width, abs=0.01)
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny(tmp_path_factory.mktemp("tiny")))
@@ -231,9 +243,11 @@ def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) 
     assert code == 0, err
     assert run("tree", PROMPT, *flags)[1] == printed
     root = ET.fromstring(file.read_text(encoding="utf-8"))
+    assert words(root)[0].startswith("goose, step ")
+    assert f" after {' '.join(PROMPT.split())!r}: " in words(root)[0]
     # A line that names the step, then one a node, the root's with the caption.
     assert len(groups(root, "node")) == len(printed.splitlines()) - 1 > 1
-    assert words(root)[0] in " ".join(printed.split())
+    assert words(root)[0].partition(": ")[2] in " ".join(printed.split())
     assert len(groups(root, "accepted")) - ("accepted" in legend(root)) == printed.count("✓") - 1
     assert "bonus" in legend(root)
     assert [entry.name for entry in tmp_path.iterdir()] == ["tree.svg"]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from draftwood.requests import Request
     from draftwood.stats import StepStats
 
+_TITLE = 40
+"""Characters of the prompt that a picture's title quotes."""
 _SEARCHED = 256
 """Tokens that are decoded in search of a step that drafts."""
 
@@ -132,10 +134,11 @@ def tree(
     longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)
     request = Request(ids, max_new_tokens=longest, eos=loaded.eos)
     number, stats, committed = _found(engine, request, step)
+    title = f"{chosen.name}, step {number} after {_beginning(text)}"
     if drawing is not None:
-        write_text(drawing, as_svg(stats, committed, loaded.tokenizer))
+        write_text(drawing, as_svg(stats, committed, loaded.tokenizer, title))
     if raster is not None:
-        write_bytes(raster, as_png(stats, committed, loaded.tokenizer))
+        write_bytes(raster, as_png(stats, committed, loaded.tokenizer, title))
     console = Console(highlight=False)
     console.print(f"{chosen.name}, step {number}:", style="dim")
     console.print(picture(stats, loaded.tokenizer))
@@ -199,18 +202,34 @@ def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
     return root
 
 
-def as_svg(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> str:
+def _beginning(text: str) -> str:
+    """The beginning of a prompt, quoted, on one line."""
+    words = " ".join(text.split())
+    return repr(words if len(words) <= _TITLE else words[:_TITLE] + "…")
+
+
+def as_svg(
+    stats: StepStats,
+    committed: Sequence[int],
+    tokenizer: PreTrainedTokenizerBase,
+    title: str = "",
+) -> str:
     """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
     from draftwood.picture import svg
 
-    return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer))
+    return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
 
 
-def as_png(stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> bytes:
+def as_png(
+    stats: StepStats,
+    committed: Sequence[int],
+    tokenizer: PreTrainedTokenizerBase,
+    title: str = "",
+) -> bytes:
     """The same as PNG."""
     from draftwood.picture.raster import png
 
-    return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer))
+    return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
 
 
 def _texts(

@@ -125,6 +125,7 @@ def layout(
     texts: Sequence[str],
     bonus: str | None = None,
     *,
+    title: str = "",
     sources: Sequence[str] = (),
     quote: Callable[[str], str] = repr,
 ) -> Layout:
@@ -136,6 +137,7 @@ def layout(
         texts: the text of each node's token, root included. They are cut after a few columns;
             ``about`` has them whole.
         bonus: the text of the token committed after the path; None leaves it out.
+        title: what the tree is of, in front of the caption.
         sources: sources that are numbered first, in this order, so that pictures of several trees
             give a source one colour.
         quote: how a text is spelt; as Python writes strings, unless said otherwise, so that spaces
@@ -152,6 +154,8 @@ def layout(
     boxes = _boxes(tree, path, texts, bonus, numbers, quote)
     route = _printable(tree.route) or "-"
     caption = f"{tree.drafted} drafted, {len(path)} accepted, route {route}"
+    if title:
+        caption = f"{_printable(title)}: {caption}"
     keys = _keys(_legend(tree, path, bonus, numbers))
     right = max(box.x + box.width for box in boxes)
     words = max(CELL * cell_len(caption), sum(_key_width(key.words) for key in keys))

@@ -45,7 +45,12 @@ _DASHES = {"without-replacement": (0, (4, 2)), "iid": (0, (1, 2)), "coupled": (0
 
 
 def png(
-    tree: TokenTree, path: Sequence[int], texts: Sequence[str], bonus: str | None = None
+    tree: TokenTree,
+    path: Sequence[int],
+    texts: Sequence[str],
+    bonus: str | None = None,
+    *,
+    title: str = "",
 ) -> bytes:
     """Draw ``tree``; for the arguments see :func:`~.layout.layout`.
 
@@ -55,7 +60,7 @@ def png(
     Raises:
         DraftwoodError: what the layout refuses, or the picture has too many dots.
     """
-    found = layout(tree, path, texts, bonus, quote=quoted)
+    found = layout(tree, path, texts, bonus, title=title, quote=quoted)
     sharpness = _sharpness(found.width, found.height)
     # A dot an inch is a pixel of the layout: widths of lines and sizes of type are in pixels.
     figure = Figure(figsize=(found.width / 72, found.height / 72), dpi=72 * sharpness)

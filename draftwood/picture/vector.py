@@ -26,6 +26,9 @@ from draftwood.picture.layout import (
 )
 from draftwood.tree import TokenTree
 
+WIDEST = 1600
+"""Of a picture in a file of its own, in pixels: what a large screen shows."""
+
 _STYLE = """
 .draftwood-tree text { font: 13px ui-monospace, monospace; fill: #1f2328; white-space: pre }
 .draftwood-tree rect { stroke: #59636e; stroke-width: 1.5; fill: #eaeef2 }
@@ -50,26 +53,37 @@ _DARK = """
 
 
 def svg(
-    tree: TokenTree, path: Sequence[int], texts: Sequence[str], bonus: str | None = None
+    tree: TokenTree,
+    path: Sequence[int],
+    texts: Sequence[str],
+    bonus: str | None = None,
+    *,
+    title: str = "",
 ) -> str:
     """Draw ``tree``; for the arguments and what is refused see :func:`~.layout.layout`.
+
+    A picture wider than :data:`WIDEST` is shown at that width, its type smaller.
 
     Returns:
         An XML document without a declaration, ending in a newline.
     """
-    found = layout(tree, path, texts, bonus)
-    return drawing(found, f"<style>{style(found.sources)}\n</style>\n")
+    found = layout(tree, path, texts, bonus, title=title)
+    return drawing(found, f"<style>{style(found.sources)}\n</style>\n", widest=WIDEST)
 
 
-def drawing(found: Layout, head: str = "") -> str:
+def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
     """The ``svg`` element of a layout, with ``head`` as its first children.
+
+    If it is wider than ``widest``, it is shown smaller.
 
     Without a style in it, it belongs on a page that has :func:`style` once for all its trees.
     """
     width, height = found.width, found.height
+    scale = 1.0 if widest is None else min(1.0, widest / width)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="draftwood-tree" role="img" '
-        f'aria-label="{escape(found.caption)}" width="{width}" height="{height}" '
+        f'aria-label="{escape(found.caption)}" '
+        f'width="{width * scale:g}" height="{height * scale:g}" '
         f'viewBox="0 0 {width} {height}" xml:space="preserve">',
         f'{head}<rect class="paper" width="{width}" height="{height}"/>',
         f'<text x="{MARGIN}" y="{CAPTION}">{escape(found.caption)}</text>',

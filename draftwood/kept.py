@@ -15,6 +15,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from draftwood.busy import Others
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
 
@@ -51,6 +52,11 @@ class Kept:
     about: str
     size: int
     changed: float
+
+
+def disturbed(others: Others | None) -> bool:
+    """Whether other processes used too much meanwhile for a measurement to be kept."""
+    return others is not None and others.share > BUSY
 
 
 def directory(kind: str = "") -> Path:

@@ -191,7 +191,7 @@ def tune(
 
 def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
     """Keep costs that were measured on a quiet machine; says where, or why they are not kept."""
-    if others is not None and others.share > kept.BUSY:
+    if others is not None and kept.disturbed(others):
         return (
             f"not kept: other processes used {100 * others.share:.0f} % of the cores; measure "
             "again on a quiet machine"

@@ -77,9 +77,8 @@ def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
     else:
         with watched() as neighbours:
             found = measure()
-        others = neighbours.others
-        if others is not None and others.share > kept.BUSY:
-            logger.info("costs are not kept: other processes used %.0f %%", 100 * others.share)
+        if kept.disturbed(neighbours.others):
+            logger.info("costs are not kept: other processes used too much of the cores")
         else:
             kept.try_write(kept.COSTS, asdict(key), found.to_json(), _about(key, found))
     return found

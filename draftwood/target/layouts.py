@@ -46,10 +46,8 @@ def remembered(
     if found is None:
         with working("choosing a layout for the weights, once for this machine"), watched() as near:
             found = choose(weights)
-        if near.others is not None and near.others.share > kept.BUSY:
-            logger.info(
-                "layouts are not kept: other processes used %.0f %%", 100 * near.others.share
-            )
+        if kept.disturbed(near.others):
+            logger.info("layouts are not kept: other processes used too much of the cores")
         else:
             about = f"{key['processor']}, {key['threads']} threads: {len(weights)} weights"
             kept.try_write(kept.LAYOUTS, key, [_plain(choice) for choice in found], about)

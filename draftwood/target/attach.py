@@ -114,12 +114,9 @@ def attach(
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = learn_layout(model, kinds, layers, device)
-        packed = (
-            pack(model, partial(remembered, fresh=fresh))
-            if device.type == "cpu" and packing
-            else Packed([])
-        )
+        packed = Packed([])
         if device.type == "cpu" and packing:
+            packed = pack(model, partial(remembered, fresh=fresh))
             patches += [packed, fuse_norms(model)]
             shortcuts = shorten(model)
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)

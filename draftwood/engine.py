@@ -25,11 +25,11 @@ from draftwood import methods, models
 from draftwood.checks import integer
 from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
-from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
 from draftwood.isolation import Failures, each_judged
+from draftwood.models import eos_of
 from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
 from draftwood.recipes import Method
 from draftwood.requests import (

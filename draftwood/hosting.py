@@ -20,7 +20,7 @@ from draftwood.costs.store import recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
-from draftwood.origins import origin_of
+from draftwood.models import origin_of
 from draftwood.progress import working
 from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.target.attach import attach, runner_of

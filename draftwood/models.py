@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -18,9 +18,10 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils.logging import disable_progress_bar
 
-from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,47 @@ def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The small model that ships with Draftwood, and its tokenizer; nothing is downloaded."""
     loaded = load("embedded")
     return loaded.model, loaded.tokenizer
+
+
+def load_quietly(
+    name: str, dtype: str, device: str, threads: int | None, *, trust_remote_code: bool
+) -> Loaded:
+    """A model as commands load it: without progress bars, and with torch's threads set.
+
+    Args:
+        name, dtype, device, trust_remote_code: see :func:`load`.
+        threads: of torch's; None leaves its choice.
+
+    Raises:
+        DraftwoodError: see :func:`load`.
+    """
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    if threads:
+        torch.set_num_threads(threads)
+    return load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+
+
+def eos_of(model: Any, tokenizer: PreTrainedTokenizerBase | None = None) -> frozenset[int]:
+    """All token ids that end a sequence, as the generation config, else the tokenizer, has them."""
+    found = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if found is None and tokenizer is not None:
+        found = tokenizer.eos_token_id
+    if found is None:
+        return frozenset()
+    return frozenset([found] if isinstance(found, int) else found)
+
+
+def origin_of(config: Any) -> Origin:
+    """The origin of a model with this transformers configuration."""
+    text = config.get_text_config()
+    ends = getattr(text, "eos_token_id", None)
+    found = [] if ends is None else ends if isinstance(ends, list | tuple) else [ends]
+    return Origin(
+        name=getattr(config, "_name_or_path", "") or "",
+        family=text.model_type,
+        begins=getattr(text, "bos_token_id", None),
+        ends=tuple(sorted(found)),
+    )
 
 
 def vocabulary_size(name: str, *, trust_remote_code: bool = False) -> int:

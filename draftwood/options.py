@@ -67,15 +67,9 @@ def load_model(
     Raises:
         DraftwoodError: it cannot be loaded.
     """
-    import torch
-    from transformers.utils.logging import disable_progress_bar
+    from draftwood.models import load_quietly
 
-    from draftwood import models
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    if threads:
-        torch.set_num_threads(threads)
-    return models.load(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    return load_quietly(model, dtype, device, threads, trust_remote_code=trust_remote_code)
 
 
 def sampling_options(function: F) -> F:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
-from draftwood.origins import Origin
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 if TYPE_CHECKING:
@@ -69,6 +68,23 @@ class Needs:
             )
         most = max(self.top_k, other.top_k)
         return Needs(most, self.prompt_rows or other.prompt_rows, taps)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a model's configuration says of the family that it belongs to.
+
+    Attributes:
+        name: directory or hub id that the model was loaded from; empty if it was made otherwise.
+        family: the configuration's ``model_type``, of the text part.
+        begins: id of the token that begins a text, or None.
+        ends: ids of the tokens that end one, ascending.
+    """
+
+    name: str
+    family: str
+    begins: int | None
+    ends: tuple[int, ...]
 
 
 @dataclass(frozen=True)

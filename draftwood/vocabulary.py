@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError
-from draftwood.origins import Origin
+from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
 

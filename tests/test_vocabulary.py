@@ -7,7 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
-from draftwood.origins import Origin
+from draftwood.protocols import Origin
 from draftwood.vocabulary import (
     Vocabulary,
     check_vocabularies,

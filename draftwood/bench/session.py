@@ -38,7 +38,7 @@ from draftwood.bench.runs import Job, Where, execute, grouped, items, plan, warm
 from draftwood.bench.settings import Settings
 from draftwood.busy import between, together
 from draftwood.errors import DraftwoodError
-from draftwood.options import load_model
+from draftwood.models import load_quietly
 from draftwood.shipped import check_drafts
 from draftwood.stats import StepStats
 
@@ -82,7 +82,7 @@ class Session:
             known = decisive(found)
             journal.check({key: known[key] for key in known if key != "model"})
         self._stage = Stage(
-            lambda: load_model(
+            lambda: load_quietly(
                 settings.model,
                 settings.dtype,
                 settings.device,

@@ -12,9 +12,8 @@ import torch
 
 from draftwood.checks import integer
 from draftwood.costs.store import identity
-from draftwood.endings import eos_of
 from draftwood.errors import DraftwoodError
-from draftwood.origins import origin_of
+from draftwood.models import eos_of, origin_of
 from draftwood.progress import working
 from draftwood.protocols import TargetInfo
 from draftwood.target.attached import forget, found, keep

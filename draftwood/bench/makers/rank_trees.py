@@ -18,7 +18,7 @@ from draftwood.bench.settings import Settings
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.options import load_model
+from draftwood.models import load_quietly
 from draftwood.recipes import Method
 from draftwood.requests import Request
 from draftwood.target.attach import attach
@@ -88,7 +88,7 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
 def _count(settings: Settings) -> Counted:
     drafting = one_level(RANKS, draft=settings.draft)
     prompts = read(settings.prompts, settings.limit)
-    loaded = load_model(
+    loaded = load_quietly(
         settings.model,
         settings.dtype,
         settings.device,

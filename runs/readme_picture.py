@@ -6,9 +6,9 @@ python runs/readme_picture.py
 from pathlib import Path
 
 from draftwood import attach, load
-from draftwood.commands.demo import PROMPTS
-from draftwood.commands.prompt import encode
-from draftwood.commands.tree import as_svg
+from draftwood.cli._prompt import encode
+from draftwood.cli.demo import PROMPTS
+from draftwood.cli.tree import as_svg
 from draftwood.engine import Engine
 from draftwood.files import write_text
 from draftwood.methods import method

@@ -11,7 +11,7 @@ from transformers import T5Config
 
 from draftwood import cli, files
 from draftwood.replay.file import read as read_recording
-from tests.test_cli import run
+from tests.cli.test_cli import run
 from tests.tiny import save_tiny
 
 

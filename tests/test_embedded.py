@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from draftwood import models
-from draftwood.commands.demo import PROMPTS
-from draftwood.commands.prompt import encode
+from draftwood.cli._prompt import encode
+from draftwood.cli.demo import PROMPTS
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
 from draftwood.methods import method, recipes

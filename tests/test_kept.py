@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import kept
-from draftwood.commands.cache import cache
+from draftwood.cli.cache import cache
 
 
 @pytest.fixture(autouse=True)

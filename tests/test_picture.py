@@ -10,7 +10,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.picture import LONGEST, svg
 from draftwood.picture.vector import WIDEST
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
-from tests.test_cli import PROMPT, run
+from tests.cli.test_cli import PROMPT, run
 from tests.tiny import save_tiny
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.picture.layout import BOX, layout
 from draftwood.picture.raster import SHARPNESS, png, quoted
 from draftwood.tree import tree_of
-from tests.test_cli import PROMPT, run
+from tests.cli.test_cli import PROMPT, run
 from tests.test_picture import PATH, TEXTS, mixed
 from tests.tiny import save_tiny
 

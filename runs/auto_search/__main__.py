@@ -11,8 +11,8 @@ import click
 import torch
 
 from draftwood.bench.provenance import provenance
-from draftwood.commands.replay import live_model
-from draftwood.options import numbers
+from draftwood.cli._options import numbers
+from draftwood.cli.replay import live_model
 from draftwood.replay.file import read
 from draftwood.replay.pricing import read_costs
 from runs.auto_search.equal_nodes import DRAFTED, FREE, compared

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.bench.ranks import count_ranks, target_seconds
-from draftwood.bench.sequoia import sequoia
+from draftwood.cli.sequoia import sequoia
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method

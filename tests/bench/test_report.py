@@ -28,7 +28,7 @@ from draftwood.bench.report.words import plain_value, text
 from draftwood.bench.tree_excerpt import TreeExcerpt
 from draftwood.errors import DraftwoodError
 from tests.bench.documents import document, excerpt, forecast, method, metrics, plain, ratio
-from tests.test_cli import run
+from tests.cli.test_cli import run
 
 VOID = {"meta", "br", "input", "wbr"}
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\ud800\x00"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from transformers import set_seed
 
 import draftwood
-from draftwood.commands.generate import generate as command
+from draftwood.cli.generate import generate as command
 from tests.tiny import save_tiny, tiny_llama
 
 

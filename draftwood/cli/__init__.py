@@ -1,0 +1,183 @@
+"""The ``draftwood`` command: subcommands are imported when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import click
+
+from draftwood import __version__
+from draftwood.errors import DraftwoodError, RequestFailed
+from draftwood.files import reason
+
+
+class _Entry(NamedTuple):
+    """A subcommand: the module that holds a click command of its name, and its line of help."""
+
+    module: str
+    summary: str
+
+
+# Named here, so that the list of commands imports none of them.
+SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
+    "Decode": {
+        "generate": _Entry("generate", "Continue a prompt and stream the text."),
+        "demo": _Entry("demo", "Run the methods side by side on three prompts."),
+        "tree": _Entry("tree", "Draw the tree that one step drafts."),
+        "methods": _Entry("methods", "List the methods, or the settings of one."),
+    },
+    "Measure": {
+        "bench": _Entry("bench", "Time methods and other libraries on your prompts."),
+        "report": _Entry("report", "Make a page and figures of what bench measured."),
+        "tune": _Entry("tune", "Measure what a step costs on this machine."),
+        "cache": _Entry("cache", "List or clear what was measured and kept."),
+        "check-lossless": _Entry(
+            "commands.check_lossless", "Check that a method keeps the model's distribution."
+        ),
+    },
+    "Fit to a model": {
+        "calibrate": _Entry("calibrate", "Count how often a model takes what is drafted."),
+        "search": _Entry("search", "Find the best setting of each method on your prompts."),
+        "sequoia": _Entry("sequoia", "Search the best static tree for a draft model."),
+        "train": _Entry("train", "Train an EAGLE-3 head, or the embedded models."),
+        "inflate": _Entry("inflate", "Give a small model the shapes of a large one."),
+    },
+    "Without a model": {
+        "record": _Entry("record", "Decode prompts once and keep what the model said."),
+        "replay": _Entry("replay", "Run methods over a recording."),
+        "simulate": _Entry("simulate", "Run methods over made-up text and drafters."),
+        "theory": _Entry("theory", "Say what GOOSE's theory predicts."),
+    },
+}
+_COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"draftwood.cli.{_COMMANDS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Refuse an unknown command with the nearest one, without importing any."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from draftwood.suggest import did_you_mean
+
+            near = did_you_mean(name, _COMMANDS) or "'draftwood --help' lists them"
+            raise click.UsageError(f"No such command {name!r}: {near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands by section, each with its whole line."""
+        for heading, entries in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
+
+
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it
+
+_EXAMPLES = """\b
+Examples:
+  draftwood generate "def quicksort("
+  draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --draft SMALL
+  draftwood COMMAND --help
+"""
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    epilog=_EXAMPLES,
+)
+@click.version_option(__version__, prog_name="draftwood")
+@click.option("-v", "--verbose", is_flag=True, help="Show what the library logs.")
+@click.pass_context
+def cli(ctx: click.Context, verbose: bool) -> None:
+    """Decode faster with exactly the same output, by drafting trees of tokens."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    if os.environ.get("FORCE_COLOR"):
+        ctx.color = True
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line.
+
+    What goes wrong is one line on standard error. Exit codes: 2 for wrong input, 1 for what goes
+    wrong in the middle, 130 if interrupted.
+    """
+    code = _run(argv)
+    if code:
+        sys.exit(code)
+
+
+def _run(argv: Sequence[str] | None) -> Any:
+    try:
+        # A command that ends with an exit code of its own returns it here.
+        code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
+        sys.stdout.flush()
+    except RequestFailed as error:
+        return _failed(error.reason, 1)
+    except DraftwoodError as error:
+        return _failed(str(error), 2)
+    except click.ClickException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _failed("interrupted", 130)
+    except BrokenPipeError:
+        _forget_output()  # the reader has gone: nothing is left to say it to
+        return 1
+    except OSError as error:
+        _forget_output()
+        return _failed(reason(error), 1)
+    except UnicodeError as error:
+        return _failed(f"text that is not valid {_encoding(error)}: {error}", 2)
+    except MemoryError:
+        return _failed("not enough memory", 1)
+    except RuntimeError as error:
+        if not any(words in str(error).lower() for words in _NO_MEMORY):
+            raise
+        return _failed(str(error).strip().splitlines()[0], 1)
+    return code
+
+
+def _encoding(error: UnicodeError) -> str:
+    return str(getattr(error, "encoding", "UTF-8")).upper()
+
+
+def _forget_output() -> None:
+    """Let standard output go nowhere, so that nothing fails once more when the process ends."""
+    with suppress(OSError, ValueError):  # it is no file, or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failed(message: str, code: int) -> int:
+    click.echo(f"draftwood: {' '.join(message.split())}", err=True)
+    return code

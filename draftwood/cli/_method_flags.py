@@ -1,0 +1,213 @@
+"""Commands that decode with a method: its settings are options of the command.
+
+Which settings there are depends on the method, so the command line is searched for its name before
+it is parsed. Click then does the rest: an unknown option is refused with the nearest known one, and
+``--method NAME --help`` lists what NAME can be given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from draftwood.binding import binder, model_flags
+from draftwood.cli._sections import Command, Option
+from draftwood.errors import DraftwoodError
+from draftwood.methods import recipe as recipe_of
+from draftwood.methods import spelt
+from draftwood.recipes import Method, Recipe
+from draftwood.settings import Setting, kind_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_GIVEN = "draftwood.settings"
+"""Where a context keeps the settings that options gave: name to text."""
+
+_EXTRA = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")
+"""How click refuses a further argument."""
+
+_HINTS = {
+    "--prompt": "give the prompt as an argument, without an option's name",
+    "--stream": "text is streamed as it is; --json gives it in one piece",
+    "-n": "did you mean --max-new-tokens?",
+    "-p": "give the prompt as an argument, without an option's name",
+    "-m": "did you mean --model or --method?",
+    "-v": "it goes before the command, as in 'draftwood -v generate ...'",
+    "--verbose": "it goes before the command, as in 'draftwood --verbose generate ...'",
+    "--max-tokens": "did you mean --max-new-tokens?",
+    "--max-length": "did you mean --max-new-tokens?",
+    "--draft-model": "did you mean --draft?",
+    "--draft.model": "did you mean --draft?",
+    "--draft-head": "did you mean --head?",
+    "--assistant-model": "did you mean --draft?",
+    "--temp": "did you mean --temperature?",
+}
+"""Options that other tools have, and what to write instead."""
+
+
+def method_options(function: F) -> F:
+    """``--budget``, ``--draft``, ``--head``, ``--drafter``, ``--verifier``, for any method."""
+    for name, metavar, text in reversed(_COMMON):
+        function = click.option(
+            f"--{name}",
+            cls=Option,
+            section="Method",
+            metavar=metavar,
+            help=text,
+            expose_value=False,
+            callback=_keep(name),
+        )(function)
+    return function
+
+
+_COMMON = (
+    ("budget", "INTEGER", "Most nodes drafted a step, the root not counted."),
+    ("draft", "PATH", "A draft model: a directory or a hub id of the model's own family."),
+    ("head", "PATH", "An EAGLE-3 head made for the model: a directory or a hub id."),
+    ("drafter", "KIND", "Which drafter answers: model or eagle3. --draft and --head imply it."),
+    ("verifier", "RULE", "Accept rule: walk, rejection, block or traversal."),
+)
+
+
+class MethodCommand(Command):
+    """A command with ``--method`` and every setting of that method as options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Find out which options there are, then parse."""
+        ctx.meta[_GIVEN] = {}
+        asked_for_help = bool({"--help", "-h"}.intersection(args))
+        methods = {} if asked_for_help and not self._known(args) else self.methods(args)
+        own = {option for param in self.params for option in param.opts}
+        ctx.meta[f"{_GIVEN}.options"] = list(_options(methods, own))
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = _HINTS.get(error.option_name)
+            if hint is None:
+                raise
+            raise click.UsageError(f"No such option {error.option_name!r}: {hint}", ctx) from None
+        except click.UsageError as error:
+            rest = _EXTRA.fullmatch(error.message)
+            if rest is None:
+                raise
+            message = f"unexpected argument {rest[1]!r}: quote a prompt that has spaces"
+            raise click.UsageError(message, ctx) from None
+
+    def _known(self, args: Sequence[str]) -> bool:
+        try:
+            self.methods(args)
+        except DraftwoodError:
+            return False
+        return True
+
+    def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
+        """The methods that these arguments name, by name, bound as the arguments say."""
+        default = next(p.default for p in self.params if "--method" in p.opts)
+        given = _values(args)
+        return _bound([str(given.get("method", default))], given)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own parameters and the settings of its method."""
+        settings: list[click.Parameter] = ctx.meta.get(f"{_GIVEN}.options", [])
+        return super().get_params(ctx) + settings
+
+
+class MethodsCommand(MethodCommand):
+    """The same for a command whose arguments are methods."""
+
+    def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
+        """All methods among the arguments."""
+        found = [word for word in args if _is_method(word)]
+        return _bound(found, _values(args))
+
+
+def method_of(ctx: click.Context, text: str) -> Method:
+    """The method of that spelling with the settings that options gave.
+
+    Raises:
+        DraftwoodError: the method or a setting is unknown, or a value is out of range.
+    """
+    return spelt(text, ctx.meta[_GIVEN])
+
+
+def settings_given(ctx: click.Context) -> Mapping[str, str]:
+    """The settings that options gave, name to text."""
+    found: Mapping[str, str] = ctx.meta[_GIVEN]
+    return found
+
+
+def _is_method(word: str) -> bool:
+    try:
+        recipe_of(word.partition(":")[0])
+    except DraftwoodError:
+        return False
+    return True
+
+
+def _bound(texts: Iterable[str], given: Mapping[str, str]) -> dict[str, Recipe]:
+    """Each method with its sources bound as its text and the options say."""
+    found = {}
+    for text in texts:
+        name, *items = text.split(":")
+        recipe = recipe_of(name)
+        spelt_out = {key: value for key, _, value in (item.partition("=") for item in items)}
+        binders = {binder(source) for source in recipe.drafters} | set(model_flags())
+        options = {k: v for k, v in {**spelt_out, **given}.items() if k in binders}
+        try:
+            found[name] = recipe.bound(options)
+        except DraftwoodError:
+            found[name] = recipe  # said when the method is made, after other wrong options
+    return found
+
+
+def _values(args: Sequence[str]) -> dict[str, str]:
+    """``--name value`` and ``--name=value`` among the arguments, the last of each."""
+    found = {}
+    for word, following in zip(args, [*args, ""][1:], strict=True):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name.replace("-", "_")] = value if equals else following
+    return found
+
+
+def _options(methods: Mapping[str, Recipe], own: set[str]) -> Iterator[click.Option]:
+    """An option for every setting that the command does not have by itself."""
+    seen = set(own)
+    for name, recipe in methods.items():
+        for key, setting in recipe.settings().items():
+            flag = "--" + key.replace("_", "-")
+            if flag not in seen:
+                seen.add(flag)
+                yield Option(
+                    [flag, "setting_" + key.replace(".", "_")],
+                    section=f"Settings of {name} (of another method: --method NAME --help)",
+                    metavar="PATH" if setting.flag else kind_of(setting.type),
+                    help=_help(setting),
+                    expose_value=False,
+                    callback=_keep(key),
+                )
+
+
+def _help(setting: Setting) -> str:
+    default = "" if setting.default in (None, "") else f"  [default: {shown(setting.default)}]"
+    return f"{setting.help[:1].upper()}{setting.help[1:]}.{default}"
+
+
+def shown(value: object) -> str:
+    """A setting's value as it is typed."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return "+".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.meta[_GIVEN][name] = value
+
+    return keep

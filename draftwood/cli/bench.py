@@ -1,0 +1,250 @@
+"""The ``bench`` subcommand: flags, progress, table and the line that a script reads.
+
+Knows nothing of how runs are made; :mod:`draftwood.bench.session` does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from rich.console import Console
+
+from draftwood.bench import best
+from draftwood.bench.peers import names as peer_names
+from draftwood.bench.prompts import sources
+from draftwood.bench.quiet import warning
+from draftwood.bench.stopping import stoppable
+from draftwood.bench.verdicts import differences
+from draftwood.busy import warn_if_busy
+from draftwood.cli._bench_view import best_table, table
+from draftwood.cli._options import model_options, numbers
+from draftwood.errors import DraftwoodError
+from draftwood.methods import check as check_method
+from draftwood.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.bench.journal import Journal
+    from draftwood.bench.outputs import Outputs
+
+_FILE_WIDTH = 120
+"""Columns of the table where there is no terminal to ask."""
+
+
+_SEEDS = "write integers with commas between them, such as 0,1,2"
+
+
+_EXAMPLES = """\b
+Examples:
+  draftwood bench --prompts prompts.jsonl --methods ar,auto,hf
+  draftwood bench --prompts prompts.jsonl --model BIG --draft SMALL --methods ar,auto,talon
+  draftwood bench --prompts prompts.jsonl --json run.json --html run.html
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--prompts",
+    required=True,
+    metavar="SET[,SET]",
+    help="Files of prompts, or datasets as hf:OWNER/NAME.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.option(
+    "--methods",
+    default="ar,pld,tr,goose,auto,hf",
+    show_default=True,
+    help="Comma-separated, settings behind colons (goose:budget=16). Other libraries' ways, "
+    f"also: {', '.join(peer_names())}.",
+)
+@click.option(
+    "--peers",
+    is_flag=True,
+    help="Add every peer that --methods does not name; what is not available is reported.",
+)
+@click.option(
+    "--best",
+    "best_file",
+    type=click.Path(path_type=Path),
+    help="Run each method that draftwood search wrote to this file as published and at its best.",
+)
+@model_options
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
+@click.option(
+    "--top-p",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Keep the fewest tokens of this probability.",
+)
+@click.option(
+    "--seeds",
+    default="0",
+    show_default=True,
+    metavar="N[,N]",
+    help="Everything is run with each; the first one also shuffles the order.",
+)
+@click.option("--budget", type=int, help="Most nodes drafted a step, where a method sets none.")
+@click.option("--draft", help="Directory or hub id of the draft model, where a method sets none.")
+@click.option("--head", help="Directory or hub id of the EAGLE-3 head, where a method sets none.")
+@click.option("--warm", is_flag=True, help="Keep what drafters learn from prompt to prompt.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Prompts decoded together.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Timed runs of every method on every prompt.",
+)
+@click.option(
+    "--chat/--no-chat",
+    default=None,
+    help="The chat template for all prompts, or for none (else: for dialogues, if there is one).",
+)
+@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
+@click.option("--resume", is_flag=True, help="Resume the run of --json that was stopped.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a page to look at.")
+@click.option("--plots", type=click.Path(path_type=Path), help="Write figures to this directory.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write a line per step.")
+def bench(
+    prompts: str,
+    limit: int | None,
+    methods: str,
+    peers: bool,
+    best_file: Path | None,
+    model: str,
+    dtype: str,
+    device: str,
+    trust_remote_code: bool,
+    threads: int | None,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seeds: str,
+    budget: int | None,
+    draft: str | None,
+    head: str | None,
+    warm: bool,
+    batch: int,
+    repeats: int,
+    chat: bool | None,
+    truncate: int | None,
+    output: Path | None,
+    resume: bool,
+    html: Path | None,
+    plots: Path | None,
+    trace: Path | None,
+) -> None:
+    """Time methods against plain decoding on the same prompts, and check their tokens.
+
+    Methods take turns on every prompt, in shuffled order. The last line on standard output is the
+    summary as JSON.
+    """
+    for text in filter(None, map(str.strip, methods.split(","))):
+        if text.partition(":")[0] not in peer_names():
+            check_method(text)
+    from draftwood.bench.document import summary
+    from draftwood.bench.outputs import Outputs
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
+    from draftwood.bench.trace import Trace
+    from draftwood.cli._bench_view import Bar, progress
+
+    settings = Settings(
+        prompts=sources(prompts),
+        methods=tuple(methods.split(",")),
+        best=None if best_file is None else best.load(best_file),
+        peers=peers,
+        limit=limit,
+        model=model,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        threads=threads,
+        max_new_tokens=max_new_tokens,
+        sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
+        seeds=numbers("--seeds", seeds, int, _SEEDS),
+        budget=budget,
+        draft=draft,
+        head=head,
+        warm=warm,
+        batch=batch,
+        repeats=repeats,
+        chat=chat,
+        truncate=truncate,
+    )
+    outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
+    outputs.check()
+    journal = _journal(outputs, resume, warm)
+    session = Session(settings, journal)
+    warn_if_busy(threads)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(stderr=True, width=_FILE_WIDTH)
+    for name, reason in session.missing.items():
+        console.print(f"missing {name}: {reason}", markup=False, highlight=False)
+    for said in session.unsearched:
+        console.print(said, style="yellow", markup=False, highlight=False)
+    complete = False
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(stoppable())
+            bar = Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
+            watch = None
+            if trace is not None:
+                watch = Trace(stack.enter_context(trace.open("w", encoding="utf-8")))
+            session.execute(bar, watch)
+        complete = True
+    finally:  # interrupted or not, what has been measured is kept
+        found = session.document(complete=complete)
+        unwritten: OSError | None = None
+        try:
+            outputs.write(found)
+        except OSError as error:
+            unwritten = error  # raised below: the table is the part of the result that is left
+        console.print(table(found))
+        if "best" in found:
+            console.print(best_table(found))
+        for line in differences(found):
+            console.print(line, markup=False, highlight=False)
+        disturbed = warning(cast(Mapping[str, Any], found["provenance"]))
+        if disturbed is not None:
+            console.print(disturbed, style="yellow", markup=False, highlight=False)
+        if unwritten is not None:
+            raise unwritten
+        click.echo(json.dumps(summary(found, output)))
+    if journal is not None:
+        journal.remove()
+
+
+def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:
+    if not resume:
+        fresh = outputs.journal()
+        # What a warm run has learnt is not written down, so that nobody could go on with it.
+        return None if warm else fresh
+    if warm:
+        raise DraftwoodError(
+            "--resume cannot go on with a --warm run, whose tables would start empty: leave "
+            "--resume out to start anew, or --warm to begin every prompt with empty tables"
+        )
+    return outputs.resumed()

@@ -1,0 +1,164 @@
+"""``draftwood calibrate``: counts how often a model takes candidates of every kind.
+
+Decodes prompts with ``auto``, drafting everything that is offered, however unlikely: what the
+policy would choose must not decide what is learnt. The file is what ``auto`` starts from; the one
+that ships with the package was made so, from text that methods are not judged on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from draftwood.bench.defaults import Defaults
+from draftwood.bench.prompts import Prompt, read, sources
+from draftwood.bids import FREE, Bid, Price
+from draftwood.calibration import Calibration
+from draftwood.cli._options import load_model, model_options, numbers
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.files import check_writable
+from draftwood.hosts import Built, Host
+from draftwood.methods import method, spellings
+from draftwood.recipes import Method
+from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
+from draftwood.tuners.learnt import Tuner
+
+_FLOOR = 0.002
+"""Path chance below which even a survey does not look."""
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--prompts", required=True, metavar="SOURCE[,SOURCE]", help="As for bench.")
+@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.option(
+    "--methods",
+    help="Comma-separated: with which drafters. [default: auto, and auto with each model that is "
+    "given or, for the embedded model, comes with it]",
+)
+@click.option("--draft", help="A draft model to count as well: a directory or a hub id.")
+@click.option("--head", help="An EAGLE-3 head to count as well: a directory or a hub id.")
+@click.option(
+    "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
+@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@model_options
+def calibrate(
+    output: Path,
+    prompts: str,
+    limit: int | None,
+    methods: str | None,
+    draft: str | None,
+    head: str | None,
+    temperatures: str,
+    max_new_tokens: int,
+    truncate: int | None,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Count how often the model takes what is drafted, and write it to OUTPUT, for method auto.
+
+    Use it with --method auto --tuner.calibration OUTPUT.
+    """
+    check_writable(output)
+    chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model == "embedded")
+    check_drafts(model, chosen, trust_remote_code=trust_remote_code)
+    heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
+
+    from draftwood.bench.contexts import Contexts
+    from draftwood.engine import Engine
+    from draftwood.hosting import TargetHost
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    sampled = [SamplingParams(temperature=t) for t in heats]
+    members = read(sources(prompts), limit)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    target = attach(loaded.model)
+    host = TargetHost(target, loaded.tokenizer)
+    contexts = Contexts(
+        loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
+    )
+    contexts.check(members)
+    calibration = Calibration(half_life=math.inf)
+    surveyed = [replace(each, tuner=_Survey(calibration)) for each in chosen.values()]
+    runs = list(_runs(surveyed, sampled, members))
+    for each, sampling, prompt in track(
+        runs, "counting", console=Console(stderr=True), transient=True
+    ):
+        ids = contexts.after(prompt, ()).ids
+        request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
+        Engine(target, each, host=host).generate([request])[0].checked()
+    calibration.save(output)
+    click.echo(f"{output}: {len(runs)} answers counted")
+
+
+def _chosen(methods: str | None, given: Defaults, *, embedded: bool) -> dict[str, Method]:
+    """The methods that are surveyed, by spelling, with the models that are given.
+
+    Raises:
+        DraftwoodError: a method or a setting is unknown.
+    """
+    if methods is None:
+        texts = ["auto"]
+        texts += ["auto:drafter=model"] if embedded or given.draft else []
+        texts += ["auto:drafter=eagle3"] if embedded or given.head else []
+    else:
+        texts = spellings(methods)
+    return {text: method(text, **_underscored(given.of(text))) for text in texts}
+
+
+def _underscored(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace(".", "__"): value for name, value in settings.items()}
+
+
+def _runs(
+    methods: Sequence[Method], sampled: Sequence[SamplingParams], prompts: Sequence[Prompt]
+) -> Iterator[tuple[Method, SamplingParams, Prompt]]:
+    for each in methods:
+        for sampling in sampled:
+            for seed, prompt in enumerate(prompts):
+                yield each, replace(sampling, seed=seed), prompt
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """Settings of a surveyor: what all engines teach."""
+
+    calibration: Calibration
+
+    def build(self, host: Host, drafters: Mapping[str, Built]) -> _Surveyor:  # noqa: ARG002
+        """One that looks up no costs."""
+        return _Surveyor(self.calibration, LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0)))))
+
+
+class _Surveyor(Tuner):
+    """A tuner to whom nothing has a cost."""
+
+    def floor(self, worth: float) -> float:  # noqa: ARG002
+        return _FLOOR
+
+    def level_seconds(self, width: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
+        self._price, self.usual_price = FREE, 0.0
+        return FREE

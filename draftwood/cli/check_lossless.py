@@ -1,0 +1,193 @@
+"""``draftwood check-lossless``: proves, as far as it can be proven, that output laws are kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from draftwood.cli._method_flags import MethodsCommand, method_of, method_options, settings_given
+from draftwood.cli._options import load_model, model_options
+from draftwood.cli._prompt import check_prompt, encode
+from draftwood.errors import DraftwoodError
+from draftwood.recipes import Method
+from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
+
+if TYPE_CHECKING:
+    from draftwood.lossless.exact import ExactCheck
+    from draftwood.lossless.golden import GoldenCheck
+    from draftwood.lossless.model import GreedyCheck, Ground, SampledCheck
+    from draftwood.lossless.pairs import Refusal
+
+    Check = ExactCheck | Refusal | GoldenCheck | SampledCheck | GreedyCheck
+
+
+PROMPT = "The cat saw the dog, and the dog saw the cat, and the cat"
+
+
+_EXAMPLES = """\b
+Examples:
+  draftwood check-lossless goose
+  draftwood check-lossless traversal:shape=2x2 --model BIG --draft SMALL
+  draftwood check-lossless --all
+"""
+
+
+@click.command(name="check-lossless", cls=MethodsCommand, epilog=_EXAMPLES)
+@click.argument("names", nargs=-1, metavar="[METHOD]...")
+@click.option("--all", "everything", is_flag=True, help="Every policy with every verifier.")
+@click.option(
+    "--golden",
+    type=click.Path(path_type=Path),
+    help="Compare the verifiers with a JSON file of worked cases.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Continuations drawn from the model with each METHOD; 0 loads no model.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the first sample.")
+@click.option("--temperature", type=float, default=1.0, show_default=True, help="Of the samples.")
+@click.option("--top-k", type=int, default=4, show_default=True, help="Of the samples.")
+@click.option("--prompt", default=PROMPT, help="What is continued.", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@model_options
+@method_options
+@click.pass_context
+def check_lossless(
+    ctx: click.Context,
+    /,
+    names: tuple[str, ...],
+    everything: bool,
+    golden: Path | None,
+    samples: int,
+    seed: int,
+    temperature: float,
+    top_k: int,
+    prompt: str,
+    as_json: bool,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Check that the output of each METHOD (as in "traversal:shape=2x2") is the target's own.
+
+    The output law of its policy and verifier is enumerated exactly over tiny laws; then the method
+    draws from --model, its continuations are counted against the model's law, and its greedy tokens
+    are compared with plain decoding's. Exit code 0: all checks passed; 1: one failed.
+    """
+    if settings_given(ctx) and not names:
+        first = next(iter(settings_given(ctx)))
+        raise DraftwoodError(f"no METHOD is named that --{first} could be a setting of")
+    if not names and not everything and golden is None:
+        raise DraftwoodError("nothing to check: give a METHOD, --all or --golden FILE")
+    chosen = {name: method_of(ctx, name) for name in names}
+    check_prompt(prompt, "the prompt")
+
+    from draftwood.lossless.model import Ground, check_countable
+    from draftwood.target.attach import attach
+
+    facts: dict[str, object] = {}
+    ground = None
+    if chosen and samples:
+        sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
+        check_countable(sampling)
+        check_drafts(model, chosen, trust_remote_code=trust_remote_code)
+        loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+        ids = encode(loaded.tokenizer, prompt, chat=False)
+        target = attach(loaded.model)
+        ground = Ground(target, loaded.tokenizer, ids, sampling)
+        facts = {"name": loaded.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
+
+    done: list[Check] = []
+    for check in _checks(chosen, everything, golden, ground, samples):
+        done.append(check)
+        if not as_json:
+            click.echo(line(check))
+    if as_json:
+        from draftwood.bench.provenance import provenance
+
+        settings = {
+            "samples": samples,
+            "seed": seed,
+            "temperature": temperature,
+            "top_k": top_k,
+            "prompt": prompt,
+        }
+        origin = provenance(model=facts, settings=settings, sets=[])
+        click.echo(json.dumps({"provenance": origin, **document(done)}))
+    else:
+        click.echo(verdict(done))
+    if not all(check.passed for check in done):
+        raise click.exceptions.Exit(1)
+
+
+def _checks(
+    chosen: Mapping[str, Method],
+    everything: bool,
+    golden: Path | None,
+    ground: Ground | None,
+    samples: int,
+) -> Iterator[Check]:
+    from draftwood.lossless.exact import check_exact
+    from draftwood.lossless.golden import check_golden
+    from draftwood.lossless.pairs import registered_pairs
+
+    if golden is not None:
+        yield from check_golden(golden)
+    if everything:
+        yield from (pair.check() for pair in registered_pairs())
+    for name, each in chosen.items():
+        yield check_exact(name, each.policy, each.verifier)
+        if ground is not None:
+            yield ground.check_sampled(name, each, samples)
+            yield ground.check_greedy(name, each)
+
+
+def line(check: Check) -> str:
+    """A check as one line: how it went, of what, what was found."""
+    from draftwood.lossless.pairs import Refusal
+
+    how = "  -  " if check.kind == Refusal.kind else "  ok " if check.passed else "FAIL "
+    return f"{how} {check.subject}: {check}"
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """The last line."""
+    from draftwood.lossless.pairs import Refusal
+
+    judged = [check for check in checks if check.kind != Refusal.kind]
+    failed = sum(not check.passed for check in judged)
+    if failed:
+        return f"NOT lossless: {failed} of {len(judged)} checks failed"
+    return f"lossless: all {len(judged)} checks passed"
+
+
+def document(checks: Sequence[Check]) -> dict[str, object]:
+    """What ``--json`` prints of the checks."""
+    return {
+        "lossless": all(check.passed for check in checks),
+        "checks": [
+            {
+                "kind": check.kind,
+                "passed": check.passed,
+                **{field.name: _plain(getattr(check, field.name)) for field in fields(check)},
+                "text": str(check),
+            }
+            for check in checks
+        ],
+    }
+
+
+def _plain(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

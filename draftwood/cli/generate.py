@@ -1,0 +1,223 @@
+"""``draftwood generate``: one prompt, streamed, accepted drafted tokens coloured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from draftwood.cli._method_flags import MethodCommand, method_of, method_options
+from draftwood.cli._options import load_model, model_options, sampling_of, sampling_options
+from draftwood.cli._prompt import encode, read_prompt
+from draftwood.cli._sections import Option
+from draftwood.errors import DraftwoodError
+from draftwood.shipped import check_drafts
+
+if TYPE_CHECKING:
+    from draftwood.engine import Engine
+    from draftwood.recipes import Method
+    from draftwood.requests import Completion, Delta, Request
+    from draftwood.stats import StepStats
+
+_EXAMPLES = """\b
+Examples:
+  draftwood generate "def quicksort("
+  draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --temperature 0.8
+  draftwood generate "def add(" --model BIG --draft SMALL
+  draftwood generate --file prompt.txt --method goose --budget 16 --json
+"""
+
+
+@click.command(cls=MethodCommand, epilog=_EXAMPLES)
+@click.argument("prompt", required=False)
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Read the prompt from a file; - is standard input.",
+)
+@click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate.",
+)
+@click.option("--stop", multiple=True, help="Text that ends the output. Repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Print one line per step: nodes drafted, their sources, tokens expected and accepted.",
+)
+@model_options
+@click.option(
+    "--method",
+    "name",
+    cls=Option,
+    section="Method",
+    default="auto",
+    show_default=True,
+    help="How to draft; 'draftwood methods' lists what there is.",
+)
+@method_options
+@sampling_options
+@click.pass_context
+def generate(
+    ctx: click.Context,
+    /,
+    prompt: str | None,
+    path: Path | None,
+    chat: bool,
+    name: str,
+    max_new_tokens: int,
+    stop: tuple[str, ...],
+    as_json: bool,
+    explained: bool,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+    **sampling: Any,
+) -> int | None:
+    """Continue PROMPT and stream the text.
+
+    Without PROMPT and --file, standard input is read. Tokens that were drafted and accepted are
+    green; the model's own are plain.
+    """
+    chosen = method_of(ctx, name)
+    params = sampling_of(**sampling)
+    text = read_prompt(prompt, path)
+    if "" in stop:
+        raise DraftwoodError("a stop string must not be empty; leave it out")
+
+    from draftwood import models
+    from draftwood.bench.trace import fields as step_fields
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
+    if params.logit_bias or params.banned_tokens:
+        params.validate(models.vocabulary_size(model, trust_remote_code=trust_remote_code))
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    request = Request(
+        prompt=encode(loaded.tokenizer, text, chat=chat),
+        max_new_tokens=max_new_tokens,
+        sampling=params,
+        eos=loaded.eos,
+        stop=stop,
+    )
+    engine = Engine(attach(loaded.model), chosen, loaded.tokenizer)
+    steps: list[StepStats] = []
+    completion = _run(engine, request, steps, quiet=as_json)
+    if as_json:
+        explanation = {"explain": [step_fields(step) for step in steps]} if explained else {}
+        click.echo(json.dumps(summary(chosen, completion) | explanation))
+    else:
+        click.echo()
+        if explained:
+            for line in explanations(steps):
+                click.echo(line, err=True)
+        click.secho(_line(chosen, completion), err=True, dim=True)
+    completion.checked()
+    return 130 if completion.reason == "cancelled" else None
+
+
+def summary(method: Method, completion: Completion) -> dict[str, object]:
+    """The object that ``--json`` prints."""
+    tally, error = completion.tally, completion.error
+    return {
+        "text": completion.text,
+        "tokens": list(completion.tokens),
+        "method": method.name,
+        "finish_reason": completion.reason,
+        **({"error": error.reason} if error is not None else {}),
+        "prompt_tokens": completion.prompt_tokens,
+        "steps": tally.steps,
+        "target_calls": tally.steps,
+        "mean_acceptance_length": _number(tally.mean_acceptance_length),
+        "acceptance_rate": _number(tally.acceptance_rate),
+        "acceptance_by_depth": tally.acceptance_by_depth(),
+        "acceptance_by_source": {s: tally.acceptance_of(s) for s in tally.drafted_by_source},
+        "routes": dict(tally.routes),
+        "tokens_per_second": _number(_rate(completion)),
+        "ttft_ms": _number(completion.ttft * 1e3),
+        "tpot_ms": _number(completion.tpot * 1e3),
+    }
+
+
+def _rate(completion: Completion) -> float:
+    """Tokens a second after the first one."""
+    decoding = completion.seconds - completion.ttft
+    return (len(completion.tokens) - 1) / decoding if decoding else 0.0
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 4)  # JSON has no NaN
+
+
+def _line(method: Method, completion: Completion) -> str:
+    tally = completion.tally
+    return (
+        f"[{method.name}: {len(completion.tokens)} tokens, {tally.steps} target calls, "
+        f"{tally.mean_acceptance_length:.2f} tokens per call, "
+        f"{_rate(completion):.2f} tok/s, {completion.reason}]"
+    )
+
+
+def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
+    """A line a step: its size and sources, and the tokens expected and committed."""
+    yield "step  nodes  depth  expected  committed  ms     from"
+    for number, step in enumerate(steps):
+        drafted, taken = (
+            Counter(step.tree.sources[1:]),
+            Counter(step.tree.sources[node] for node in step.path),
+        )
+        sources = ", ".join(f"{name} {taken[name]}/{count}" for name, count in drafted.items())
+        expected = "-" if step.expected is None else f"{step.expected:.2f}"
+        yield (
+            f"{number:4}  {step.tree.drafted:5}  {step.tree.depth:5}  {expected:>8}  "
+            f"{step.committed:9}  {step.times.total * 1e3:5.1f}  {sources or step.tree.route}"
+        )
+
+
+def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: bool) -> Completion:
+    """The answer; its steps are added to ``steps``."""
+    from draftwood.requests import Delta, Finished, Stepped
+
+    number = engine.add(request)
+    shown = False
+    try:
+        while True:
+            for event in engine.step():
+                if isinstance(event, Delta) and not quiet:
+                    show(event)
+                    shown = True
+                if isinstance(event, Stepped):
+                    steps.append(event.stats)
+                if isinstance(event, Finished):
+                    return event.completion
+    except KeyboardInterrupt:
+        cancelled = engine.cancel(number)
+        if cancelled is None:
+            raise
+        return cancelled.completion
+    except Exception:
+        if shown:
+            click.echo()  # what is said of it stands on a line of its own
+        raise
+
+
+def show(delta: Delta) -> None:
+    """Print new text, accepted drafted tokens in green."""
+    for piece, accepted in zip(delta.pieces, delta.accepted, strict=True):
+        click.secho(piece, fg="green" if accepted else None, nl=False)

@@ -1,0 +1,148 @@
+"""``draftwood inflate``: a small model's function at a large model's cost."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from draftwood.cli._options import load_model
+from draftwood.errors import DraftwoodError
+from draftwood.inflate.room import check_disk, check_memory
+from draftwood.inflate.shapes import PRESETS, Shape, check_fits, preset
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.inflate.model import Agreement
+
+TEXT = (
+    "The keeper of the lighthouse wrote every evening into the same book: the wind, the ships, "
+    "and what she had cooked.\n\n    def total(prices):\n        return sum(prices)\n"
+)
+PROMPT_TOKENS, NEW_TOKENS = 64, 32
+
+
+@click.command()
+@click.argument("out_dir", type=click.Path(path_type=Path))
+@click.option(
+    "--model",
+    default="embedded",
+    show_default=True,
+    help="The small model: 'embedded', a directory or a hub id of a Llama.",
+)
+@click.option("--size", help=f"A shape by name: {', '.join(PRESETS)}.")
+@click.option("--hidden", type=int, help="Width of the residual stream.")
+@click.option("--layers", type=int, help="Layers.")
+@click.option("--heads", type=int, help="Query heads.")
+@click.option("--kv-heads", type=int, help="Key-value heads.")
+@click.option("--head-dim", type=int, help="Channels of a head.")
+@click.option("--ffn", type=int, help="Width within the feed-forward part.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="bfloat16",
+    show_default=True,
+    help="Of the weights that are written.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the unused weights.")
+@click.option(
+    "--no-check",
+    is_flag=True,
+    help="Leave out the comparison in float32, for which all weights must fit into memory.",
+)
+def inflate(
+    out_dir: Path,
+    model: str,
+    size: str | None,
+    dtype: str,
+    seed: int,
+    no_check: bool,
+    **sizes: int | None,
+) -> None:
+    """Write a model with the function of a small one and the cost of a large one to OUT_DIR.
+
+    Its text and its rates of acceptance are the small model's. Give --size, or all
+    of --hidden, --layers, --heads, --kv-heads, --head-dim and --ffn.
+    """
+    large = shape_from(size, sizes)
+    import torch
+
+    from draftwood import models
+    from draftwood.inflate.checkpoint import check_place, provenance, write
+    from draftwood.inflate.model import as_llama, check, check_rotary, shape_of
+    from draftwood.inflate.model import inflate as inflate_model
+
+    check_place(out_dir)
+    loaded = load_model(model, "float32", "cpu", None, trust_remote_code=False)
+    source = as_llama(loaded.model, model)
+    small = shape_of(source.config)
+    check_fits(small, large)
+    check_rotary(source.config, large)
+    parameters = large.parameters(
+        source.config.vocab_size, tied=bool(source.config.tie_word_embeddings)
+    )
+    narrow = models.DTYPES[dtype]
+    check_disk(out_dir.absolute().parent, parameters, narrow.itemsize)
+    agreement: Agreement | None = None
+    if no_check:
+        check_memory(parameters, narrow.itemsize, "choose a smaller shape")
+        made = inflate_model(source, large, dtype=narrow, seed=seed)
+        click.echo("not checked: --no-check was given")
+    else:
+        advice = "the check runs in float32; choose a smaller shape, or leave it out by --no-check"
+        check_memory(parameters, torch.float32.itemsize, advice)
+        made = inflate_model(source, large, dtype=torch.float32, seed=seed)
+        agreement = check(source, made, prompt_of(loaded.tokenizer), NEW_TOKENS)
+        click.echo(
+            f"checked in float32: {agreement.greedy_equal} of {agreement.positions} greedy tokens "
+            f"equal, largest logit difference {agreement.largest:.1e}"
+        )
+        torch.nn.Module.to(made, narrow)
+    record = provenance(
+        source=model,
+        revision=getattr(source.config, "_commit_hash", None),
+        small=small,
+        large=large,
+        parameters=parameters,
+        dtype=dtype,
+        seed=seed,
+        agreement=agreement,
+    )
+    write(out_dir, made, loaded.tokenizer, record)
+    before = source.num_parameters()
+    click.echo(
+        f"{out_dir}: {parameters:,} parameters in {dtype}, {parameters / before:.0f}x the "
+        f"parameters of {model}"
+    )
+
+
+def shape_from(size: str | None, sizes: dict[str, int | None]) -> Shape:
+    """The shape that the flags name.
+
+    Raises:
+        DraftwoodError: it is named twice, or incompletely, or is no shape of a Llama.
+    """
+    given = {name: value for name, value in sizes.items() if value is not None}
+    missing = [f.name for f in fields(Shape) if f.name not in given]
+    if size is not None and given:
+        raise DraftwoodError(f"--size {size} says it all: leave out {_flags(list(given))}")
+    if size is not None:
+        return preset(size)
+    if missing:
+        raise DraftwoodError(f"the shape is incomplete: give --size, or {_flags(missing)} as well")
+    return Shape(**given)
+
+
+def prompt_of(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
+    """Token ids of the text that the check runs on, int64 [n]."""
+    import torch
+
+    return torch.tensor(list(tokenizer.encode(TEXT))[:PROMPT_TOKENS])
+
+
+def _flags(names: list[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)

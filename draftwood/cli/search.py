@@ -1,0 +1,228 @@
+"""The ``search`` subcommand: the best setting of each method, found on prompts of their own.
+
+A benchmark of every setting that the methods declare (:mod:`draftwood.bench.grid`), from which the
+best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any method.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from draftwood.bench import best, grid
+from draftwood.bench.prompts import read, sources
+from draftwood.bench.quiet import warning
+from draftwood.bench.stopping import stoppable
+from draftwood.busy import warn_if_busy
+from draftwood.cli._options import model_options
+from draftwood.errors import DraftwoodError
+from draftwood.files import write_text
+from draftwood.methods import recipe
+from draftwood.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
+
+_FIGURES = {
+    "tokens_per_second": ("tokens_per_second", "median"),
+    "tau": ("mean_acceptance_length", "value"),
+}
+"""What a setting may be chosen by: the metric and its member."""
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--prompts",
+    required=True,
+    metavar="SET[,SET]",
+    help="Prompts to search on: other ones than those that bench is to measure, of the same kind.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.option(
+    "--methods",
+    help="Comma-separated names. All that have settings to search and whose models are given, "
+    "unless named.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(list(_FIGURES)),
+    default="tokens_per_second",
+    show_default=True,
+    help="What is best: speed on this machine, or accepted tokens, which do not depend on it.",
+)
+@click.option("--draft", help="Directory or hub id of the draft model.")
+@click.option("--head", help="Directory or hub id of the EAGLE-3 head.")
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Prompts decoded together.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Timed runs of every setting on every prompt.",
+)
+@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@click.option("--resume", is_flag=True, help="Resume the search that was stopped.")
+@model_options
+def search(
+    output: Path,
+    prompts: str,
+    limit: int | None,
+    methods: str | None,
+    by: str,
+    draft: str | None,
+    head: str | None,
+    max_new_tokens: int,
+    temperature: float,
+    batch: int,
+    repeats: int,
+    truncate: int | None,
+    resume: bool,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Find the best setting of each method and write it to OUTPUT, for bench --best OUTPUT.
+
+    Every combination of the values that a method declares is run on all prompts, beside the method
+    as published. docs/bench.md says which values.
+    """
+    from draftwood.bench.outputs import Outputs
+    from draftwood.bench.session import Session
+    from draftwood.bench.settings import Settings
+    from draftwood.cli._bench_view import Bar, progress
+
+    asked = Settings(
+        prompts=sources(prompts),
+        methods=(),
+        limit=limit,
+        model=model,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        threads=threads,
+        max_new_tokens=max_new_tokens,
+        sampling=SamplingParams(temperature=temperature),
+        draft=draft,
+        head=head,
+        batch=batch,
+        repeats=repeats,
+        truncate=truncate,
+    )
+    names = _names(methods, draft, head)
+    outputs = Outputs(json=output)
+    outputs.check()
+    journal = outputs.resumed() if resume else outputs.journal()
+    read(asked.prompts, limit)
+    warn_if_busy(threads)
+    tried = {name: grid.contenders(name, _made(name, output, asked)) for name in names}
+    everything = [text for texts in tried.values() for text in texts]
+    session = Session(asked.with_methods(everything), journal)
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        stack.enter_context(stoppable())
+        session.execute(
+            Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
+        )
+    document = session.document(complete=True)
+    found = _found(document, tried, by)
+    found["prompts"] = _digests(session)
+    try:
+        write_text(output, json.dumps(found, indent=1) + "\n")
+    except OSError as error:
+        raise outputs.unwritten(error, found) from error
+    if journal is not None:
+        journal.remove()
+    console.print(_table(found, by))
+    disturbed = warning(cast(Mapping[str, Any], document["provenance"]))
+    if disturbed is not None and by != "tau":
+        console.print(disturbed, style="yellow", markup=False, highlight=False)
+    click.echo(f"{output}: best settings of {len(tried)} methods, for bench --best {output}")
+
+
+def _names(methods: str | None, draft: str | None, head: str | None) -> list[str]:
+    given = [flag for flag, value in (("draft", draft), ("head", head)) if value is not None]
+    if methods is None:
+        return grid.searchable(given)
+    names = [name.strip() for name in methods.split(",")]
+    for name in names:
+        recipe(name)
+        if not grid.grid(name):
+            has = ", ".join(grid.searchable(["draft", "head"]))
+            raise DraftwoodError(f"{name} has no settings to search: name some of {has}")
+    return list(dict.fromkeys(names))
+
+
+def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str]]:
+    from draftwood.bench import makers
+
+    return {
+        key: makers.make(setting.searched_by, output, settings)
+        for key, setting in grid.grid(name).items()
+        if setting.searched_by is not None
+    }
+
+
+def _found(
+    document: Mapping[str, object], tried: Mapping[str, Sequence[str]], by: str
+) -> dict[str, Any]:
+    entries = cast(Mapping[str, Mapping[str, Any]], document["methods"])
+    metric, member = _FIGURES[by]
+
+    def figures(text: str) -> dict[str, float | None]:
+        return {name: entries[text][m][k] for name, (m, k) in _FIGURES.items()}
+
+    def rank(text: str) -> float:
+        value = entries[text][metric][member]
+        return float("-inf") if value is None else float(value)
+
+    return {
+        "best_settings": best.SCHEMA,
+        "by": by,
+        "provenance": document["provenance"],
+        "methods": {
+            name: {
+                "published": texts[0],
+                "best": max(texts, key=rank),
+                "tried": {text: figures(text) for text in texts},
+            }
+            for name, texts in tried.items()
+        },
+    }
+
+
+def _digests(session: Session) -> list[str]:
+    return sorted(best.digest(prompt) for prompt in session.prompts)
+
+
+def _table(found: Mapping[str, Any], by: str) -> Table:
+    shown = Table("method", "tried", "as published", "best", "best setting", box=None)
+    for name, each in found["methods"].items():
+        published, chosen = (each["tried"][each[key]][by] for key in ("published", "best"))
+        cells = ["-" if value is None else f"{value:.2f}" for value in (published, chosen)]
+        shown.add_row(name, str(len(each["tried"])), *cells, each["best"])
+    return shown

@@ -1,0 +1,123 @@
+"""The ``sequoia`` subcommand: measures acceptance by rank and saves the best static tree for it.
+
+The counting is in :mod:`draftwood.bench.ranks`, the search in :mod:`draftwood.theory`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from draftwood.bench.prompts import Source, read, sources
+from draftwood.cli._options import load_model, model_options
+from draftwood.files import check_writable
+from draftwood.sampling_params import SamplingParams
+from draftwood.shipped import check_drafts
+
+if TYPE_CHECKING:
+    import torch
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--prompts", required=True, metavar="FILE[,FILE]", help="JSON lines; one set each.")
+@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.option("--draft", help="Directory or hub id of the draft model; embedded-draft otherwise.")
+@click.option("--head", help="Directory or hub id of an EAGLE-3 head to draft with instead.")
+@click.option("--drafter", help="Which drafter answers: model or eagle3.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Most children of a node; acceptance is counted for as many ranks.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), default=59, show_default=True, help="Largest tree."
+)
+@click.option(
+    "--max-depth", type=click.IntRange(1), default=12, show_default=True, help="Deepest level."
+)
+@click.option(
+    "--fastest/--largest",
+    default=True,
+    show_default=True,
+    help="The size and depth that are fastest here, or all nodes.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="Most tokens to generate for a prompt.",
+)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--context", type=click.IntRange(1), default=512, show_default=True, help="Timed at.")
+@model_options
+def sequoia(
+    output: Path,
+    prompts: str,
+    limit: int | None,
+    draft: str | None,
+    head: str | None,
+    drafter: str | None,
+    ranks: int,
+    nodes: int,
+    max_depth: int,
+    fastest: bool,
+    max_new_tokens: int,
+    temperature: float,
+    context: int,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Search the static tree for a pair of models and write it to OUTPUT, for method sequoia.
+
+    Use it with --method sequoia:tree=OUTPUT.
+    """
+    check_writable(output)
+    given = {"draft": draft, "head": head, "drafter": drafter}
+    from draftwood.bench.contexts import Contexts
+    from draftwood.bench.document import write
+    from draftwood.bench.makers.rank_trees import Counted, one_level
+    from draftwood.bench.ranks import count_ranks, target_seconds
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    counting = one_level(ranks, **given)
+    check_drafts(model, {"sequoia": counting}, trust_remote_code=trust_remote_code)
+    sets = sources(prompts)
+    members = read(sets, limit)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    target = attach(loaded.model)
+    engine = Engine(target, counting, loaded.tokenizer)
+    contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)
+    contexts.check(members)
+    sampling = SamplingParams(temperature=temperature)
+    requests = [
+        Request(contexts.after(member, ()).ids, max_new_tokens, sampling, eos=loaded.eos)
+        for member in members
+    ]
+    progress = track(requests, "counting", console=Console(stderr=True), transient=True)
+    found = Counted(count_ranks(engine, progress, ranks), target_seconds(target, nodes, context))
+    tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
+    write(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
+    click.echo(
+        f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
+        f"{tree.length:.2f} tokens expected a step"
+    )
+
+
+def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
+    facts = {"name": model, "dtype": str(dtype).removeprefix("torch.")}
+    from draftwood.bench.provenance import provenance
+
+    return {"provenance": provenance(model=facts, settings={}, sets=sets)}

@@ -1,0 +1,252 @@
+"""``draftwood tree``: draws the tree of one step, or checks tree building against golden cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from draftwood.cli._method_flags import MethodCommand, method_of, method_options
+from draftwood.cli._options import load_model, model_options
+from draftwood.cli._prompt import encode, read_prompt
+from draftwood.cli._sections import Option
+from draftwood.errors import DraftwoodError
+from draftwood.extras import need
+from draftwood.files import check_writable, write_bytes, write_text
+from draftwood.shipped import check_drafts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.tree import Tree
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.stats import StepStats
+
+_TITLE = 40
+"""Characters of the prompt that a picture's title quotes."""
+_SEARCHED = 256
+"""Tokens that are decoded in search of a step that drafts."""
+
+_EXAMPLES = """\b
+Examples:
+  draftwood tree "def quicksort("
+  draftwood tree "one two three one two" --method goose --step 3 --svg tree.svg
+  draftwood tree --file prompt.txt --model BIG --method talon --draft SMALL
+"""
+
+
+@click.command(cls=MethodCommand, epilog=_EXAMPLES)
+@click.argument("prompt", required=False)
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Read the prompt from a file; - is standard input.",
+)
+@click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
+@click.option(
+    "--step",
+    type=click.IntRange(1),
+    help="Which step to draw. [default: the first that drafts anything]",
+)
+@click.option(
+    "--golden",
+    type=click.Path(path_type=Path),
+    help="Rebuild the spine trees of a JSON file of worked cases and compare.",
+)
+@click.option(
+    "--svg",
+    "drawing",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the tree to FILE as a picture, too.",
+)
+@click.option(
+    "--png",
+    "raster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The same picture as a PNG (needs matplotlib).",
+)
+@model_options
+@click.option(
+    "--method",
+    "name",
+    cls=Option,
+    section="Method",
+    default="auto",
+    show_default=True,
+    help="How to draft; 'draftwood methods' lists what there is.",
+)
+@method_options
+@click.pass_context
+def tree(
+    ctx: click.Context,
+    /,
+    prompt: str | None,
+    path: Path | None,
+    chat: bool,
+    step: int | None,
+    golden: Path | None,
+    drawing: Path | None,
+    raster: Path | None,
+    name: str,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Draw the tree that one step drafts after PROMPT.
+
+    Without PROMPT and --file, standard input is read. What was accepted is green.
+    """
+    if golden is not None:
+        if (drawing, raster, prompt, path) != (None,) * 4:
+            raise DraftwoodError(
+                "--golden draws no prompt's tree and writes no --svg or --png: give one of them"
+            )
+        _check(golden)
+        return
+    chosen = method_of(ctx, name)
+    text = read_prompt(prompt, path)
+    if raster is not None:
+        need("matplotlib", "plots")
+    for file in (drawing, raster):
+        if file is not None:
+            check_writable(file)
+
+    from rich.console import Console
+
+    from draftwood.engine import Engine
+    from draftwood.requests import Request
+    from draftwood.target.attach import attach
+
+    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    ids = encode(loaded.tokenizer, text, chat=chat)
+    engine = Engine(attach(loaded.model), chosen)
+    longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)
+    request = Request(ids, max_new_tokens=longest, eos=loaded.eos)
+    number, stats, committed = _found(engine, request, step)
+    title = f"{chosen.name}, step {number} after {_beginning(text)}"
+    if drawing is not None:
+        write_text(drawing, as_svg(stats, committed, loaded.tokenizer, title))
+    if raster is not None:
+        write_bytes(raster, as_png(stats, committed, loaded.tokenizer, title))
+    console = Console(highlight=False)
+    console.print(f"{chosen.name}, step {number}:", style="dim")
+    console.print(picture(stats, loaded.tokenizer))
+
+
+def _found(
+    engine: Engine, request: Request, step: int | None
+) -> tuple[int, StepStats, tuple[int, ...]]:
+    """The step asked for, or the first that drafts: its number, itself and its tokens.
+
+    Raises:
+        DraftwoodError: there is none.
+    """
+    seen = 0
+    for stats, committed in _steps(engine, request):
+        seen += 1
+        if seen == step or (step is None and stats.tree.drafted):
+            return seen, stats, committed
+    if step is None:
+        raise DraftwoodError(
+            f"none of the {seen} steps drafted anything: give another prompt or --method"
+        )
+    raise DraftwoodError(
+        f"there is no step {step}: the text ended after {seen} steps; give an earlier --step"
+    )
+
+
+def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:
+    """Every step with the tokens that it committed."""
+    from draftwood.requests import Delta, Stepped, checked
+
+    committed: tuple[int, ...] = ()
+    for event in checked(engine.stream([request])):
+        if isinstance(event, Delta):
+            committed = event.tokens
+        elif isinstance(event, Stepped):
+            yield event.stats, committed
+
+
+def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
+    """The step's tree with the accepted path in green, and the source of every node."""
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    nodes = stats.tree
+    kept = {0, *stats.path}
+
+    def label(i: int) -> str:
+        text = escape(repr(tokenizer.decode([int(nodes.tokens[i])])))
+        source = f" [dim]{nodes.sources[i]}[/]" if i else ""
+        return f"[bold green]{text}[/]{source} ✓" if i in kept else f"{text}{source}"
+
+    drawn = {0: Tree(label(0))}
+    for i in range(1, len(nodes)):
+        drawn[i] = drawn[int(nodes.parents[i])].add(label(i))
+    root = drawn[0]
+    root.label = (
+        f"{root.label}  [dim]({nodes.drafted} drafted, {len(stats.path)} accepted, "
+        f"route {nodes.route or '-'})[/]"
+    )
+    return root
+
+
+def _beginning(text: str) -> str:
+    """The beginning of a prompt, quoted, on one line."""
+    words = " ".join(text.split())
+    return repr(words if len(words) <= _TITLE else words[:_TITLE] + "…")
+
+
+def as_svg(
+    stats: StepStats,
+    committed: Sequence[int],
+    tokenizer: PreTrainedTokenizerBase,
+    title: str = "",
+) -> str:
+    """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
+    from draftwood.picture import svg
+
+    return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
+
+
+def as_png(
+    stats: StepStats,
+    committed: Sequence[int],
+    tokenizer: PreTrainedTokenizerBase,
+    title: str = "",
+) -> bytes:
+    """The same as PNG."""
+    from draftwood.picture.raster import png
+
+    return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
+
+
+def _texts(
+    stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[str], str | None]:
+    """Text of each node, and of the bonus if one was committed."""
+    texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
+    bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
+    return texts, bonus[0] if bonus else None
+
+
+def _check(path: Path) -> None:
+    from draftwood.golden import check_goose
+
+    report = check_goose(path)
+    for mismatch in report.mismatches:
+        click.echo(mismatch)
+    click.echo(f"{report.cases - len(report.mismatches)} of {report.cases} cases reproduced")
+    if report.mismatches:
+        raise click.exceptions.Exit(1)

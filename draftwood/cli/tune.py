@@ -1,0 +1,323 @@
+"""``draftwood tune``: measures what a step costs here, shows it, and keeps it.
+
+Forwards and levels are timed by :mod:`draftwood.costs.measure`; what lies outside of them is taken
+from an engine's steps, plain and GOOSE's. Steps of other methods then show how far the prediction
+is off. docs/costs.md says what the figures mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from draftwood import kept, registry
+from draftwood.busy import Others, warn_if_busy, watched
+from draftwood.cli import _tune_tables as pictures
+from draftwood.cli._options import load_model, model_options, numbers
+from draftwood.cli._tune_tables import level_rows, target_rows
+from draftwood.costs import store
+from draftwood.costs.curve import StepCosts
+from draftwood.costs.fit import HostSample, Sample, fit, fit_host
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable
+from draftwood.hosts import DrafterSpec
+from draftwood.methods import method
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from draftwood.cli._timed_steps import Check
+
+_CONTEXTS = (128, 1024)
+_SPREAD = 1.25
+"""Largest over smallest ratio of predicted to measured steps that is called good."""
+_FILE_WIDTH = 120
+"""Columns of the tables where there is no terminal to ask."""
+_TEXT = "def add(self, a, b):\n    return a + b\n\n"
+_FITTED = ("ar", "goose:bypass=off")
+_HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
+
+
+_EXAMPLES = """\b
+Examples:
+  draftwood tune --model PATH_OR_HUB_ID
+  draftwood tune --model BIG --draft SMALL --batch 1,4 --json costs.json
+"""
+
+
+def _above_0(_ctx: click.Context, _param: click.Parameter, seconds: float) -> float:
+    if not 0.0 < seconds < math.inf:
+        raise DraftwoodError(f"--seconds is {seconds:g}: give a number above 0")
+    return seconds
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--draft", help="A draft model to measure as well: a directory or a hub id.")
+@click.option("--head", help="An EAGLE-3 head to measure as well: a directory or a hub id.")
+@click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
+@click.option(
+    "--context",
+    help="Cached tokens of each: one or more numbers.  [default: 128,1024, or what fits the model]",
+)
+@click.option(
+    "--largest",
+    type=click.IntRange(2),
+    default=64,
+    show_default=True,
+    help="Tokens of the largest tree, root included.",
+)
+@click.option(
+    "--seconds",
+    default=20.0,
+    show_default=True,
+    callback=_above_0,
+    help="How long to measure, about.",
+)
+@click.option("--fresh", is_flag=True, help="Choose weight layouts anew as well (CPU).")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw the curves here.")
+@model_options
+def tune(
+    draft: str | None,
+    head: str | None,
+    batch: str,
+    context: str | None,
+    largest: int,
+    seconds: float,
+    fresh: bool,
+    output: Path | None,
+    picture: Path | None,
+    model: str,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    trust_remote_code: bool,
+) -> None:
+    """Measure what a step costs on this machine, show it, and keep it for later runs.
+
+    A tree pays if it gets more drafted tokens accepted than its break-even says.
+    """
+    if draft is not None and head is not None:
+        raise DraftwoodError("--draft and --head are one drafter each: measure one at a time")
+    share = 0.3 if draft or head else 0.0
+    contexts = _CONTEXTS if context is None else _numbers("--context", context)
+
+    from draftwood import models
+    from draftwood.bench.document import write
+    from draftwood.cli._timed_steps import SOURCE, check, run_steps
+    from draftwood.costs.machine import identity_at, key_of
+    from draftwood.costs.measure import Grid, measure_reached, measure_target
+    from draftwood.hosting import TargetHost
+    from draftwood.target.attach import attach
+
+    grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
+    if output is not None:
+        check_writable(output)
+    if picture is not None:
+        pictures.check(picture)
+    warn_if_busy(threads)
+    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    target = attach(loaded.model, fresh=fresh)
+    host = TargetHost(target, loaded.tokenizer)
+    if context is None:
+        grid = grid.fitted(target.info.context_limit)
+
+    # What methods want handed over with every row takes time as well.
+    needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
+    drafter = _spec(draft, head).build(host) if share else None
+    if drafter is not None:
+        needs |= drafter.needs
+    methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
+    each = 0.3 * seconds / len(methods) / len(grid.batches)
+    prompt = _prompt(loaded.tokenizer, grid.contexts[0])
+    with watched() as near:
+        samples = {"target": measure_target(target, grid, needs)}
+        if drafter is not None:
+            levels = replace(grid, seconds=share * seconds)
+            samples[SOURCE] = measure_reached(drafter, SOURCE, target, levels)
+            if not samples[SOURCE]:
+                raise DraftwoodError(
+                    f"the context of {draft or head} is too short to draft: name one with a "
+                    "longer one"
+                )
+        steps = {
+            (name, b): run_steps(target, host, name, prompt, b, each)
+            for name in methods
+            for b in grid.batches
+        }
+    curves = {name: fit(timed) for name, timed in samples.items()}
+    found = StepCosts(curves.pop("target"), curves)
+    outside = [
+        HostSample(step.tokens - step.batch, step.batch, step.seconds - step.target)
+        for (name, _), taken in steps.items()
+        for step in taken
+        if name in _FITTED
+    ]
+    found = replace(found, **asdict(fit_host(outside)))
+    checks = [check(found, name, b, taken) for (name, b), taken in steps.items() if taken]
+
+    drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
+    key = key_of(target.info, drafters)
+    ending = _keep(key, found, near.others)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_FILE_WIDTH)
+    for b in grid.batches:
+        for cached in grid.contexts:
+            show(console, found, samples, grid.sizes, cached, b)
+    console.print(
+        f"outside of forwards: {found.fixed * 1e3:.3f} ms a step, {found.node * 1e6:.1f} µs a "
+        f"drafted node, {found.sequence * 1e3:.3f} ms a further sequence"
+    )
+    console.print(checks_table(checks))
+    console.print(verdict(checks))
+    if output is not None:
+        settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
+        write(output, document(key, found, samples, checks, loaded.name, settings))
+    if picture is not None:
+        _draw(picture, found, samples)
+    click.echo(ending)
+
+
+def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
+    """Keep costs that were measured on a quiet machine; says where, or why they are not kept."""
+    if others is not None and kept.disturbed(others):
+        return (
+            f"not kept: other processes used {100 * others.share:.0f} % of the cores; measure "
+            "again on a quiet machine"
+        )
+    return f"kept in {store.write(key, costs)}"
+
+
+def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:
+    from draftwood.bench.plots.style import drawing  # matplotlib is optional
+
+    curves = {"target": (costs.target, samples["target"])}
+    curves |= {name: (level, samples[name]) for name, level in costs.drafters.items()}
+    with drawing():
+        pictures.plot(path, curves)
+
+
+def show(
+    console: Console,
+    costs: StepCosts,
+    samples: Mapping[str, Sequence[Sample]],
+    sizes: Sequence[int],
+    context: int,
+    batch: int,
+) -> None:
+    """Print the tables of one context and batch."""
+    source = next(iter(costs.drafters), None)
+    title = f"{context} cached tokens" + (f", {batch} sequences" if batch > 1 else "")
+    table = Table(
+        "drafted", "timed ms", "curve ms", "T(n)/T(1)", "break-even", title=title, box=SIMPLE_HEAD
+    )
+    if source is not None:
+        table.add_column(f"break-even, chain of {source}")
+    for row in target_rows(costs, samples["target"], sizes, context, batch, source):
+        cells = [str(row.nodes), _ms(row.timed), _ms(row.seconds), f"{row.ratio:.2f}"]
+        cells.append(f"{row.break_even:.2f}")
+        if row.break_even_chain is not None:
+            cells.append(f"{row.break_even_chain:.2f}")
+        table.add_row(*cells)
+    console.print(table)
+    if source is not None:
+        table = Table(
+            "nodes of a level", "timed ms", "curve ms", "over T(1)", title=source, box=SIMPLE_HEAD
+        )
+        for level in level_rows(costs, source, samples[source], sizes, context, batch):
+            timed, seconds = _ms(level.timed), _ms(level.seconds)
+            table.add_row(str(level.width), timed, seconds, f"{level.ratio:.2f}")
+        console.print(table)
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """Predicted against measured steps."""
+    table = Table(
+        "method", "batch", "steps", "measured ms", "predicted ms", "ratio", box=SIMPLE_HEAD
+    )
+    for found in checks:
+        figures = [_ms(found.measured), _ms(found.predicted), f"{found.ratio:.2f}"]
+        table.add_row(found.method, str(found.batch), str(found.steps), *figures)
+    return table
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """What the ratios of predicted to measured steps mean for `auto`."""
+    ratios = [found.ratio for found in checks]
+    if not ratios:
+        return "No step could be timed: give more --seconds."
+    spread = max(ratios) / min(ratios)
+    if spread <= _SPREAD:
+        return (
+            f"The ratios differ by {100 * (spread - 1):.0f} %: good. auto compares steps with one "
+            "another, so an error that all of them share does not matter."
+        )
+    return (
+        f"The ratios differ by {100 * (spread - 1):.0f} %, so auto will begin with trees of "
+        "a wrong size, until it has seen some steps. Measure again on a quiet machine, with more "
+        "--seconds."
+    )
+
+
+def document(
+    key: store.Key,
+    costs: StepCosts,
+    samples: Mapping[str, Sequence[Sample]],
+    checks: Sequence[Check],
+    model: str,
+    settings: Mapping[str, object],
+) -> dict[str, object]:
+    """What ``--json`` writes: seconds throughout."""
+    from draftwood.bench.provenance import provenance
+
+    return {
+        "provenance": provenance(
+            model={"name": model, "dtype": key.dtype, "device": key.device},
+            settings=settings,
+            sets=[],
+        ),
+        "key": asdict(key),
+        "costs": costs.to_json(),
+        "samples": {name: [asdict(one) for one in found] for name, found in samples.items()},
+        "checks": [asdict(found) for found in checks],
+    }
+
+
+def _spec(draft: str | None, head: str | None) -> DrafterSpec:
+    part, name = ("model", draft) if draft is not None else ("eagle3", head)
+    return cast(DrafterSpec, registry.load("drafters", part)(model=name))
+
+
+def _held_out_chain(draft: str | None, head: str | None) -> str:
+    return f"sd:draft={draft}" if draft is not None else f"sd:head={head}"
+
+
+def _sizes(largest: int) -> tuple[int, ...]:
+    """Powers of two up to the largest tree, and that one."""
+    powers = [1 << i for i in range(largest.bit_length())]
+    return tuple(sorted({*(power for power in powers if power <= largest), largest}))
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    return tuple(sorted(set(numbers(flag, text, int, "write numbers, such as 1,4"))))
+
+
+def _prompt(tokenizer: PreTrainedTokenizerBase, tokens: int) -> list[int]:
+    """A text that repeats itself, so that copying drafters fill their budgets."""
+    ids = list(tokenizer.encode(_TEXT))
+    return (ids * (1 + tokens // len(ids)))[:tokens]
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3f}"

@@ -1,0 +1,40 @@
+"""transformers' bars while a model is loaded: hidden by every command that loads one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers.utils.logging import enable_progress_bar, is_progress_bar_enabled
+
+from tests.cli.test_cli import run
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.mark.parametrize("command", ["generate", "bench", "search", "inflate", "replay"])
+def test_no_bars_of_transformers(command: str, checkpoint: Path, tmp_path: Path) -> None:
+    prompts, out, kept = tmp_path / "p.jsonl", tmp_path / "out.json", tmp_path / "a.rec"
+    prompts.write_text(json.dumps({"prompt": "abc abc"}) + "\n")
+    asked = ("--prompts", str(prompts), "--max-new-tokens", "4")
+    model = ("--model", str(checkpoint))
+    if command == "replay":
+        code, _, err = run("record", *asked, *model, "--out", str(kept))
+        assert code == 0, err
+    # Refused after the model has been loaded.
+    flags = ("--hidden", "--layers", "--heads", "--kv-heads", "--head-dim", "--ffn")
+    smaller = tuple(word for flag in flags for word in (flag, "2"))
+    argv = {
+        "generate": ("abc", "--max-new-tokens", "2", *model),
+        "bench": (*asked, *model, "--methods", "ar"),
+        "search": (str(out), *asked, *model, "--methods", "pld", "--by", "tau"),
+        "inflate": (str(tmp_path / "large"), *model, *smaller),
+        "replay": (str(kept), *model, "--methods", "goose"),
+    }[command]
+    enable_progress_bar()  # type: ignore[no-untyped-call]
+    _, _, err = run(command, *argv)
+    assert "Loading weights" not in err
+    assert not is_progress_bar_enabled()

@@ -1,0 +1,160 @@
+"""``draftwood check-lossless``: its lines, its JSON, its exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftwood.cli.check_lossless import line, verdict
+from draftwood.lossless import pairs
+from draftwood.lossless.exact import ExactCheck
+from draftwood.lossless.pairs import Refusal
+from draftwood.methods import method
+from tests.cli.test_cli import run
+from tests.lossless.literal import Rejection
+from tests.lossless.parts import Sorted
+from tests.tiny import save_tiny
+
+GOLDEN = Path(__file__).parents[1] / "data" / "verifications.json"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+def check(*argv: str) -> tuple[int, list[str], str]:
+    code, out, err = run("check-lossless", *argv)
+    return code, out.splitlines(), err
+
+
+def test_methods_are_enumerated_and_sampled(checkpoint: str) -> None:
+    code, lines, err = check(
+        "goose:budget=6", "sd", "--draft", checkpoint, "--model", checkpoint, "--samples=150"
+    )
+    assert code == 2
+    assert "goose drafts without a model" in err
+    flags = ("--model", checkpoint, "--samples", "150", "--prompt", "abc abc abc ab")
+    code, lines, err = check("goose:budget=6", "pld", *flags)
+    assert code == 0, err
+    starts = ["exact law", "sampled", "greedy"]
+    assert [text.split(": ")[:2] for text in lines[:-1]] == [
+        [f"  ok  {name}", start] for name in ("goose:budget=6", "pld") for start in starts
+    ]
+    assert lines[-1] == "lossless: all 6 checks passed"
+
+
+def test_settings_are_flags(checkpoint: str) -> None:
+    flags = ("--draft", checkpoint, "--budget=3", "--model", checkpoint, "--samples", "150")
+    code, lines, err = check("sd", *flags, "--json")
+    assert code == 0, err
+    (text,) = lines
+    found = json.loads(text)
+    assert found["lossless"] is True
+    origin = found["provenance"]
+    assert origin["model"] == {"name": checkpoint, "dtype": "float32"}
+    assert origin["settings"]["samples"] == 150
+    assert [entry["kind"] for entry in found["checks"]] == ["exact", "sampled", "greedy"]
+    exact, sampled, greedy = found["checks"]
+    assert exact["subject"] == "sd"
+    assert exact["difference"] < 1e-12
+    assert exact["budget"] == 3
+    assert sampled["samples"] == 150
+    assert sampled["p_value"] > 1e-3
+    assert sampled["degrees"] > 2
+    assert greedy["differs"] is None
+    assert all(entry["passed"] is True and entry["text"] for entry in found["checks"])
+
+
+def test_without_samples_no_model_is_loaded() -> None:
+    code, lines, _ = check("pld", "--samples", "0", "--model", "/nowhere")
+    assert code == 0
+    assert lines[-1] == "lossless: all 1 checks passed"
+    assert check("pld", "--model", "/nowhere")[0] == 2
+
+
+def test_every_pair_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"plain": method("ar").policy, "chain": method("pld").policy}
+    monkeypatch.setattr(pairs, "registered_policies", lambda: few)
+    code, lines, _ = check("--all")
+    assert code == 0
+    subjects = [text[6:].split(":")[0] for text in lines[:-1]]
+    assert {"plain + walk", "chain + walk"} <= set(subjects)
+    assert len(subjects) == len(set(subjects)) >= 2
+
+
+def test_a_wrong_pair_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = pairs.Pair("sorted + literal", Sorted(), "literal")
+    monkeypatch.setattr("draftwood.registry.load", lambda kind, name: Rejection)
+    monkeypatch.setattr("draftwood.lossless.pairs.registered_pairs", lambda: [wrong])
+    code, lines, err = check("--all")
+    assert code == 1
+    assert lines[0].startswith("FAIL  sorted + literal: exact law: off by")
+    assert lines[1] == "NOT lossless: 1 of 1 checks failed"
+    assert not err
+    code, lines, _ = check("--all", "--json")
+    assert code == 1
+    assert json.loads(lines[0])["lossless"] is False
+
+
+def test_golden_files(tmp_path: Path) -> None:
+    code, lines, _ = check("--golden", str(GOLDEN))
+    assert code == 0
+    assert len(lines) == 11
+    assert lines[0].startswith("  ok  forked: golden: ")
+    stored: Any = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    stored["cases"][1]["traversal"]["expected_accepted"] += 0.001
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(stored), encoding="utf-8")
+    code, lines, _ = check("--golden", str(wrong))
+    assert code == 1
+    assert lines[1].startswith("FAIL  chain: golden: traversal: expected_accepted is")
+    assert lines[-1] == "NOT lossless: 1 of 10 checks failed"
+
+
+def test_refused_pairs_are_neither_right_nor_wrong() -> None:
+    refused = Refusal("a + b", "they do not match")
+    assert line(refused) == "  -   a + b: refused: they do not match"
+    good = ExactCheck("a + c", passed=True)
+    assert verdict([refused, good]) == "lossless: all 1 checks passed"
+    bad = ExactCheck("a + d", passed=False, complaint="no law")
+    assert line(bad) == "FAIL  a + d: exact law: no law"
+    assert verdict([refused, good, bad]) == "NOT lossless: 1 of 2 checks failed"
+
+
+def test_methods_and_flags_may_stand_in_any_order() -> None:
+    flags = ("--budget", "4", "goose", "--spine=off", "goose:rho=0.25", "--samples", "0", "--json")
+    code, (text,), err = check(*flags)
+    assert code == 0, err
+    found = json.loads(text)["checks"]
+    assert [(entry["subject"], entry["budget"]) for entry in found] == [
+        ("goose", 4),
+        ("goose:rho=0.25", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        ([], "give a METHOD, --all or --golden FILE"),
+        (["nope"], "unknown method 'nope'"),
+        (["goose", "--colour", "3"], "No such option '--colour'"),
+        (["goose", "--budget"], "'--budget' requires an argument"),
+        (["--budget", "3"], "no METHOD"),
+        (["goose:verifier=nope"], "no 'nope' among verifiers"),
+        (["pld", "--temperature", "0"], "above 0"),
+        (["pld", "--top-k", "0"], "top_k from 2 to 16"),
+        (["pld", "--seed", "-1"], "seed"),
+        (["pld", "--samples", "-1"], "--samples"),
+        (["--golden", "/nowhere.json"], "/nowhere.json"),
+        (["--golden", str(Path(__file__))], "as JSON"),
+        (["--golden", str(GOLDEN.parent / "spine_trees.json")], "cases 0"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(argv: list[str], complaint: str) -> None:
+    code, lines, err = check(*argv)
+    assert code == 2
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not lines

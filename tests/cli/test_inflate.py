@@ -1,0 +1,192 @@
+"""``draftwood inflate`` from end to end: what it writes, says and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from draftwood import models
+from draftwood.inflate import model as built
+from draftwood.inflate import room, weights
+from tests.cli.test_cli import run
+from tests.tiny import save_tiny
+
+# The tiny Llama: 32 wide, 2 layers, 4 heads over 2, head size 8, 48 neurons.
+SIZES = {"hidden": 72, "layers": 3, "heads": 9, "kv-heads": 3, "head-dim": 16, "ffn": 64}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+def flags(**changes: int | None) -> list[str]:
+    sizes = SIZES | {name.replace("_", "-"): size for name, size in changes.items()}
+    return [f"--{name}={size}" for name, size in sizes.items() if size is not None]
+
+
+def tokens(model: str) -> list[int]:
+    argv = ("--model", model, "--max-new-tokens=24", "--json", "--method=goose")
+    code, out, err = run("generate", "abc abc abc ", *argv, "--dtype=float32")
+    assert code == 0, err
+    found: list[int] = json.loads(out.splitlines()[-1])["tokens"]
+    return found
+
+
+def test_it_writes_a_model_that_decodes_the_same(checkpoint: str, tmp_path: Path) -> None:
+    out_dir = tmp_path / "large"
+    code, out, err = run(
+        "inflate", "--model", checkpoint, *flags(), "--dtype=float32", str(out_dir)
+    )
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0].startswith("checked in float32: 96 of 96 greedy tokens equal, largest logit")
+    loaded = models.load(str(out_dir))
+    count = loaded.model.num_parameters()
+    assert count == 162_360  # 3 * (27,648 + 13,824 + 144) + 72 + 2 * 260 * 72
+    assert (
+        lines[1] == f"{out_dir}: {count:,} parameters in float32, 5x the parameters of {checkpoint}"
+    )
+    source = models.load(checkpoint)
+    assert loaded.eos == source.eos
+    assert loaded.tokenizer.chat_template == source.tokenizer.chat_template
+    assert tokens(str(out_dir)) == tokens(checkpoint)
+    assert {path.name for path in tmp_path.iterdir()} == {"large"}, "no leavings"
+
+
+def test_the_directory_says_what_it_is(checkpoint: str, tmp_path: Path) -> None:
+    out_dir = tmp_path / "large"
+    out_dir.mkdir()  # an empty one is taken
+    run("inflate", "--model", checkpoint, *flags(), "--seed=7", str(out_dir))
+    record = json.loads((out_dir / "provenance.json").read_text())
+    assert "cost-shaped" in record["what"].lower()
+    assert record["source"] == {
+        "name": checkpoint,
+        "revision": None,
+        "shape": {"hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48},
+    }
+    assert record["shape"] == {name.replace("-", "_"): size for name, size in SIZES.items()}
+    assert (record["dtype"], record["seed"]) == ("bfloat16", 7)
+    assert record["check"]["positions"] == record["check"]["greedy_equal"] == 96
+    assert record["check"]["largest"] < 1e-4
+    loaded = models.load(str(out_dir))
+    assert loaded.model.dtype == torch.bfloat16
+    assert record["parameters"] == loaded.model.num_parameters()
+    assert len({path.stat().st_mode for path in out_dir.iterdir()}) == 1
+    assert {path.suffix for path in out_dir.iterdir()} <= {".json", ".jinja", ".safetensors"}
+
+
+def test_the_seed_reproduces_the_weights(checkpoint: str, tmp_path: Path) -> None:
+    argv = ("inflate", "--model", checkpoint, *flags())
+    for name, extra in (("a", []), ("b", ["--no-check"]), ("c", ["--seed=1"])):
+        code, out, err = run(*argv, *extra, str(tmp_path / name))
+        assert code == 0, err
+        assert ("not checked" in out) == (name == "b")
+    one, same, other = ((tmp_path / n / "model.safetensors").read_bytes() for n in "abc")
+    assert one == same
+    assert one != other
+    assert json.loads((tmp_path / "b" / "provenance.json").read_text())["check"] is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        ([], "the shape is incomplete: give --size, or --hidden, --layers, --heads, --kv-heads"),
+        (flags(ffn=None), "the shape is incomplete: give --size, or --ffn as well"),
+        (["--size=1b", "--heads=4"], "--size 1b says it all: leave out --heads"),
+        (["--size=2b"], "no shape is called '2b'"),
+        (flags(hidden=27), "--hidden 27 is less than the model's 32"),
+        (flags(head_dim=12), "--head-dim 12 is no multiple of the model's 8"),
+        (flags(kv_heads=9), "9 over --kv-heads 9 lets 1 query heads share"),
+        (flags(kv_heads=4), "9 heads cannot share 4 key-value heads evenly"),
+        ([*flags(), "--dtype=int3"], "'int3' is not one of"),
+    ],
+)
+def test_refusals_before_any_work(
+    checkpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    complaint: str,
+) -> None:
+    monkeypatch.setattr("draftwood.inflate.model.inflate", None)  # calling it would be a TypeError
+    code, out, err = run("inflate", "--model", checkpoint, *argv, str(tmp_path / "large"))
+    assert code == 2
+    assert complaint in err
+    assert not out
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_are_refused_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "load", None)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "note.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    for place, complaint in (
+        (full, "is not empty: name a new directory"),
+        (full / "note.txt", "is a file or a link: name a new directory"),
+        (tmp_path / "link", "is a file or a link: name a new directory"),
+        (tmp_path / "no" / "where", "cannot write to"),
+    ):
+        code, _, err = run("inflate", "--size=1b", str(place))
+        assert code == 2
+        assert complaint in err
+    assert [path.name for path in full.iterdir()] == ["note.txt"]
+
+
+def test_what_does_not_fit_into_memory_says_so(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 162,360 weights: 1.3 MB with a shard in float32, half of that in bfloat16.
+    argv = ("inflate", "--model", checkpoint, *flags())
+    monkeypatch.setattr(room, "available", lambda: 7e5)
+    code, _, err = run(*argv, str(tmp_path / "large"))
+    assert code == 2
+    assert "GB are available: the check runs in float32; choose a smaller shape" in err
+    assert "leave it out by --no-check" in err
+    assert not list(tmp_path.iterdir())
+    code, _, err = run(*argv, "--no-check", str(tmp_path / "large"))
+    assert code == 0, err
+    monkeypatch.setattr(room, "available", lambda: 3e5)
+    code, _, err = run(*argv, "--no-check", str(tmp_path / "other"))
+    assert code == 2
+    assert "available: choose a smaller shape" in err
+
+
+def test_a_function_that_is_not_the_same_is_not_written(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "norm_scale", lambda small, large: 1.0)
+    code, out, err = run("inflate", "--model", checkpoint, *flags(), str(tmp_path / "large"))
+    assert code == 2
+    assert "the inflated model is not the same function" in err
+    assert not out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interrupted_write_leaves_nothing(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(tokenizer: object, directory: Path, **_: object) -> None:
+        part = next(tmp_path.iterdir())
+        assert (part / "model.safetensors").is_file(), "the weights were there already"
+        raise error
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", fail)
+    code, _, err = run("inflate", "--model", checkpoint, *flags(), str(tmp_path / "large"))
+    if isinstance(error, OSError):
+        assert code == 2
+        assert "disk full" in err
+    else:
+        assert code == 130
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_checked_tolerance_is_the_documented_one() -> None:
+    assert built.TOLERANCE == 1e-3

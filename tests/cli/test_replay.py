@@ -1,0 +1,225 @@
+"""The subcommands from end to end on a tiny model: figures, files, errors and exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from draftwood import cli
+from draftwood.cli._replay_flags import Pricing, loads_of
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.errors import DraftwoodError
+from draftwood.replay.file import read
+from draftwood.replay.pricing import NODE, STEP, expected_costs
+from draftwood.replay.speeds import Load
+from tests.tiny import save_tiny, tiny_llama
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``draftwood ARGV``."""
+    with CliRunner().isolation() as streams:
+        code = 0
+        try:
+            cli.main(argv)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, checkpoint: str) -> str:
+    lines = [{"id": f"c/{i}", "task": "code", "prompt": f"abc{i} abc{i} "} for i in range(2)]
+    (tmp_path / "code.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    path = str(tmp_path / "r.safetensors")
+    code, out, err = run(
+        *("record", "--prompts", str(tmp_path / "code.jsonl"), "--model", checkpoint),
+        *("--max-new-tokens", "16", "--out", path),
+    )
+    assert code == 0, err
+    assert "2 prompts, 32 tokens" in out
+    return path
+
+
+def replay(path: str, output: Path, *argv: str) -> list[dict[str, Any]]:
+    code, _, err = run("replay", path, "--json", str(output), *argv)
+    assert code == 0, err
+    found: list[dict[str, Any]] = json.loads(output.read_text())["methods"]
+    return found
+
+
+def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: Path) -> None:
+    code, _, err = run("replay", recorded, "--methods", "goose", "--harvest", "as-set")
+    assert code == 2
+    assert "give --model" in err
+    first = replay(recorded, tmp_path / "1.json", "--methods", "ar,goose", "--model", checkpoint)
+    assert [one["live_prompts"] for one in first] == [0, 2]
+    second = replay(recorded, tmp_path / "2.json", "--methods", "ar,goose")
+    assert [one["live_prompts"] for one in second] == [0, 0]
+    for one, other in zip(first, second, strict=True):
+        for name in ("method", "prompts", "tokens", "steps", "tau", "acceptance_rate", "nodes"):
+            assert one[name] == other[name]
+    plain, goose = second
+    assert plain["tau"] == 1.0
+    assert plain["acceptance_rate"] is None
+    assert plain["steps"] == 2 * 15
+    assert goose["steps"] < plain["steps"]
+
+
+def test_what_is_recorded_by_default_is_replayed_by_default(recorded: str, tmp_path: Path) -> None:
+    before = Path(recorded).read_bytes()
+    output = tmp_path / "o.json"
+    code, _, err = run("replay", recorded, "--json", str(output))
+    assert code == 0, err
+    assert "lacks rows of rejected nodes, so its tables learn from accepted nodes only" in err
+    found = {one["method"]: one for one in json.loads(output.read_text())["methods"]}
+    # What was left out says so in its name.
+    fewer = "goose (accepted nodes only)", "auto (accepted nodes only)"
+    assert set(found) == {"ar", "pld", *fewer}
+    assert all(one["prompts"] == 2 for one in found.values())
+    assert found["auto (accepted nodes only)"]["tau"] > 1.0
+    assert Path(recorded).read_bytes() == before
+    (accepted,) = replay(recorded, output, "--methods", "goose", "--harvest", "accepted")
+    assert found[fewer[0]]["steps"] == accepted["steps"]
+
+
+def test_with_the_model_the_defaults_are_as_set(
+    recorded: str, checkpoint: str, tmp_path: Path
+) -> None:
+    found = replay(recorded, tmp_path / "o.json", "--model", checkpoint)
+    assert [one["method"] for one in found] == ["ar", "pld", "goose", "auto"]
+
+
+def test_learning_from_accepted_nodes_needs_no_model(recorded: str, tmp_path: Path) -> None:
+    before = Path(recorded).read_bytes()
+    argv = ("--methods", "goose,tr", "--harvest", "accepted", "--limit", "1")
+    found = replay(recorded, tmp_path / "o.json", *argv)
+    assert [one["prompts"] for one in found] == [1, 1]
+    assert Path(recorded).read_bytes() == before
+
+
+def test_speeds_are_expected_at_every_load(recorded: str, tmp_path: Path) -> None:
+    costs = StepCosts(Curve((1, 64), (0.01, 0.02)))
+    (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
+    loads = ("--batch", "1,4", "--context", "10")
+    flags = ("--costs", str(tmp_path / "costs.json"), *loads)
+    plain, pld = replay(recorded, tmp_path / "o.json", "--methods", "ar,pld", *flags)
+    assert [one["load"] for one in plain["speeds"]] == [
+        {"batch": 1, "context": 10},
+        {"batch": 4, "context": 10},
+    ]
+    assert plain["speeds"][0]["tokens_per_second"] == pytest.approx(100)
+    assert plain["speeds"][0]["speedup"] == pytest.approx(1)
+    single = pld["tau"] / (0.01 + 0.01 / 63 * pld["nodes"])
+    assert pld["speeds"][0]["tokens_per_second"] == pytest.approx(single)
+    gpu = ("--gpu", "h100", "--shape", "8b")
+    (found,) = replay(recorded, tmp_path / "o.json", "--methods", "pld", *gpu)
+    assert found["speeds"][0]["speedup"] > 0.9 * found["tau"]
+
+
+def test_a_drafter_without_a_price_is_refused(recorded: str) -> None:
+    gpu = ("--gpu", "h100", "--shape", "8b")
+    code, _, err = run("replay", recorded, "--methods", "sd", *gpu)
+    assert code == 2
+    assert "costs of drafters draft are not known" in err
+
+
+def test_another_model_is_refused(recorded: str, tmp_path: Path) -> None:
+    other = save_tiny(tmp_path / "other")
+    tiny_llama(seed=9).save_pretrained(other)
+    code, _, err = run("replay", recorded, "--methods", "goose", "--model", str(other))
+    assert code == 2
+    assert "has other weights" in err
+
+
+def test_sampled_recordings_hold_what_was_asked(tmp_path: Path, checkpoint: str) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": "a", "task": "t", "turns": ["abc", "abd"]}')
+    path = tmp_path / "r"
+    flags = ("--temperature", "0.7", "--top-k", "9", "--top-p", "0.9", "--seed", "5", "--top", "4")
+    code, _, err = run(
+        *("record", "--prompts", str(tmp_path / "p.jsonl"), "--model", checkpoint, *flags),
+        *("--max-new-tokens", "8", "--out", str(path)),
+    )
+    assert code == 0, err
+    recording = read(path)
+    asked = recording.asked
+    assert (asked.temperature, asked.top_k, asked.top_p, asked.seed, asked.width) == (
+        0.7,
+        9,
+        0.9,
+        5,
+        4,
+    )
+    assert len(recording.prompts[0].texts) == 2
+    assert recording.model.name == checkpoint
+
+
+def test_no_costs_are_needed_to_simulate_the_default_methods(tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    flags = ("--sequences", "1", "--max-new-tokens", "20", "--json", str(path))
+    code, _, err = run("simulate", *flags)
+    assert code == 0, err
+    found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
+    assert list(found) == ["ar", "pld", "sd", "goose", "talon", "auto"]
+    assert found["auto"]["tau"] > 1.0
+    assert not found["auto"]["speeds"], "no speed is said where no cost is known"
+
+
+def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    code, out, err = run(
+        *("simulate", "--methods", "ar,sd,goose,auto", "--rates", "draft=0.9", "--match", "0,0"),
+        *("--sequences", "2", "--max-new-tokens", "40", "--json", str(path)),
+        *("--gpu", "h100", "--shape", "8b", "--draft-shape", "0.5b", "--batch", "1,4"),
+    )
+    assert code == 0, err
+    assert "goose" in out
+    found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
+    assert found["ar"]["tau"] == 1.0
+    assert found["sd"]["tau"] > 3
+    assert found["sd"]["draft_calls"] > 4
+    assert found["goose"]["draft_calls"] == 0
+    assert [s["load"]["batch"] for s in found["auto"]["speeds"]] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--rates", "a,b"), "--rates 'a,b': write numbers"),
+        (("--match", "0.5"), "--match '0.5': write a share and a length"),
+        (("--real", "draft", "--methods", "sd"), "has a model"),
+        (("--batch", "0"), "--batch '0': write numbers of at least 1"),
+        (("--gpu", "h100"), "--gpu and --shape belong together"),
+        (("--gpu", "h1", "--shape", "8b"), "no GPU is called 'h1'"),
+        (("--costs", "x", "--gpu", "h100"), "give one of them"),
+        (("--costs", "/nowhere"), "cannot read costs"),
+        (("--methods", "traversal"), "samples its drafts"),
+    ],
+)
+def test_wrong_flags_are_said_in_one_line(argv: tuple[str, ...], message: str) -> None:
+    flags = argv if "--batch" not in argv else (*argv, "--gpu", "h100", "--shape", "8b")
+    methods = () if "--methods" in argv else ("--methods", "ar")
+    code, _, err = run("simulate", *methods, *flags, "--sequences", "1", "--max-new-tokens", "4")
+    assert code == 2
+    assert message in err
+
+
+def test_loads_are_all_pairs() -> None:
+    assert loads_of("1,4", "10,0") == [Load(1, 10), Load(1, 0), Load(4, 10), Load(4, 0)]
+
+
+def test_expected_costs_are_those_of_data_sheets() -> None:
+    costs = expected_costs("h100", "8b", "0.5b", ["draft"])
+    # 7.5 billion weights of 2 bytes at 0.8 of 3.35 TB/s, and a millisecond of launches.
+    assert costs.target.seconds(1) == pytest.approx(0.0066, rel=0.05)
+    assert costs.drafters["draft"].seconds(1) < costs.target.seconds(1) / 3
+    assert (costs.fixed, costs.node) == (STEP, NODE)
+    assert Pricing(None, None, None, None).costs(["draft"]) is None
+    with pytest.raises(DraftwoodError, match="no shape is called 'huge'"):
+        expected_costs("h100", "huge")

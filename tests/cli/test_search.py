@@ -1,0 +1,219 @@
+"""Best settings from end to end: found on some prompts, measured on others."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from draftwood import cli
+from draftwood.bench import best, contenders
+from draftwood.bench.best import Best, Pair
+from draftwood.bench.prompts import Prompt
+from draftwood.cli._bench_view import best_table
+from draftwood.errors import DraftwoodError
+from tests.bench.commanding import run, two_sets
+from tests.tiny import save_tiny
+
+SEARCHED: dict[str, Any] = {
+    "model": "m",
+    "draft": "d",
+    "head": None,
+    "dtype": "float32",
+    "batch": 1,
+    "sampling": {"temperature": 0.0},
+}
+
+
+def search(*argv: str) -> tuple[int, str]:
+    runner = CliRunner()
+    with runner.isolation() as streams:
+        code = 0
+        try:
+            cli.main(["search", *argv])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, " ".join(streams[1].getvalue().decode().split())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(scope="module")
+def tuning(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("tuning") / "tuning.jsonl"
+    items = [{"id": f"t/{i}", "task": "code", "prompt": f"xyz{i} xyz{i} "} for i in range(2)]
+    path.write_text("\n".join(map(json.dumps, items)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, model: str, tuning: str) -> Path:
+    out = tmp_path_factory.mktemp("found") / "best.json"
+    argv = ["--prompts", tuning, "--model", model, "--draft", model, "--methods", "pld,sequoia"]
+    code, err = search(str(out), *argv, "--by", "tau", "--max-new-tokens", "8")
+    assert code == 0, err
+    assert "best settings" not in err
+    return out
+
+
+def test_the_best_of_what_was_tried_is_written_with_its_provenance(found: Path) -> None:
+    said = json.loads(found.read_text())
+    assert said["by"] == "tau"
+    assert said["provenance"]["other_processes"]["limit"] == 0.05
+    pld = said["methods"]["pld"]
+    assert pld["published"] == "pld"
+    assert set(pld["tried"]) == {"pld", "pld:budget=5", "pld:budget=10", "pld:budget=40"}
+    most = max(each["tau"] for each in pld["tried"].values())
+    assert pld["tried"][pld["best"]]["tau"] == most
+    assert not found.with_suffix(".journal.jsonl").exists()
+
+
+def test_sequoia_as_published_has_a_tree_that_was_searched(found: Path) -> None:
+    sequoia = json.loads(found.read_text())["methods"]["sequoia"]
+    # Where drafting does not pay, the fastest tree is none, and the largest one is taken.
+    assert sequoia["published"].endswith(("best.sequoia-fastest.json", "best.sequoia-largest.json"))
+    for text in sequoia["tried"]:
+        path = Path(text.rpartition("=")[2])
+        assert path.exists()
+        assert json.loads(path.read_text())["paths"]
+
+
+def test_a_benchmark_has_both_settings_side_by_side(
+    tmp_path: Path, model: str, found: Path
+) -> None:
+    out, page = tmp_path / "out.json", tmp_path / "out.html"
+    argv = ["--prompts", two_sets(tmp_path), "--model", model, "--draft", model, "--limit", "1"]
+    more = ["--methods", "pld,sequoia,goose:budget=9", "--json", str(out), "--html", str(page)]
+    code, _, err = run(*argv, *more, "--best", str(found))
+    assert code == 0, err
+    said = json.loads(out.read_text())
+    pairs = json.loads(found.read_text())["methods"]
+    wanted = [pairs[name][key] for name in ("pld", "sequoia") for key in ("published", "best")]
+    assert list(said["methods"]) == list(dict.fromkeys(["ar", *wanted, "goose:budget=9"]))
+    assert set(said["best"]["methods"]) == {"pld", "sequoia"}
+    for shown in (err, page.read_text()):
+        assert "as published" in shown
+        assert "best setting" in shown
+
+
+def test_prompts_of_the_search_and_other_models_are_refused(
+    tmp_path: Path, model: str, tuning: str, found: Path
+) -> None:
+    argv = ["--model", model, "--methods", "pld", "--best", str(found)]
+    code, _, err = run("--prompts", tuning, *argv)
+    assert code == 2
+    assert "were found on prompt t/0 and 1 more" in err
+    renamed = tmp_path / "again.jsonl"
+    renamed.write_text('{"id": "new", "task": "t", "prompt": "xyz0 xyz0 "}')
+    code, _, err = run("--prompts", str(renamed), *argv)
+    assert (code, "were found on prompt new" in err) == (2, True)
+    other = ["--model", "embedded", "--methods", "pld", "--best", str(found)]
+    code, _, err = run("--prompts", two_sets(tmp_path), *other)
+    assert (code, "search again with this model" in err) == (2, True)
+
+
+def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
+    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {"pld": Pair("pld", "pld:budget=5")})
+    asked = ("ar", "pld", "auto", "hf", "goose:budget=9", "pld:budget=5")
+    assert some.contenders(asked) == ("ar", "pld", "pld:budget=5", "auto", "hf", "goose:budget=9")
+    with pytest.raises(DraftwoodError, match=r"b\.json has no best setting of tr: search it too"):
+        some.contenders(("tr",))
+    some.refuse([Prompt("a", "t", "s", ("x",))], SEARCHED)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "n"}, "searched with model m, not with n: search again with this model"),
+        ({"draft": "e"}, "searched with draft d, not with e"),
+        ({"head": "h"}, "searched with head none, not with h"),
+        ({"dtype": "bfloat16"}, "searched with dtype float32, not with bfloat16"),
+        ({"batch": 4}, "searched with batch 1, not with 4"),
+        ({"sampling": {"temperature": 1.0}}, r"searched with temperature 0\.0, not with 1\.0"),
+        ({"draft": None}, None),
+        ({"repeats": 2}, None),
+    ],
+)
+def test_runs_that_a_search_says_nothing_of_are_refused(
+    change: dict[str, Any], said: str | None
+) -> None:
+    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {})
+    with nullcontext() if said is None else pytest.raises(DraftwoodError, match=said):
+        some.refuse([], {**SEARCHED, **change})
+
+
+@pytest.mark.parametrize(
+    ("by", "share", "noted"),
+    [("tau", 0.4, False), ("tokens_per_second", 0.4, True), ("tokens_per_second", 0.01, False)],
+)
+def test_a_disturbed_search_by_speed_is_said_in_the_note(
+    found: Path, tmp_path: Path, by: str, share: float, noted: bool
+) -> None:
+    said = json.loads(found.read_text())
+    said["by"] = by
+    said["provenance"]["other_processes"] |= {"share": share, "timed_share": share}
+    again = tmp_path / "again.json"
+    again.write_text(json.dumps(said))
+    told = best.load(again).recorded(["pld"])
+    assert ("disturbed" in told) is noted
+    caption = str(best_table({"methods": {}, "best": {**told, "methods": {}}}).caption)
+    assert ("not reliable: other processes used 40% of the cores" in caption) is noted
+
+
+def test_a_stopped_search_goes_on(
+    tmp_path: Path, model: str, tuning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "best.json"
+    argv = ["--prompts", tuning, "--model", model, "--methods", "pld", "--max-new-tokens", "8"]
+    decode, calls = contenders.decode_with, [0]
+
+    def stopping(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 8:
+            raise KeyboardInterrupt
+        return decode(*given)
+
+    monkeypatch.setattr(contenders, "decode_with", stopping)
+    assert search(str(out), *argv)[0] == 130
+    assert not out.exists()
+    assert "add --resume" in search(str(out), *argv)[1]
+    code, err = search(str(out), *argv, "--resume")
+    assert code == 0, err
+    assert json.loads(out.read_text())["provenance"]["resumed"]
+
+
+def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
+    tmp_path: Path, model: str, tuning: str
+) -> None:
+    argv = [str(tmp_path / "o.json"), "--prompts", tuning, "--model", model]
+    code, err = search(*argv, "--methods", "ar")
+    assert (code, "ar has no settings to search: name some of" in err) == (2, True)
+    code, err = search(*argv, "--methods", "nope")
+    assert (code, "unknown method 'nope'" in err) == (2, True)
+    wrong = tmp_path / "x.json"
+    for content, said in (
+        ("{", "is not JSON"),
+        ("[1]", "is not a file of best settings"),
+        ('{"best_settings": 1}', "is damaged"),
+    ):
+        wrong.write_text(content)
+        with pytest.raises(DraftwoodError, match=said):
+            best.load(wrong)
+    with pytest.raises(DraftwoodError, match="No such file"):
+        best.load(tmp_path / "none.json")
+
+
+def test_long_prompts_are_cut_if_that_is_asked_for(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps({"id": "l/0", "task": "code", "prompt": 100 * "abcdef "}))
+    argv = ["--prompts", str(path), "--model", model, "--methods", "pld", "--max-new-tokens", "4"]
+    code, err = search(str(tmp_path / "best.json"), *argv)
+    assert code == 2, err
+    assert "l/0" in err
+    code, err = search(str(tmp_path / "best.json"), *argv, "--truncate", "40")
+    assert code == 0, err

@@ -1,0 +1,197 @@
+"""The command end to end on a tiny model, and the steps it looks at."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from draftwood import kept
+from draftwood.busy import Others, Watched
+from draftwood.cli import _tune_tables as plot
+from draftwood.cli._timed_steps import Check, Timed, check, run_steps
+from draftwood.cli.tune import tune, verdict
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fit import Sample
+from draftwood.errors import DraftwoodError
+from tests.fakes import FakeHost, MarkovTarget
+from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+
+QUICK = ["--seconds", "0.3", "--context", "16,32", "--largest", "5"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "costs"
+
+
+@pytest.fixture(autouse=True)
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
+    """What other processes are said to use meanwhile, so that no test needs a quiet machine."""
+    found = Others(0.0, 1.0)
+
+    @contextmanager
+    def watched() -> Iterator[Watched]:
+        yield Watched(found)
+
+    monkeypatch.setattr("draftwood.cli.tune.watched", watched)
+    return found
+
+
+def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Path) -> None:
+    output = tmp_path / "costs.json"
+    argv = ["--model", checkpoint, "--draft", checkpoint, "--batch", "1,2", "--json", str(output)]
+    outcome = CliRunner().invoke(tune, [*argv, *QUICK])
+    assert outcome.exit_code == 0, outcome.output
+    assert "16 cached tokens, 2 sequences" in outcome.output
+    assert "break-even, chain of draft" in outcome.output
+    found = json.loads(output.read_text())
+    costs = StepCosts.from_json(found["costs"])
+    assert costs.target.sizes[0] == 1
+    assert set(costs.drafters) == set(found["samples"]) - {"target"} == {"draft"}
+    assert {one["batch"] for one in found["checks"]} == {1, 2}
+    assert {one["method"].partition(":")[0] for one in found["checks"]} >= {"ar", "sd"}
+    assert found["provenance"]["settings"]["seconds"] == 0.3
+    (path,) = cache.iterdir()
+    written = json.loads(path.read_text())
+    assert (written["key"], written["value"]) == (found["key"], found["costs"])
+    assert "ms for one token, with a draft" in written["about"]
+
+
+def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
+    checkpoint: str, tmp_path: Path, cache: Path, neighbours: Others
+) -> None:
+    object.__setattr__(neighbours, "seconds", 0.5)
+    output = tmp_path / "costs.json"
+    argv = ["--model", checkpoint, "--json", str(output), *QUICK]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.endswith(
+        "not kept: other processes used 50 % of the cores; measure again on a quiet machine\n"
+    )
+    assert not cache.exists()
+    assert json.loads(output.read_text())["costs"]
+
+
+def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
+    cases = [
+        (["--draft", "a", "--head", "b"], "one drafter each"),
+        (["--batch", "1,x"], "--batch '1,x': write numbers"),
+        (["--context", "0"], "contexts are"),
+        (["--seconds", "0"], "--seconds is 0: give a number above 0"),
+        (["--seconds", "nan"], "--seconds is nan: give a number above 0"),
+        (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
+        (["--plot", str(tmp_path / "x.txt")], "no kind of picture"),
+    ]
+    for argv, message in cases:
+        with pytest.raises(DraftwoodError, match=message):
+            CliRunner().invoke(tune, ["--model", "nowhere", *argv], catch_exceptions=False)
+
+
+def test_without_a_context_it_measures_what_fits_the_model(tmp_path: Path) -> None:
+    model = tiny_llama(context=64)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    argv = ["--model", str(tmp_path), "--seconds", "0.3", "--json", str(tmp_path / "costs.json")]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    settings = json.loads((tmp_path / "costs.json").read_text())["provenance"]["settings"]
+    assert (settings["sizes"][-1], settings["contexts"]) == (32, [32])
+
+
+def _shorter_draft(directory: Path, context: int) -> str:
+    tiny_llama(seed=1, layers=1, context=context).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return str(directory)
+
+
+def test_a_draft_of_a_shorter_context_is_measured_where_it_reaches(
+    checkpoint: str, tmp_path: Path
+) -> None:
+    draft, output = _shorter_draft(tmp_path / "draft", 24), tmp_path / "costs.json"
+    argv = ["--model", checkpoint, "--draft", draft, "--json", str(output), *QUICK]
+    outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    samples = json.loads(output.read_text())["samples"]
+    assert {one["context"] for one in samples["target"]} == {16, 32}
+    assert {one["context"] for one in samples["draft"]} == {16}
+
+
+def test_a_draft_that_reaches_nothing_is_refused(checkpoint: str, tmp_path: Path) -> None:
+    argv = ["--model", checkpoint, "--draft", _shorter_draft(tmp_path, 1), *QUICK]
+    with pytest.raises(DraftwoodError, match="too short to draft"):
+        CliRunner().invoke(tune, argv, catch_exceptions=False)
+
+
+def test_a_prompt_that_leaves_no_second_step_is_not_tried_for_ever() -> None:
+    target = MarkovTarget(context_limit=8)
+    assert run_steps(target, FakeHost(target.info), "ar", [1] * 6, 1, 0.0) == []
+
+
+def test_the_curves_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    curve = Curve((1, 4), (1e-3, 2e-3))
+    samples = [Sample(1, 64, 1, 1e-3), Sample(4, 64, 1, 2e-3), Sample(4, 128, 2, 3e-3)]
+    for suffix, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        path = tmp_path / f"costs.{suffix}"
+        plot.check(path)
+        plot.plot(path, {"target": (curve, samples), "draft": (curve, samples)})
+        assert path.read_bytes().startswith(start)
+
+
+def test_without_matplotlib_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DraftwoodError, match=r"needs matplotlib.*plots"):
+        plot.check(tmp_path / "costs.png")
+
+
+def test_steps_say_what_they_were() -> None:
+    target = MarkovTarget(context_limit=512)
+    prompt = [1, 5, 2, 7] * 4
+    spelt = "sd:budget=2:draft=x"
+    found = run_steps(target, FakeHost(target.info), spelt, prompt, 2, 0.0)
+    assert not target.cached
+    for step in found[:-2]:
+        assert step.batch == 2
+        assert step.tokens == 6
+        assert step.levels == (2, 2)
+        assert 0.0 < step.target < step.seconds
+    # Each step caches its roots and accepted nodes; the first one, with the prefill, is left out.
+    contexts = [2 * len(prompt), *(step.context for step in found)]
+    assert all(2 <= b - a <= 6 for a, b in pairwise(contexts))
+
+
+def test_predictions_are_held_against_steps() -> None:
+    costs = StepCosts(Curve((1, 3), (1.0, 3.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, fixed=1.0)
+    steps = [
+        Timed(3, 0, 1, (1, 1), 4.0, 3.0),
+        Timed(3, 0, 1, (1, 1), 10.0, 3.0),
+        Timed(1, 0, 1, (), 2.0, 1.0),
+    ]
+    found = check(costs, "sd", 1, steps)
+    assert (found.steps, found.measured, found.predicted) == (3, 4.0, 5.0)
+    assert found.ratio == 1.0  # of 5/4, 5/10 and 2/2
+
+
+def _checked(*ratios: float) -> list[Check]:
+    return [Check("ar", 1, 1, 1.0, ratio, ratio) for ratio in ratios]
+
+
+def test_ratios_are_judged_by_how_far_they_differ() -> None:
+    assert "differ by 5 %: good" in verdict(_checked(0.8, 0.84))
+    assert "differ by 50 %, so auto will begin with trees of a wrong size" in verdict(
+        _checked(0.8, 1.2)
+    )
+    assert "give more --seconds" in verdict([])

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.bench.contexts import Contexts
-from draftwood.bench.prompts import read
-from draftwood.bench.provenance import provenance
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
+from draftwood.lab.bench.contexts import Contexts
+from draftwood.lab.bench.prompts import read
+from draftwood.lab.bench.provenance import provenance
 from draftwood.methods import method
 from draftwood.protocols import Case, Verdict, Verifier
 from draftwood.requests import Request

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.bench.provenance import provenance
-from draftwood.bench.quiet import recorded
 from draftwood.busy import watched
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Host
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target
 from draftwood.requests import Finished, Request, Stepped

@@ -30,7 +30,7 @@ choose() { # SIZE: sets model and draft
     if [[ ! -d $model || ! -d $draft ]]; then echo "$0: no $model or $draft: run gpu_inflate.sh" >&2; exit 2; fi
 }
 plain() {
-    local size peers='from draftwood.bench.peers import names; print(*(n for n in names() if n == "hf" or "compile" in n or "static" in n), sep=",")'
+    local size peers='from draftwood.lab.bench.peers import names; print(*(n for n in names() if n == "hf" or "compile" in n or "static" in n), sep=",")'
     peers=$("$python" -c "$peers")
     for size in "${sizes[@]}"; do
         choose "$size"

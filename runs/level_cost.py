@@ -25,9 +25,9 @@ import click
 import numpy as np
 import torch
 
-from draftwood.bench.provenance import provenance
-from draftwood.bench.quiet import recorded
 from draftwood.busy import watched
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo

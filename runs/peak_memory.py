@@ -12,7 +12,7 @@ import sys
 
 import click
 
-from draftwood.bench.provenance import provenance
+from draftwood.lab.bench.provenance import provenance
 
 PROMPT = "def quicksort(values):\n"
 

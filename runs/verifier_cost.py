@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.bench.provenance import provenance
-from draftwood.bench.quiet import recorded
 from draftwood.busy import watched
 from draftwood.distributions import TreeDistributions
 from draftwood.history import History
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.bench.quiet import recorded
 from draftwood.noise import RequestNoise
 from draftwood.outputs import Outputs
 from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier

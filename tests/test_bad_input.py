@@ -10,7 +10,7 @@ import pytest
 from transformers import T5Config
 
 from draftwood import cli, files
-from draftwood.replay.file import read as read_recording
+from draftwood.lab.replay.file import read as read_recording
 from tests.cli.test_cli import run
 from tests.tiny import save_tiny
 

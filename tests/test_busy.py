@@ -132,7 +132,7 @@ def test_what_times_something_warns_before_it_begins(
     monkeypatch.setattr(busy, "warning", lambda threads: f"no room for {threads}")
     monkeypatch.setattr(models, "load", _refuse)
     # The benchmark has loaded everything by then, so that bad input is refused in one line.
-    monkeypatch.setattr("draftwood.bench.session.Session", lambda *_: Loaded())
+    monkeypatch.setattr("draftwood.lab.bench.session.Session", lambda *_: Loaded())
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"id": "a", "task": "t", "prompt": "abc"}')

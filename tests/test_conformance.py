@@ -13,7 +13,7 @@ from draftwood import registry
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
-from draftwood.lossless.pairs import Pair, registered_pairs
+from draftwood.lab.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes
 from draftwood.protocols import (
     Candidates,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.golden import check_goose
+from draftwood.lab.golden import check_goose
 from draftwood.policies.spine import Spine
 from draftwood.shapes.spine import SpineState
 from tests.policies.canned import Sources, offer

@@ -18,8 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from draftwood.bench.loop_marks import marked, note
-from draftwood.bench.runs import Job
+from draftwood.lab.bench.loop_marks import marked, note
+from draftwood.lab.bench.runs import Job
 
 _PERIOD = 3600.0
 """Seconds that the estimate looks back: methods differ in speed, and a job may take minutes."""

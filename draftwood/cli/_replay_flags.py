@@ -15,11 +15,10 @@ from draftwood.cli._options import numbers
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
-from draftwood.replay.pricing import check_priced, expected_costs, read_costs
+from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
 
 if TYPE_CHECKING:
-    from draftwood.replay.figures import Figures
-    from draftwood.replay.speeds import Load
+    from draftwood.lab.replay.figures import Figures, Load
 
 import math
 
@@ -27,8 +26,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.replay.figures import Figures
-from draftwood.replay.speeds import Load
+from draftwood.lab.replay.figures import Figures, Load
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +94,7 @@ def loads_of(batch: str, context: str) -> list[Load]:
         DraftwoodError: they are no numbers.
     """
     sizes, lengths = _numbers("--batch", batch, 1), _numbers("--context", context, 0)
-    from draftwood.replay.speeds import Load
+    from draftwood.lab.replay.figures import Load
 
     return [Load(b, c) for b in sizes for c in lengths]
 

@@ -16,13 +16,13 @@ import click
 from click.core import ParameterSource
 
 from draftwood.errors import DraftwoodError
-from draftwood.train.recipe import UNROLL, Recipe, Shape
+from draftwood.lab.train.recipe import UNROLL, Recipe, Shape
 
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.train.recipe import Recipe, Shape
-    from draftwood.train.session import Session
+    from draftwood.lab.train.recipe import Recipe, Shape
+    from draftwood.lab.train.session import Session
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -46,8 +46,8 @@ def session_flags(function: Command) -> Command:
     ) -> None:
         import torch
 
-        from draftwood.train.batches import parse_mixture
-        from draftwood.train.session import Session
+        from draftwood.lab.train.batches import parse_mixture
+        from draftwood.lab.train.session import Session
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -95,7 +95,7 @@ def job_flags(function: Command) -> Command:
     ) -> None:
         import torch
 
-        from draftwood.train.session import Job
+        from draftwood.lab.train.session import Job
 
         kind = session.device.type
         job = Job(
@@ -131,7 +131,7 @@ def job_flags(function: Command) -> Command:
 def shape_flags(base: Shape) -> Decorator:
     """``shape``: a language model's, where no flag says otherwise ``base``; and ``vocab_size``."""
 
-    from draftwood.train.recipe import Shape
+    from draftwood.lab.train.recipe import Shape
 
     def decorate(function: Command) -> Command:
         def pack(
@@ -179,7 +179,7 @@ def plan_flags(function: Command) -> Command:
         ffn: int | None,
         **rest: Any,
     ) -> None:
-        from draftwood.train.head import HeadPlan
+        from draftwood.lab.train.head import HeadPlan
 
         layers = None if taps is None else _taps(taps)
         plan = HeadPlan(unroll, layers, draft_vocab, heads, kv_heads, head_dim, ffn)

@@ -1,6 +1,6 @@
 """The ``bench`` subcommand: flags, progress, table and the line that a script reads.
 
-Knows nothing of how runs are made; :mod:`draftwood.bench.session` does.
+Knows nothing of how runs are made; :mod:`draftwood.lab.bench.session` does.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from rich.console import Console
 
-from draftwood.bench import best
-from draftwood.bench.peers import names as peer_names
-from draftwood.bench.prompts import sources
-from draftwood.bench.quiet import warning
-from draftwood.bench.stopping import stoppable
-from draftwood.bench.verdicts import differences
 from draftwood.busy import warn_if_busy
 from draftwood.cli._bench_view import best_table, table
 from draftwood.cli._options import model_options, numbers
 from draftwood.errors import DraftwoodError
+from draftwood.lab.bench import best
+from draftwood.lab.bench.peers import names as peer_names
+from draftwood.lab.bench.prompts import sources
+from draftwood.lab.bench.quiet import warning
+from draftwood.lab.bench.runs import stoppable
+from draftwood.lab.bench.verdicts import differences
 from draftwood.methods import check as check_method
 from draftwood.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
-    from draftwood.bench.journal import Journal
-    from draftwood.bench.outputs import Outputs
+    from draftwood.lab.bench.journal import Journal
+    from draftwood.lab.bench.outputs import Outputs
 
 _FILE_WIDTH = 120
 """Columns of the table where there is no terminal to ask."""
@@ -163,12 +163,12 @@ def bench(
     for text in filter(None, map(str.strip, methods.split(","))):
         if text.partition(":")[0] not in peer_names():
             check_method(text)
-    from draftwood.bench.document import summary
-    from draftwood.bench.outputs import Outputs
-    from draftwood.bench.session import Session
-    from draftwood.bench.settings import Settings
-    from draftwood.bench.trace import Trace
     from draftwood.cli._bench_view import Bar, progress
+    from draftwood.lab.bench.document import summary
+    from draftwood.lab.bench.outputs import Outputs
+    from draftwood.lab.bench.session import Session
+    from draftwood.lab.bench.settings import Settings
+    from draftwood.lab.bench.trace import Trace
 
     settings = Settings(
         prompts=sources(prompts),

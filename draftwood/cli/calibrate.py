@@ -16,8 +16,6 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.bench.defaults import Defaults
-from draftwood.bench.prompts import Prompt, read, sources
 from draftwood.bids import FREE, Bid, Price
 from draftwood.calibration import Calibration
 from draftwood.cli._options import load_model, model_options, numbers
@@ -25,6 +23,8 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.files import check_writable
 from draftwood.hosts import Built, Host
+from draftwood.lab.bench.defaults import Defaults
+from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.recipes import Method
 from draftwood.sampling_params import SamplingParams
@@ -83,9 +83,9 @@ def calibrate(
     check_drafts(model, chosen, trust_remote_code=trust_remote_code)
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
-    from draftwood.bench.contexts import Contexts
     from draftwood.engine import Engine
     from draftwood.hosting import TargetHost
+    from draftwood.lab.bench.contexts import Contexts
     from draftwood.requests import Request
     from draftwood.target.attach import attach
 

@@ -20,10 +20,10 @@ from draftwood.sampling_params import SamplingParams
 from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
-    from draftwood.lossless.exact import ExactCheck
-    from draftwood.lossless.golden import GoldenCheck
-    from draftwood.lossless.model import GreedyCheck, Ground, SampledCheck
-    from draftwood.lossless.pairs import Refusal
+    from draftwood.lab.lossless.exact import ExactCheck
+    from draftwood.lab.lossless.golden import GoldenCheck
+    from draftwood.lab.lossless.model import GreedyCheck, Ground, SampledCheck
+    from draftwood.lab.lossless.pairs import Refusal
 
     Check = ExactCheck | Refusal | GoldenCheck | SampledCheck | GreedyCheck
 
@@ -94,7 +94,7 @@ def check_lossless(
     chosen = {name: method_of(ctx, name) for name in names}
     check_prompt(prompt, "the prompt")
 
-    from draftwood.lossless.model import Ground, check_countable
+    from draftwood.lab.lossless.model import Ground, check_countable
     from draftwood.target.attach import attach
 
     facts: dict[str, object] = {}
@@ -115,7 +115,7 @@ def check_lossless(
         if not as_json:
             click.echo(line(check))
     if as_json:
-        from draftwood.bench.provenance import provenance
+        from draftwood.lab.bench.provenance import provenance
 
         settings = {
             "samples": samples,
@@ -139,9 +139,9 @@ def _checks(
     ground: Ground | None,
     samples: int,
 ) -> Iterator[Check]:
-    from draftwood.lossless.exact import check_exact
-    from draftwood.lossless.golden import check_golden
-    from draftwood.lossless.pairs import registered_pairs
+    from draftwood.lab.lossless.exact import check_exact
+    from draftwood.lab.lossless.golden import check_golden
+    from draftwood.lab.lossless.pairs import registered_pairs
 
     if golden is not None:
         yield from check_golden(golden)
@@ -156,7 +156,7 @@ def _checks(
 
 def line(check: Check) -> str:
     """A check as one line: how it went, of what, what was found."""
-    from draftwood.lossless.pairs import Refusal
+    from draftwood.lab.lossless.pairs import Refusal
 
     how = "  -  " if check.kind == Refusal.kind else "  ok " if check.passed else "FAIL "
     return f"{how} {check.subject}: {check}"
@@ -164,7 +164,7 @@ def line(check: Check) -> str:
 
 def verdict(checks: Sequence[Check]) -> str:
     """The last line."""
-    from draftwood.lossless.pairs import Refusal
+    from draftwood.lab.lossless.pairs import Refusal
 
     judged = [check for check in checks if check.kind != Refusal.kind]
     failed = sum(not check.passed for check in judged)

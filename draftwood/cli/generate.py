@@ -100,8 +100,8 @@ def generate(
         raise DraftwoodError("a stop string must not be empty; leave it out")
 
     from draftwood import models
-    from draftwood.bench.trace import fields as step_fields
     from draftwood.engine import Engine
+    from draftwood.lab.bench.trace import fields as step_fields
     from draftwood.requests import Request
     from draftwood.target.attach import attach
 

@@ -10,14 +10,14 @@ import click
 
 from draftwood.cli._options import load_model
 from draftwood.errors import DraftwoodError
-from draftwood.inflate.room import check_disk, check_memory
-from draftwood.inflate.shapes import PRESETS, Shape, check_fits, preset
+from draftwood.lab.inflate.checkpoint import check_disk, check_memory
+from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from draftwood.inflate.model import Agreement
+    from draftwood.lab.inflate.model import Agreement
 
 TEXT = (
     "The keeper of the lighthouse wrote every evening into the same book: the wind, the ships, "
@@ -72,9 +72,9 @@ def inflate(
     import torch
 
     from draftwood import models
-    from draftwood.inflate.checkpoint import check_place, provenance, write
-    from draftwood.inflate.model import as_llama, check, check_rotary, shape_of
-    from draftwood.inflate.model import inflate as inflate_model
+    from draftwood.lab.inflate.checkpoint import check_place, provenance, write
+    from draftwood.lab.inflate.model import as_llama, check, check_rotary, shape_of
+    from draftwood.lab.inflate.model import inflate as inflate_model
 
     check_place(out_dir)
     loaded = load_model(model, "float32", "cpu", None, trust_remote_code=False)

@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.bench.prompts import read, sources
 from draftwood.cli._options import load_model, model_options
 from draftwood.files import check_writable
+from draftwood.lab.bench.prompts import read, sources
 from draftwood.sampling_params import SamplingParams
 
 
@@ -75,10 +75,9 @@ def record(
     """
     check_writable(output)
 
-    from draftwood.replay.digest import digest
-    from draftwood.replay.file import write
-    from draftwood.replay.recorder import Recorder
-    from draftwood.replay.recording import Asked, ModelFacts, Recording
+    from draftwood.lab.replay.file import digest, write
+    from draftwood.lab.replay.recorder import Recorder
+    from draftwood.lab.replay.recording import Asked, ModelFacts, Recording
     from draftwood.target.attach import attach
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

@@ -13,14 +13,14 @@ from draftwood.cli._options import load_model
 from draftwood.cli._replay_flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
+from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.methods import method, spellings
-from draftwood.replay.pricing import assumed_costs
 
 if TYPE_CHECKING:
-    from draftwood.replay.figures import Figures
-    from draftwood.replay.recording import Recording
-    from draftwood.replay.replayer import Live, Replayed, Replayer
-    from draftwood.replay.substitute import Part
+    from draftwood.lab.replay.figures import Figures
+    from draftwood.lab.replay.recording import Recording
+    from draftwood.lab.replay.replayer import Live, Replayed, Replayer
+    from draftwood.lab.replay.substitute import Part
 
 _FEWER = "accepted nodes only"
 
@@ -77,11 +77,11 @@ def replay(
     import torch
 
     from draftwood.cli._replay_flags import show
-    from draftwood.replay.figures import figures
-    from draftwood.replay.file import read, write
-    from draftwood.replay.recording import MissingRowError
-    from draftwood.replay.replayer import Replayer
-    from draftwood.replay.substitute import accepting, part_of
+    from draftwood.lab.replay.figures import figures
+    from draftwood.lab.replay.file import read, write
+    from draftwood.lab.replay.recording import MissingRowError
+    from draftwood.lab.replay.replayer import Replayer
+    from draftwood.lab.replay.substitute import accepting, part_of
 
     recording = read(path)
     info = recording.model.info()
@@ -149,8 +149,8 @@ def live_model(
     """
     facts = recording.model
     from draftwood.hosting import TargetHost
-    from draftwood.replay.digest import digest
-    from draftwood.replay.replayer import Live
+    from draftwood.lab.replay.file import digest
+    from draftwood.lab.replay.replayer import Live
     from draftwood.target.attach import attach
 
     loaded = load_model(name, facts.dtype, device, None, trust_remote_code=trust_remote_code)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from draftwood.bench import plots
-from draftwood.bench.plots.reading import read
-from draftwood.bench.report.page import html
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
+from draftwood.lab.bench import plots
+from draftwood.lab.bench.plots.reading import read
+from draftwood.lab.bench.report.page import html
 
 
 @click.command()

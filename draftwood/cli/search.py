@@ -1,6 +1,6 @@
 """The ``search`` subcommand: the best setting of each method, found on prompts of their own.
 
-A benchmark of every setting that the methods declare (:mod:`draftwood.bench.grid`), from which the
+A benchmark of every setting that the methods declare (:mod:`draftwood.lab.bench.grid`), from which the
 best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any method.
 """
 
@@ -16,20 +16,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.bench import best, grid
-from draftwood.bench.prompts import read, sources
-from draftwood.bench.quiet import warning
-from draftwood.bench.stopping import stoppable
 from draftwood.busy import warn_if_busy
 from draftwood.cli._options import model_options
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
+from draftwood.lab.bench import best, grid
+from draftwood.lab.bench.prompts import read, sources
+from draftwood.lab.bench.quiet import warning
+from draftwood.lab.bench.runs import stoppable
 from draftwood.methods import recipe
 from draftwood.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
-    from draftwood.bench.session import Session
-    from draftwood.bench.settings import Settings
+    from draftwood.lab.bench.session import Session
+    from draftwood.lab.bench.settings import Settings
 
 _FIGURES = {
     "tokens_per_second": ("tokens_per_second", "median"),
@@ -111,10 +111,10 @@ def search(
     Every combination of the values that a method declares is run on all prompts, beside the method
     as published. docs/bench.md says which values.
     """
-    from draftwood.bench.outputs import Outputs
-    from draftwood.bench.session import Session
-    from draftwood.bench.settings import Settings
     from draftwood.cli._bench_view import Bar, progress
+    from draftwood.lab.bench.outputs import Outputs
+    from draftwood.lab.bench.session import Session
+    from draftwood.lab.bench.settings import Settings
 
     asked = Settings(
         prompts=sources(prompts),
@@ -178,7 +178,7 @@ def _names(methods: str | None, draft: str | None, head: str | None) -> list[str
 
 
 def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str]]:
-    from draftwood.bench import makers
+    from draftwood.lab.bench import makers
 
     return {
         key: makers.make(setting.searched_by, output, settings)

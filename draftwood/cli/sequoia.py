@@ -1,6 +1,6 @@
 """The ``sequoia`` subcommand: measures acceptance by rank and saves the best static tree for it.
 
-The counting is in :mod:`draftwood.bench.ranks`, the search in :mod:`draftwood.theory`.
+The counting is in :mod:`draftwood.lab.bench.ranks`, the search in :mod:`draftwood.lab.theory`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.bench.prompts import Source, read, sources
 from draftwood.cli._options import load_model, model_options
 from draftwood.files import check_writable
+from draftwood.lab.bench.prompts import Source, read, sources
 from draftwood.sampling_params import SamplingParams
 from draftwood.shipped import check_drafts
 
@@ -84,11 +84,11 @@ def sequoia(
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
-    from draftwood.bench.contexts import Contexts
-    from draftwood.bench.document import write
-    from draftwood.bench.makers.rank_trees import Counted, one_level
-    from draftwood.bench.ranks import count_ranks, target_seconds
     from draftwood.engine import Engine
+    from draftwood.lab.bench.contexts import Contexts
+    from draftwood.lab.bench.document import write
+    from draftwood.lab.bench.makers.rank_trees import Counted, one_level
+    from draftwood.lab.bench.ranks import count_ranks, target_seconds
     from draftwood.requests import Request
     from draftwood.target.attach import attach
 
@@ -118,6 +118,6 @@ def sequoia(
 
 def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
     facts = {"name": model, "dtype": str(dtype).removeprefix("torch.")}
-    from draftwood.bench.provenance import provenance
+    from draftwood.lab.bench.provenance import provenance
 
     return {"provenance": provenance(model=facts, settings={}, sets=sets)}

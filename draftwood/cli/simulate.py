@@ -14,10 +14,10 @@ from draftwood.cli._options import numbers
 from draftwood.cli._replay_flags import Pricing, loads_of, pricing_options, write_figures
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
+from draftwood.lab.replay.pricing import assumed_costs
+from draftwood.lab.replay.simulated.language import Language
+from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.methods import method, spellings
-from draftwood.replay.pricing import assumed_costs
-from draftwood.replay.simulated.language import Language
-from draftwood.replay.simulated.rates import Copies, Rates
 
 _RATES = "0.6,0.14,0.07,0.04,0.02"
 _MATCH = "0.3,4"
@@ -129,11 +129,11 @@ def simulate(
         return Copies(*numbers, length=copied, match_length=match_length)
 
     from draftwood.cli._replay_flags import show
-    from draftwood.replay.figures import figures
-    from draftwood.replay.simulated.run import World
-    from draftwood.replay.simulated.run import simulate as play
-    from draftwood.replay.simulated.target import MadeUpTarget
-    from draftwood.replay.substitute import part_of
+    from draftwood.lab.replay.figures import figures
+    from draftwood.lab.replay.simulated.run import World
+    from draftwood.lab.replay.simulated.run import simulate as play
+    from draftwood.lab.replay.simulated.target import MadeUpTarget
+    from draftwood.lab.replay.substitute import part_of
 
     world = World(
         Language(vocabulary, entropy, order, seed),

@@ -1,6 +1,6 @@
 """``draftwood theory``: what GOOSE's model predicts for two acceptance rates and a budget.
 
-Numbers come from :mod:`draftwood.theory`; docs/theory.md says what they mean and where the paper's
+Numbers come from :mod:`draftwood.lab.theory`; docs/theory.md says what they mean and where the paper's
 claims hold. This file chooses which to show: Eq. 1 at its best spine (Proposition 3's families),
 the widths of Algorithm 1 beside the best ones for the same spine (Proposition 2), and the trees a
 budget can pay for.
@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.table import Table
 
 from draftwood.errors import DraftwoodError
-from draftwood.theory.allocation import algorithm1_split, greedy_allocation
-from draftwood.theory.dominance import (
+from draftwood.lab.theory.allocation import algorithm1_split, greedy_allocation
+from draftwood.lab.theory.dominance import (
     best_single_rate_yield,
     best_two_source_yield,
     isotropic_yield,
     paid_spine_yield,
     printed_spine_yield,
 )
-from draftwood.theory.nondegradation import algorithm1_tree, spine_ratio
-from draftwood.theory.rated_tree import expected_yield, spine_tree
-from draftwood.theory.yields import AcceptanceRates, exit_probabilities
+from draftwood.lab.theory.nondegradation import algorithm1_tree, spine_ratio
+from draftwood.lab.theory.rated_tree import expected_yield, spine_tree
+from draftwood.lab.theory.yields import AcceptanceRates, exit_probabilities
 
 # The best tree of one rate is searched in time and memory that grow with its cube and square.
 LARGEST = 1000

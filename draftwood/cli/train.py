@@ -16,7 +16,7 @@ from draftwood.cli._train_flags import (
     shape_flags,
     vocabulary_flag,
 )
-from draftwood.train.recipe import (
+from draftwood.lab.train.recipe import (
     DRAFT_RECIPE,
     DRAFT_SHAPE,
     HEAD_RECIPE,
@@ -27,8 +27,8 @@ from draftwood.train.recipe import (
 )
 
 if TYPE_CHECKING:
-    from draftwood.train.head import HeadPlan
-    from draftwood.train.session import Job, Session
+    from draftwood.lab.train.head import HeadPlan
+    from draftwood.lab.train.session import Job, Session
 
 
 @click.group()
@@ -39,7 +39,7 @@ def train() -> None:
     needs a tokenizer in OUT (made if there is none), the draft and the head a
     finished target.
     """
-    logging.getLogger("draftwood.train").setLevel(logging.INFO)
+    logging.getLogger("draftwood.lab.train").setLevel(logging.INFO)
 
 
 @train.command()
@@ -102,6 +102,6 @@ def draft(
 @job_flags
 def eagle3(session: Session, target: str | None, plan: HeadPlan, recipe: Recipe, job: Job) -> None:
     """Train an EAGLE-3 head on what a target says of text, unrolled as when drafting."""
-    from draftwood.train.head_session import train_head
+    from draftwood.lab.train.head_session import train_head
 
     train_head(session, target, plan, recipe, job)

@@ -215,7 +215,7 @@ def as_svg(
     title: str = "",
 ) -> str:
     """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
-    from draftwood.picture import svg
+    from draftwood.lab.picture import svg
 
     return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
 
@@ -227,7 +227,7 @@ def as_png(
     title: str = "",
 ) -> bytes:
     """The same as PNG."""
-    from draftwood.picture.raster import png
+    from draftwood.lab.picture.raster import png
 
     return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
 
@@ -242,7 +242,7 @@ def _texts(
 
 
 def _check(path: Path) -> None:
-    from draftwood.golden import check_goose
+    from draftwood.lab.golden import check_goose
 
     report = check_goose(path)
     for mismatch in report.mismatches:

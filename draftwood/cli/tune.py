@@ -113,11 +113,11 @@ def tune(
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
 
     from draftwood import models
-    from draftwood.bench.document import write
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
     from draftwood.costs.machine import identity_at, key_of
     from draftwood.costs.measure import Grid, measure_reached, measure_target
     from draftwood.hosting import TargetHost
+    from draftwood.lab.bench.document import write
     from draftwood.target.attach import attach
 
     grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
@@ -200,7 +200,7 @@ def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
 
 
 def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:
-    from draftwood.bench.plots.style import drawing  # matplotlib is optional
+    from draftwood.lab.bench.plots.style import drawing
 
     curves = {"target": (costs.target, samples["target"])}
     curves |= {name: (level, samples[name]) for name, level in costs.drafters.items()}
@@ -279,7 +279,7 @@ def document(
     settings: Mapping[str, object],
 ) -> dict[str, object]:
     """What ``--json`` writes: seconds throughout."""
-    from draftwood.bench.provenance import provenance
+    from draftwood.lab.bench.provenance import provenance
 
     return {
         "provenance": provenance(

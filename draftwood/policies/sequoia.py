@@ -2,7 +2,7 @@
 
 Source: Sequoia (Chen et al., 2025), a baseline of TALON. Its tree is searched once for a drafter,
 from the measured probability that the child of each rank is the accepted one; the search itself
-is ``draftwood.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
+is ``draftwood.lab.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
 for all nodes of a level that have children. It knows its source by name only.
 
 A tree comes from a JSON file of rank paths (``draftwood.shapes.ranks``). Without a file the tree is

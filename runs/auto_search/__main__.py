@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import torch
 
-from draftwood.bench.provenance import provenance
 from draftwood.cli._options import numbers
 from draftwood.cli.replay import live_model
-from draftwood.replay.file import read
-from draftwood.replay.pricing import read_costs
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.replay.file import read
+from draftwood.lab.replay.pricing import read_costs
 from runs.auto_search.equal_nodes import DRAFTED, FREE, compared
 from runs.auto_search.faults import DRAFTED_OTHERS, OTHERS, faults
 from runs.auto_search.foretold import errors

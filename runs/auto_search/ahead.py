@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from draftwood.errors import DraftwoodError
-from draftwood.replay.recording import Text
+from draftwood.lab.replay.recording import Text
 
 
 class Ahead:

@@ -7,10 +7,10 @@ to offer; ``auto`` drafts as many as it is given for as long as there are candid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.methods import method
 from draftwood.policies.auto import Auto
 from draftwood.recipes import Method
-from draftwood.replay.recording import RecordedPrompt
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import Choose, Choosing, likeliest
 from runs.auto_search.playing import Make, Plays, Run

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.loops import looping
+from draftwood.lab.loops import looping
+from draftwood.lab.replay.file import write
+from draftwood.lab.replay.recording import RecordedPrompt, Recording
+from draftwood.lab.replay.replayer import Live, Replayer
 from draftwood.recipes import Method
-from draftwood.replay.file import write
-from draftwood.replay.recording import RecordedPrompt, Recording
-from draftwood.replay.replayer import Live, Replayer
 
 _FORWARD = 0.0052
 

@@ -14,8 +14,8 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.evidence import Codes
 from draftwood.hosts import Built, Host
+from draftwood.lab.replay.pricing import PricedHost
 from draftwood.protocols import Outcome
-from draftwood.replay.hosts import PricedHost
 from draftwood.tuning import Load, Spent, Tuner, TunerSpec
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, Rates, Righted, judgement

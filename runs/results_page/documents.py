@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from draftwood.bench.quiet import objection
+from draftwood.lab.bench.quiet import objection
 from results_page.kept import LARGEST
 from results_page.markdown import percent, spanned
 

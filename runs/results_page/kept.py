@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from draftwood.bench.quiet import objection
+from draftwood.lab.bench.quiet import objection
 
 LARGEST = 500_000
 

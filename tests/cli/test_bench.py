@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from draftwood.bench import generating
-from tests.bench.commanding import run, two_sets
+from draftwood.lab.bench import generating
+from tests.lab.bench.commanding import run, two_sets
 from tests.tiny import save_tiny
 
 METHODS = ["ar", "pld", "goose", "hf"]

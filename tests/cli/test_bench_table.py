@@ -5,13 +5,13 @@ from typing import cast
 
 from rich.console import Console
 
-from draftwood.bench.aggregate import Baselines
-from draftwood.bench.document import document, method_entry
-from draftwood.bench.rows import Row
 from draftwood.cli._bench_view import table
-from draftwood.loops import Repeats
+from draftwood.lab.bench.aggregate import Baselines
+from draftwood.lab.bench.document import document, method_entry
+from draftwood.lab.bench.rows import Row
+from draftwood.lab.loops import Repeats
 from draftwood.stats import Tally
-from tests.bench.made import row
+from tests.lab.bench.made import row
 
 
 def shown(methods: dict[str, list[Row]], *, complete: bool = True) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from draftwood.cli.check_lossless import line, verdict
-from draftwood.lossless import pairs
-from draftwood.lossless.exact import ExactCheck
-from draftwood.lossless.pairs import Refusal
+from draftwood.lab.lossless import pairs
+from draftwood.lab.lossless.exact import ExactCheck
+from draftwood.lab.lossless.pairs import Refusal
 from draftwood.methods import method
 from tests.cli.test_cli import run
-from tests.lossless.literal import Rejection
-from tests.lossless.parts import Sorted
+from tests.lab.lossless.literal import Rejection
+from tests.lab.lossless.parts import Sorted
 from tests.tiny import save_tiny
 
 GOLDEN = Path(__file__).parents[1] / "data" / "verifications.json"
@@ -87,7 +87,7 @@ def test_every_pair_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_pair_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = pairs.Pair("sorted + literal", Sorted(), "literal")
     monkeypatch.setattr("draftwood.registry.load", lambda kind, name: Rejection)
-    monkeypatch.setattr("draftwood.lossless.pairs.registered_pairs", lambda: [wrong])
+    monkeypatch.setattr("draftwood.lab.lossless.pairs.registered_pairs", lambda: [wrong])
     code, lines, err = check("--all")
     assert code == 1
     assert lines[0].startswith("FAIL  sorted + literal: exact law: off by")

@@ -8,8 +8,9 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
-from draftwood.inflate import model as built
-from draftwood.inflate import room, weights
+from draftwood.lab.inflate import checkpoint as room
+from draftwood.lab.inflate import model as built
+from draftwood.lab.inflate import weights
 from tests.cli.test_cli import run
 from tests.tiny import save_tiny
 
@@ -111,7 +112,9 @@ def test_refusals_before_any_work(
     argv: list[str],
     complaint: str,
 ) -> None:
-    monkeypatch.setattr("draftwood.inflate.model.inflate", None)  # calling it would be a TypeError
+    monkeypatch.setattr(
+        "draftwood.lab.inflate.model.inflate", None
+    )  # calling it would be a TypeError
     code, out, err = run("inflate", "--model", checkpoint, *argv, str(tmp_path / "large"))
     assert code == 2
     assert complaint in err

@@ -11,9 +11,9 @@ from draftwood import cli
 from draftwood.cli._replay_flags import Pricing, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.replay.file import read
-from draftwood.replay.pricing import NODE, STEP, expected_costs
-from draftwood.replay.speeds import Load
+from draftwood.lab.replay.figures import Load
+from draftwood.lab.replay.file import read
+from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
 from tests.tiny import save_tiny, tiny_llama
 
 

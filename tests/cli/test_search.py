@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import cli
-from draftwood.bench import best, contenders
-from draftwood.bench.best import Best, Pair
-from draftwood.bench.prompts import Prompt
 from draftwood.cli._bench_view import best_table
 from draftwood.errors import DraftwoodError
-from tests.bench.commanding import run, two_sets
+from draftwood.lab.bench import best, contenders
+from draftwood.lab.bench.best import Best, Pair
+from draftwood.lab.bench.prompts import Prompt
+from tests.lab.bench.commanding import run, two_sets
 from tests.tiny import save_tiny
 
 SEARCHED: dict[str, Any] = {

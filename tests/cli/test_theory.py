@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from draftwood.cli.theory import Bound, predict
-from draftwood.theory.dominance import best_isotropic_yield, paid_spine_yield, printed_spine_yield
-from draftwood.theory.yields import AcceptanceRates, eq1_bound
+from draftwood.lab.theory.dominance import (
+    best_isotropic_yield,
+    paid_spine_yield,
+    printed_spine_yield,
+)
+from draftwood.lab.theory.yields import AcceptanceRates, eq1_bound
 from tests.cli.test_cli import run
 
 

@@ -5,7 +5,7 @@ from transformers import GPT2Config, LlamaConfig, MixtralConfig
 
 from draftwood.costs.roofline import GPUS, Gpu, Workload, expected, workload, workload_of
 from draftwood.errors import DraftwoodError
-from draftwood.inflate.shapes import PRESETS
+from draftwood.lab.inflate.shapes import PRESETS
 
 GPU = Gpu("toy", 100.0, 1000.0, "made up", bandwidth_share=0.5, flops_share=0.1, overhead=2.0)
 

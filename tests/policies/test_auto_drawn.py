@@ -14,7 +14,7 @@ from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.drawn_pool import DrawnPool
 from draftwood.errors import DraftwoodError
 from draftwood.evidence import OTHER, RANKED_CODES, Codes, drawn_code
-from draftwood.lossless.exact import EXACT, check_exact
+from draftwood.lab.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
 from draftwood.policies import auto
 from draftwood.policies.auto import Auto

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from draftwood import cli
-from draftwood.bench.contenders import choose
+from draftwood.lab.bench.contenders import choose
 from draftwood.methods import method
 from runs.contenders import contenders
 
@@ -34,7 +34,7 @@ if arguments[0] == "-c":
     raise SystemExit
 with open({log!r}, "a") as log:
     log.write(json.dumps(arguments) + "\\n")
-if arguments[1] == "draftwood.train":
+if arguments[1] == "draftwood.lab.train":
     place = arguments[arguments.index("--out") + 1] + "/" + arguments[2] + "/model"
     os.makedirs(place)
     open(place + "/provenance.json", "w").close()

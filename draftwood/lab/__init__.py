@@ -1,0 +1,1 @@
+"""What measures, proves and trains: imported by the command line alone."""

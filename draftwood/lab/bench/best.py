@@ -1,0 +1,154 @@
+"""The best setting of each method that ``draftwood search`` found, and how a benchmark takes them.
+
+A file of its own, not a document of a run. Settings that were found on some prompts are to be
+judged on others: :meth:`Best.refuse` sees to that. Knows nothing of how settings are searched.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.grid import grid
+from draftwood.lab.bench.peers import names as peer_names
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.quiet import objection
+from draftwood.lab.bench.records import decode
+
+SCHEMA = 1
+
+_NEEDED = ("model", "draft", "head", "dtype", "batch", "sampling")
+_SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
+"""What a run must have in common with the search."""
+
+_OPTIONAL = ("draft", "head")
+"""Of these, what a run may leave out: methods that need it are refused elsewhere."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A method as published and at its best setting; both texts name contenders."""
+
+    published: str
+    best: str
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a search found.
+
+    Attributes:
+        file: where it is written.
+        by: the figure that decided: ``tokens_per_second`` or ``tau``.
+        settings: every setting of the search, as its provenance has them.
+        disturbed: why its times are not reliable; None if they are, or did not decide.
+        prompts: digests of the prompts on which it was found.
+        methods: by the name of the recipe.
+    """
+
+    file: str
+    by: str
+    settings: Mapping[str, Any]
+    disturbed: str | None
+    prompts: frozenset[str]
+    methods: Mapping[str, Pair]
+
+    def contenders(self, methods: Sequence[str]) -> tuple[str, ...]:
+        """The methods with each one that was searched as published and at its best setting.
+
+        Raises:
+            DraftwoodError: a method that has settings to search was not searched.
+        """
+        found: list[str] = []
+        for text in (item.strip() for item in methods):
+            pair = self.methods.get(text)
+            if pair is not None:
+                found += [pair.published, pair.best]
+            elif text in peer_names() or ":" in text or not grid(text):
+                found.append(text)
+            else:
+                raise DraftwoodError(
+                    f"{self.file} has no best setting of {text}: search it too "
+                    f"(draftwood search --methods ...), or leave {text} out"
+                )
+        return tuple(dict.fromkeys(found))
+
+    def refuse(self, prompts: Sequence[Prompt], settings: Mapping[str, Any]) -> None:
+        """Refuse prompts and runs for which these settings say nothing.
+
+        Args:
+            prompts: of the run.
+            settings: every setting of the run, as its provenance has them.
+
+        Raises:
+            DraftwoodError: settings were found on one of the prompts, or with another model, draft
+                model, head, dtype, batch or temperature.
+        """
+        searched, asked = _flat(self.settings), _flat(settings)
+        for name in _SAME:
+            left_out = name in _OPTIONAL and asked[name] is None
+            if searched[name] != asked[name] and not left_out:
+                raise DraftwoodError(
+                    f"{self.file} was searched with {name} {_shown(searched[name])}, not with "
+                    f"{_shown(asked[name])}: search again with this {name}"
+                )
+        seen = [prompt.id for prompt in prompts if digest(prompt) in self.prompts]
+        if seen:
+            more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
+            raise DraftwoodError(
+                f"the settings in {self.file} were found on prompt {seen[0]}{more}: measure them "
+                "on other prompts of the same kind"
+            )
+
+    def recorded(self, methods: Sequence[str]) -> dict[str, object]:
+        """What a document says of it: the pairs of the methods that were asked for."""
+        pairs = {name: asdict(pair) for name, pair in self.methods.items() if name in methods}
+        said: dict[str, object] = {"file": self.file, "by": self.by, "methods": pairs}
+        return said if self.disturbed is None else {**said, "disturbed": self.disturbed}
+
+
+def digest(prompt: Prompt) -> str:
+    """What tells a prompt from others, whatever it is called."""
+    return hashlib.sha256(json.dumps(prompt.turns).encode()).hexdigest()
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, "temperature": settings["sampling"]["temperature"]}
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def load(path: Path) -> Best:
+    """What ``draftwood search`` wrote.
+
+    Raises:
+        DraftwoodError: the file cannot be read, or is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DraftwoodError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("best_settings") != SCHEMA:
+        raise DraftwoodError(
+            f"{path} is not a file of best settings of version {SCHEMA}: make one with "
+            "draftwood search"
+        )
+    try:
+        settings = found["provenance"]["settings"]
+        return Best(
+            file=str(path),
+            by=str(found["by"]),
+            settings={name: settings[name] for name in _NEEDED},
+            disturbed=None if found["by"] == "tau" else objection(found),
+            prompts=frozenset(found["prompts"]),
+            methods={name: decode(Pair, each) for name, each in found["methods"].items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DraftwoodError(f"{path} is damaged ({error}): search again") from error

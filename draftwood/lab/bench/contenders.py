@@ -1,0 +1,259 @@
+"""Which contenders a run has: our methods on one attached target, peers on an untouched one.
+
+Knows nothing of prompts and clocks. Names and settings are checked before a model is loaded.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Protocol
+
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.hosting import TargetHost
+from draftwood.hosts import Host
+from draftwood.lab.bench import peers
+from draftwood.lab.bench.defaults import Defaults
+from draftwood.lab.bench.grid import unsearched
+from draftwood.lab.bench.measure import Answer, Contender, Decode
+from draftwood.methods import method
+from draftwood.models import Loaded
+from draftwood.protocols import Target
+from draftwood.recipes import Method
+from draftwood.requests import Completion, Finished, Request, Stepped
+from draftwood.settings import parse
+from draftwood.settings import settings as fields_of
+from draftwood.stats import StepStats
+from draftwood.target.attach import attach
+
+REFERENCE = "ar"
+"""Plain decoding through our engine: every run has it, and speed and tokens are held against it."""
+
+
+class Stage:
+    """The model twice: attached for our methods and, once somebody asks, untouched for peers.
+
+    Two instances of the same weights, so that repacking for trees can neither slow nor speed a
+    peer: it decodes on what a user of the plain library has.
+    """
+
+    def __init__(self, load: Callable[[], Loaded]) -> None:
+        self._load = load
+        self.loaded = load()
+        self._parameters = sum(p.numel() for p in self.loaded.model.parameters())
+        self.target: Target = attach(self.loaded.model)
+        self.host = TargetHost(self.target, self.loaded.tokenizer)
+
+    @cached_property
+    def stock(self) -> Loaded:
+        """A second instance that is never attached."""
+        return self._load()
+
+    def facts(self) -> dict[str, object]:
+        """The model's name, revision, class, parameters (tied ones once), dtype and device."""
+        model = self.loaded.model
+        return {
+            "name": self.loaded.name,
+            "revision": getattr(model.config, "_commit_hash", None),
+            "class": type(model).__name__,
+            "parameters": self._parameters,
+            "dtype": str(self.target.info.dtype).removeprefix("torch."),
+            "device": str(self.target.info.device),
+            "context_limit": self.target.info.context_limit,
+        }
+
+
+class Choice(Protocol):
+    """A contender whose settings are decided."""
+
+    @property
+    def name(self) -> str:
+        """As the user spelt it."""
+        ...
+
+    def same_tokens(self, temperature: float) -> bool:
+        """Whether equal seeds give the reference's tokens, and not only their distribution."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Every setting with its value."""
+        ...
+
+    @property
+    def unsearched(self) -> str | None:
+        """What to say if a setting has to be searched for the run's models and was not."""
+        ...
+
+    def enter(self, stage: Stage) -> Contender:
+        """The contender on this model."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnChoice:
+    """One of our methods."""
+
+    name: str
+    method: Method
+
+    def same_tokens(self, temperature: float) -> bool:
+        """As the method says of itself."""
+        return self.method.same_tokens(temperature)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The policy's, its budget first, drafters' and tuner's, the verifier, as methods spell."""
+        own = self.method
+        parts: dict[str, object] = {"": own.policy, **own.drafters, "tuner": own.tuner}
+        found: dict[str, object] = {"budget": own.policy.budget}
+        for prefix, part in parts.items():
+            for setting in fields_of(type(part)):
+                key = f"{prefix}.{setting.name}" if prefix else setting.name
+                key = setting.flag or key
+                found[key] = getattr(part, setting.name)
+        return {**found, "verifier": type(self.method.verifier).__name__}
+
+    @property
+    def unsearched(self) -> str | None:
+        """See :func:`draftwood.lab.bench.grid.unsearched`."""
+        return unsearched(self.method)
+
+    def enter(self, stage: Stage) -> Contender:
+        """Our engine on the stage's attached target."""
+        return OwnContender(stage.target, self.method, stage.host)
+
+
+@dataclass(frozen=True)
+class PeerChoice:
+    """Another library's way of decoding."""
+
+    name: str
+    peer: peers.Peer
+
+    def same_tokens(self, temperature: float) -> bool:
+        """In greedy decoding only: other libraries have random numbers of their own."""
+        return temperature == 0
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The fields of the peer."""
+        return {s.name: getattr(self.peer, s.name) for s in fields_of(type(self.peer))}
+
+    @property
+    def unsearched(self) -> None:
+        """Other libraries have no such setting."""
+
+    def enter(self, stage: Stage) -> Contender:
+        """The peer on the stage's untouched model."""
+        return self.peer.enter(stage.stock)
+
+
+@dataclass(frozen=True)
+class OwnContender:
+    """A method on a target; every group gets an engine of its own, its drafters empty."""
+
+    target: Target
+    method: Method
+    host: Host
+
+    def begin(self, batch: int) -> Decode:
+        """An engine without a tokenizer: peers return token ids as well."""
+        engine = Engine(self.target, self.method, max_batch=batch, host=self.host)
+        return partial(decode_with, engine)
+
+
+class Kept:
+    """A contender that begins once: what it learns stays for every later group.
+
+    Args:
+        contender: begins on first use.
+        batch: size of the largest group.
+    """
+
+    def __init__(self, contender: Contender, batch: int) -> None:
+        self._begun = cache(partial(contender.begin, batch))
+
+    def begin(self, batch: int) -> Decode:  # noqa: ARG002
+        """What was begun the first time."""
+        return self._begun()
+
+
+def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:
+    """The engine's answers, in the order of the requests, each with its steps."""
+    steps: dict[int, list[StepStats]] = {}
+    done: dict[int, Completion] = {}
+    for event in engine.stream(requests):
+        if isinstance(event, Stepped):
+            steps.setdefault(event.request_id, []).append(event.stats)
+        elif isinstance(event, Finished):
+            done[event.request_id] = event.completion
+    return [Answer(done[n], tuple(steps.get(n, ()))) for n in sorted(done)]
+
+
+def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choice]:
+    """The contenders named, the reference first; it is added if it is missing.
+
+    Args:
+        specs: ``draftwood.methods.method`` strings, or names of peers with settings spelt alike.
+        defaults: for every contender that has such settings and whose text does not spell them.
+
+    Raises:
+        DraftwoodError: a name or a setting is unknown, or a contender is named twice.
+    """
+    names = [spec.strip() for spec in specs]
+    for name in names:
+        if not name:
+            raise DraftwoodError(
+                "--methods has an empty item: write names with single commas between them, such as "
+                "ar,goose"
+            )
+        if names.count(name) > 1:
+            raise DraftwoodError(f"method {name!r} is named twice: leave one out")
+    ordered = [REFERENCE, *(name for name in names if name != REFERENCE)]
+    return [chosen(name, defaults) for name in ordered]
+
+
+def chosen(text: str, defaults: Defaults | None = None) -> Choice:
+    """One contender by name and settings, such as ``goose:budget=16`` or ``hf-lookup``.
+
+    Raises:
+        DraftwoodError: a name or a setting is unknown, or what a peer needs is not installed.
+    """
+    given = (defaults or Defaults()).of(text)
+    name, *spelt = text.split(":")
+    if name in peers.names():
+        return PeerChoice(text, _peer(name, spelt, given))
+    return OwnChoice(text, method(text, **{k.replace(".", "__"): v for k, v in given.items()}))
+
+
+def unnamed_peers(names: Iterable[str]) -> list[str]:
+    """Sorted names of the peers that none of these contenders is, whatever its settings."""
+    named = {name.partition(":")[0] for name in names}
+    return [name for name in peers.names() if name not in named]
+
+
+def _peer(name: str, spelt: Sequence[str], given: Mapping[str, object]) -> peers.Peer:
+    part = peers.load(name)
+    known = {setting.name: setting for setting in fields_of(part)}
+    values: dict[str, object] = dict(given)
+    for item in spelt:
+        key, equals, value = item.partition("=")
+        if not equals or key not in known:
+            has = f"one of {', '.join(known)}" if known else "none: it has no settings"
+            raise DraftwoodError(f"peer {name!r} has no setting {item!r}: write {has}")
+        values[key] = parse(known[key], value)
+    made: peers.Peer = part(**values)
+    return made
+
+
+def plain(value: object) -> object:
+    """A setting's value as JSON can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

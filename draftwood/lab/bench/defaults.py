@@ -1,0 +1,100 @@
+"""Settings that a run gives to all contenders which have them and do not spell them.
+
+Knows how settings are named, by method, source and drafter; nothing of models and runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from draftwood.binding import DRAFT, model_flags
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench import peers
+from draftwood.methods import method, recipe
+from draftwood.recipes import Recipe
+from draftwood.settings import settings
+
+_PEERS = {"hf-assistant": ("draft",)}
+"""Peer to its settings that name a model."""
+
+_USERS = {
+    "draft": "a method that drafts with a model of its own, such as sd or dynatree",
+    "head": "a method that drafts with an EAGLE-3 head, such as eagle3",
+}
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Settings for whoever has them; what a contender's text spells wins.
+
+    Attributes:
+        budget: most nodes drafted a step, for methods that have a budget.
+        draft: directory or hub id of the model, for drafters ``model`` and the peer hf-assistant.
+        head: directory or hub id of the head, for drafters ``eagle3``.
+        warm: turn on every setting ``SOURCE.shared``: tables are kept between requests.
+    """
+
+    budget: int | None = None
+    draft: str | None = None
+    head: str | None = None
+    warm: bool = False
+
+    def of(self, text: str) -> dict[str, object]:
+        """The settings that fall to this contender, by name.
+
+        Raises:
+            DraftwoodError: the text names no contender, or a setting that it has not.
+        """
+        name, *spelt = text.split(":")
+        pairs = [item.partition("=")[::2] for item in spelt]
+        found = self._peer(name) if name in peers.names() else self._own(text, dict(pairs))
+        keys = {key for key, _ in pairs}
+        return {k: v for k, v in found.items() if v is not None and k not in keys}
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a model that none of these contenders would draft with.
+
+        Raises:
+            DraftwoodError: ``draft`` or ``head`` is given and falls to nobody.
+        """
+        for flag, only in (
+            ("draft", Defaults(draft=self.draft)),
+            ("head", Defaults(head=self.head)),
+        ):
+            given = getattr(self, flag)
+            if given is not None and not any(only.of(name) for name in names):
+                raise DraftwoodError(
+                    f"--{flag} {given}: no contender of this run would use it: "
+                    f"add {_USERS[flag]}, or leave --{flag} out"
+                )
+
+    def _peer(self, name: str) -> dict[str, object]:
+        return {flag: getattr(self, flag) for flag in _PEERS.get(name, ())}
+
+    def _own(self, text: str, spelt: dict[str, str]) -> dict[str, object]:
+        chosen = recipe(text.partition(":")[0]).bound(spelt)
+        found: dict[str, object] = {}
+        if "budget" in chosen.settings():
+            found["budget"] = self.budget
+        # Only what the policy asks in these settings is built; a bound drafter may go unused.
+        for source, spec in method(text).drafters.items():
+            found |= {
+                flag: getattr(self, flag, None)
+                for flag, (kind, _) in model_flags().items()
+                if kind == chosen.drafters[source]
+            }
+            if self.warm and any(s.name == "shared" for s in settings(type(spec))):
+                found[f"{source}.shared"] = True
+        return found | self._optional(chosen, spelt)
+
+    def _optional(self, chosen: Recipe, spelt: Mapping[str, str]) -> dict[str, object]:
+        """The model for a source that is asked only if it is given: the draft's, else the head's.
+
+        A text that spells the policy's setting (``auto:neural=``) decides by itself.
+        """
+        for source, setting in chosen.optional.items():
+            if chosen.binds(source) or setting in spelt or source != DRAFT:
+                continue
+            for flag in ("draft", "head"):
+                if getattr(self, flag) is not None:
+                    return {flag: getattr(self, flag)}
+        return {}

@@ -1,0 +1,185 @@
+"""A few steps of an answer in words, for a reader: what was drafted, kept and thrown away.
+
+Made outside the clock, of the first prompt of each task only, and kept as plain values. Knows
+nothing of how a report shows them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.stats import StepStats
+from draftwood.tree import ROOT, TokenTree
+
+
+@dataclass(frozen=True)
+class TreeExcerpt:
+    """The whole tree of a step; node 0 is the root.
+
+    Attributes:
+        step: number of the step, from 0.
+        parents: of each node; -1 for the root.
+        texts: of each node's token.
+        sources: the drafter of each node; ``"root"`` for the root.
+        path: accepted nodes.
+        bonus: text of the bonus token; empty if the answer ended before it.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    texts: tuple[str, ...]
+    sources: tuple[str, ...]
+    path: tuple[int, ...]
+    bonus: str
+
+
+PROMPT_CHARACTERS = 300
+STEPS = 48
+TREES = 3
+REJECTED = 8
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A committed token's text, and the drafter that offered it (``""`` for the bonus)."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class StepExcerpt:
+    """One step.
+
+    Attributes:
+        route: the tree's.
+        drafted: nodes, root excluded.
+        depth: of the tree.
+        committed: the tokens that became part of the answer; accepted ones, then the bonus.
+        rejected: texts of the chain of first children below the last accepted node, at most 8.
+    """
+
+    route: str
+    drafted: int
+    depth: int
+    committed: tuple[Committed, ...]
+    rejected: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The beginning of an answer.
+
+    Attributes:
+        prompt: the last 300 characters of the context.
+        steps: at most 48, from the first one.
+        trees: of at most 3 of these steps, evenly spaced among those that drafted.
+    """
+
+    prompt: str
+    steps: tuple[StepExcerpt, ...]
+    trees: tuple[TreeExcerpt, ...]
+
+
+Quote: TypeAlias = Callable[
+    [Prompt, Sequence[int], Sequence[int], Sequence[StepStats]], Excerpt | None
+]
+"""Asked for an excerpt of (prompt, ids of its first context, ids of the answer, its steps)."""
+
+
+class Excerpts:
+    """Makes the excerpts of a run; a :data:`Quote`.
+
+    Args:
+        tokenizer: the target's.
+        prompts: all prompts of the run, in order.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompts: Iterable[Prompt]) -> None:
+        self._tokenizer = tokenizer
+        firsts: dict[str, str] = {}
+        for prompt in prompts:
+            firsts.setdefault(prompt.task, prompt.id)
+        self._chosen = frozenset(firsts.values())
+
+    def __call__(
+        self,
+        prompt: Prompt,
+        context: Sequence[int],
+        answer: Sequence[int],
+        steps: Sequence[StepStats],
+    ) -> Excerpt | None:
+        """The excerpt, or None if the prompt is not its task's first or there are no steps."""
+        if prompt.id not in self._chosen or not steps:
+            return None
+        return excerpt(self._text, context, answer, steps)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(
+            self._tokenizer.decode(
+                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
+
+def excerpt(
+    text: Callable[[Sequence[int]], str],
+    context: Sequence[int],
+    answer: Sequence[int],
+    steps: Sequence[StepStats],
+) -> Excerpt:
+    """The excerpt of an answer.
+
+    Args:
+        text: turns token ids into text.
+        context: ids that were continued.
+        answer: ids of the whole answer; the first one came with the prefill.
+        steps: all steps, in order; together they committed the rest of the answer.
+    """
+    shown: list[StepExcerpt] = []
+    trees: list[TreeExcerpt] = []
+    at = 1
+    for number, step in enumerate(steps[:STEPS]):
+        words = tuple(text([token]) for token in answer[at : at + step.committed])
+        at += step.committed
+        sources = (*(step.tree.sources[node] for node in step.path), "")
+        last = step.path[-1] if step.path else ROOT
+        shown.append(
+            StepExcerpt(
+                route=step.tree.route,
+                drafted=step.tree.drafted,
+                depth=step.tree.depth,
+                committed=tuple(map(Committed, words, sources)),
+                rejected=tuple(text([int(step.tree.tokens[i])]) for i in chain(step.tree, last)),
+            )
+        )
+        if step.tree.drafted:
+            trees.append(
+                TreeExcerpt(
+                    step=number,
+                    parents=tuple(step.tree.parents.tolist()),
+                    texts=tuple(text([token]) for token in step.tree.tokens.tolist()),
+                    sources=step.tree.sources,
+                    path=step.path,
+                    bonus=words[-1] if step.committed > len(step.path) else "",
+                )
+            )
+    count = min(TREES, len(trees))
+    evenly = tuple(trees[i * len(trees) // count] for i in range(count))
+    return Excerpt(text(context)[-PROMPT_CHARACTERS:], tuple(shown), evenly)
+
+
+def chain(tree: TokenTree, node: int) -> list[int]:
+    """The first child of ``node``, its first child and so on, at most 8."""
+    found: list[int] = []
+    while len(found) < REJECTED:
+        children = np.flatnonzero(tree.parents == node)
+        if not len(children):
+            break
+        node = int(children[0])
+        found.append(node)
+    return found

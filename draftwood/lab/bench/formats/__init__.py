@@ -1,0 +1,75 @@
+"""Shapes in which prompt sets are published; a format is one file here, found by its name.
+
+Such a module names its :class:`draftwood.lab.bench.formats._entry.Format` in a constant ``FORMAT``. A set is
+recognised by what its rows hold, never by the name of its file.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.formats._entry import Entry, Format, Row
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """All formats by name, sorted."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in names}
+
+
+def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:
+    """Name of the set that these rows are, and the prompts in them, in order.
+
+    Args:
+        rows: all rows of one source, at least one; the first one decides the format.
+        source_name: name of the file or dataset, for sets that have no name of their own.
+
+    Raises:
+        DraftwoodError: no format knows a row, or a row is of another format than the first one,
+            or a member cannot be used; the message begins with the row's place.
+    """
+    name = recognise(rows[0])
+    form = formats()[name]
+    for row in rows:
+        if not form.knows(row.values):
+            raise DraftwoodError(_misfit(row, name))
+    set_name = form.set_name(rows, source_name)
+    return set_name, [form.entry(row, set_name) for row in rows]
+
+
+def recognise(row: Row) -> str:
+    """Name of the format that knows a row.
+
+    Raises:
+        DraftwoodError: none does, or more than one.
+    """
+    found = [name for name, form in formats().items() if form.knows(row.values)]
+    found = [name for name in found if formats()[name].overrides] or found
+    if not found:
+        raise DraftwoodError(f"{row.where}: no format has {_keys(row)}: known are {_known()}")
+    if len(found) > 1:
+        raise DraftwoodError(
+            f"{row.where}: this is {' and '.join(found)} at once: leave out the keys of one"
+        )
+    return found[0]
+
+
+def _misfit(row: Row, name: str) -> str:
+    form = formats()[name]
+    missing = [key for key in form.required if key not in row.values]
+    wrong = f"{missing[0]!r} is missing among {_keys(row)}" if missing else f"found {_keys(row)}"
+    return (
+        f"{row.where}: {wrong}: the rows before are {name} ({form.shape}), and a set has one "
+        f"format; known are {_known()}"
+    )
+
+
+def _keys(row: Row) -> str:
+    return "the keys " + (", ".join(sorted(map(str, row.values))) or "(none)")
+
+
+def _known() -> str:
+    return "; ".join(f"{name} ({form.shape})" for name, form in formats().items())

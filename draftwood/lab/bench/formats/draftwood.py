@@ -1,0 +1,27 @@
+"""Draftwood's own lines: ``id``, ``task`` and either ``prompt`` or ``turns``.
+
+A row that has an id and a task was written for this format, whatever else it holds: other keys are
+ignored, so a published row keeps its own when it is rewritten as one of these. The set is named
+like its source.
+"""
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.formats._entry import Entry, Format, Row, text, texts
+
+
+def _entry(row: Row, _set_name: str) -> Entry:
+    name, task = text(row, "id"), text(row, "task")
+    if ("prompt" in row.values) == ("turns" in row.values):
+        raise DraftwoodError(f"{row.where}: give either 'prompt' or 'turns'")
+    if "turns" in row.values:
+        return Entry(name, task, texts(row, "turns"), dialogue=True)
+    return Entry(name, task, (text(row, "prompt"),), dialogue=False)
+
+
+FORMAT = Format(
+    required=("id", "task"),
+    shape="id, task, prompt or turns",
+    entry=_entry,
+    set_name=lambda _, source_name: source_name,
+    overrides=True,
+)

@@ -1,0 +1,19 @@
+"""HumanEval (Chen et al. 2021, arXiv 2107.03374): functions to complete.
+
+The prompt is the file's own, signature and docstring as they stand, with its last line break: what
+the paper samples continuations of. Sets in the same shape with more keys (HumanEval+) are read too.
+"""
+
+from draftwood.lab.bench.formats._entry import Entry, Format, Row, label, text
+
+
+def _entry(row: Row, _set_name: str) -> Entry:
+    return Entry(label(row, "task_id"), "code_completion", (text(row, "prompt"),), dialogue=False)
+
+
+FORMAT = Format(
+    required=("task_id", "prompt", "entry_point", "canonical_solution", "test"),
+    shape="task_id, prompt, entry_point, canonical_solution, test",
+    entry=_entry,
+    set_name=lambda *_: "humaneval",
+)

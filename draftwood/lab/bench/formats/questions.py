@@ -1,0 +1,38 @@
+"""``question.jsonl`` as FastChat's judge reads it: MT-Bench, Spec-Bench and others in that shape.
+
+The two have the same keys and share MT-Bench's eight categories, so all rows are asked which one
+they are. MT-Bench's tasks are its categories. Spec-Bench's are the six that its evaluation reports
+(Xia et al. 2024, arXiv 2401.07851, Table 1): MT-Bench's categories are one of them. Any other set
+is named like its source, and its tasks are its categories. Turns are kept as a dialogue.
+"""
+
+from collections.abc import Sequence
+
+from draftwood.lab.bench.formats._entry import Entry, Format, Row, label, text, texts
+
+_MT_BENCH = frozenset(
+    {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"}
+)
+_SPEC_BENCH = frozenset({"translation", "summarization", "qa", "math_reasoning", "rag"})
+
+
+def _set_name(rows: Sequence[Row], source_name: str) -> str:
+    categories = {row.values["category"] for row in rows if isinstance(row.values["category"], str)}
+    if categories <= _MT_BENCH:
+        return "mt_bench"
+    return "spec_bench" if categories <= _MT_BENCH | _SPEC_BENCH else source_name
+
+
+def _entry(row: Row, set_name: str) -> Entry:
+    category = text(row, "category")
+    task = "mt_bench" if set_name == "spec_bench" and category in _MT_BENCH else category
+    name = f"{set_name}/{label(row, 'question_id')}"
+    return Entry(name, task, texts(row, "turns"), dialogue=True)
+
+
+FORMAT = Format(
+    required=("question_id", "category", "turns"),
+    shape="question_id, category, turns",
+    entry=_entry,
+    set_name=_set_name,
+)

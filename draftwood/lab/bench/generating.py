@@ -1,0 +1,180 @@
+"""Contenders that call transformers' ``generate`` on an untouched model.
+
+The default cache, no compilation, no packing. The model's generation config is replaced by the
+run's settings, so that penalties or limits a checkpoint brings along do not apply on one side only.
+Knows nothing of peers and their settings.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.measure import Answer, Decode
+from draftwood.requests import Completion, FinishReason, Request
+from draftwood.stats import Tally
+
+_TRIAL = Request([1, 1, 1], max_new_tokens=4)
+_REFUSALS = (AttributeError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """A group is padded on the left and decoded in one call, so all of its requests end at once.
+
+    Args:
+        model: never attached; its generation config is overwritten.
+    """
+
+    model: Any
+
+    def begin(self, batch: int) -> Decode:  # noqa: ARG002
+        """Nothing is kept between calls, so there is nothing to prepare."""
+        return self.decode
+
+    def decode(self, requests: Sequence[Request]) -> list[Answer]:
+        """One call of ``generate``; the settings of the first request hold for all."""
+        return generate(self.model, requests, perf_counter())
+
+
+@dataclass(frozen=True, eq=False)
+class OneByOne:
+    """The requests of a group one after another: assisted ``generate`` refuses more than one.
+
+    All of them are asked for when the group is, so a request's seconds hold its wait for those
+    before it.
+
+    Args:
+        model: never attached; its generation config is overwritten.
+        extra: arguments of ``generate`` beyond those that every request decides.
+    """
+
+    model: Any
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def begin(self, batch: int) -> Decode:  # noqa: ARG002
+        """Nothing is kept between calls, so there is nothing to prepare."""
+        return self.decode
+
+    def decode(self, requests: Sequence[Request]) -> list[Answer]:
+        """A call of ``generate`` for each request, with its own settings."""
+        asked = perf_counter()
+        return [
+            answer
+            for request in requests
+            for answer in generate(self.model, [request], asked, self.extra)
+        ]
+
+    def tried(self) -> "OneByOne":
+        """Itself, after a few tokens.
+
+        Raises:
+            DraftwoodError: transformers cannot decode this model so; its reason is in the message.
+        """
+        try:
+            self.decode([_TRIAL])
+        except _REFUSALS as error:
+            reason = str(error).strip() or type(error).__name__
+            raise DraftwoodError(
+                f"assisted generate does not work with {type(self.model).__name__} in the "
+                f"installed transformers, leave this peer out: {reason.splitlines()[0]}"
+            ) from error
+        return self
+
+
+def generate(
+    model: Any, requests: Sequence[Request], asked: float, extra: Mapping[str, Any] | None = None
+) -> list[Answer]:
+    """One call of ``generate`` for all requests; the settings of the first hold for all.
+
+    Args:
+        model: its generation config is overwritten.
+        requests: decoded together, padded on the left.
+        asked: ``perf_counter()`` when the answers were asked for.
+        extra: further arguments of ``generate``.
+    """
+    first = requests[0]
+    model.generation_config = _config(first)
+    if first.sampling.temperature > 0:
+        torch.manual_seed(first.sampling.seed)
+    width = max(len(request.ids) for request in requests)
+    padded = [[0] * (width - len(r.prompt)) + list(r.prompt) for r in requests]
+    kept = [[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in requests]
+    clock = _Clock(width)
+    output = model.generate(
+        input_ids=torch.tensor(padded, device=model.device),
+        attention_mask=torch.tensor(kept, device=model.device),
+        stopping_criteria=StoppingCriteriaList([clock]),
+        **(extra or {}),
+    )
+    rows = output[:, width:].tolist()
+    ended = perf_counter()
+    return [
+        _answer(request, row, clock, asked, ended)
+        for request, row in zip(requests, rows, strict=True)
+    ]
+
+
+class _Clock(StoppingCriteria):
+    """Stops nothing; notes when the first token was there and how far every forward got.
+
+    Attributes:
+        first: ``perf_counter()`` after the first forward; None before it.
+        reached: tokens generated after each forward of the model, the prefill included.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.first: float | None = None
+        self.reached: list[int] = []
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:  # noqa: ARG002
+        if self.first is None:
+            input_ids[:, -1].tolist()  # a GPU may still be computing it
+            self.first = perf_counter()
+        self.reached.append(input_ids.shape[1] - self._width)
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
+def _config(request: Request) -> GenerationConfig:
+    sampling = request.sampling
+    drawn: dict[str, Any] = {}
+    if sampling.temperature > 0:
+        drawn = {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+        }
+    return GenerationConfig(  # type: ignore[no-untyped-call]
+        max_new_tokens=request.max_new_tokens,
+        do_sample=sampling.temperature > 0,
+        eos_token_id=sorted(request.ends) or None,
+        pad_token_id=min(request.ends, default=0),
+        **drawn,
+    )
+
+
+def _answer(
+    request: Request, row: Sequence[int], clock: _Clock, asked: float, ended: float
+) -> Answer:
+    end = next((i + 1 for i, token in enumerate(row) if token in request.ends), len(row))
+    tokens = tuple(row[:end])
+    reason: FinishReason = "eos" if tokens and tokens[-1] in request.ends else "length"
+    tally = _tally(clock.reached, len(tokens))
+    ttft = (clock.first or asked) - asked
+    return Answer(Completion(tokens, "", reason, tally, len(request.ids), ttft, ended - asked))
+
+
+def _tally(reached: Sequence[int], tokens: int) -> Tally:
+    """Forwards after the prefill until ``tokens`` tokens were there, and what they committed.
+
+    How many tokens ``generate`` drafts, and how many of them it accepts, cannot be seen here.
+    """
+    if not reached:
+        return Tally()
+    return Tally(steps=bisect_left(reached, tokens), committed=max(0, tokens - reached[0]))

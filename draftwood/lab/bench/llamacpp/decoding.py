@@ -1,0 +1,224 @@
+"""A contender that decodes with llama-cpp-python, from the very weights of an untouched model.
+
+``Llama.generate``, prompts one after another, on as many threads as torch has and where the model
+is: on the CPU, or with all layers on its GPU. Everything else is the library's default, except the
+cache of a float32 model: that is float32 too, so that its tokens are comparable (the default, for
+all other models, is float16).
+
+Every request starts from an empty cache. The library sizes a context when it opens a file, so the
+file is opened anew for a request longer than all before, inside the clock; a benchmark's warm-up
+has the longest prompt, which leaves nothing of that to what is timed unless prompts are batched.
+
+Sampling is the library's: its filters come before the temperature, transformers' come after, so
+``top_p`` below 1 together with a temperature other than 1 does not draw from the same distribution.
+Its random numbers are its own as well, one seed for each request.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.llamacpp.gguf import file_of
+from draftwood.lab.bench.llamacpp.library import need
+from draftwood.lab.bench.measure import Answer, Decode
+from draftwood.models import Loaded
+from draftwood.requests import Completion, FinishReason, Request
+from draftwood.sampling import SamplingParams
+from draftwood.stats import Tally
+
+Lookup: TypeAlias = Callable[..., Any]
+"""A ``LlamaDraftModel``: int32 ids ``[L]`` so far, to int32 ids that may follow."""
+
+_TRIAL = Request([1, 1, 1], max_new_tokens=4)
+_REFUSALS = (AttributeError, OSError, RuntimeError, TypeError, ValueError)
+_BLOCK = 256
+"""llama.cpp rounds a context up to whole blocks of so many tokens."""
+_SEEDS = 2**32 - 1
+"""The seed of this number means "any" to llama.cpp, so it is never given."""
+
+
+class LlamaCpp:
+    """Decodes a model's requests one by one; all are asked for when their group is.
+
+    Args:
+        stock: a Llama; its weights are written to a file at once, and it is otherwise left alone.
+        lookup: drafts for the library's own speculative decoding; None for plain decoding.
+        ahead: most tokens that ``lookup`` drafts, for which the context has room.
+
+    Raises:
+        DraftwoodError: a library is missing or built without the model's device, or the model is
+            none that GGUF's Llama can hold.
+    """
+
+    def __init__(self, stock: Loaded, lookup: Lookup | None = None, ahead: int = 0) -> None:
+        self._library = need("llama_cpp")
+        self._model = stock.model  # the file lives as long as the model does
+        self._gpu = stock.model.device.type != "cpu"
+        if self._gpu and not self._library.llama_supports_gpu_offload():
+            raise DraftwoodError(
+                f"the target is on {stock.model.device} and the installed llama-cpp-python is for "
+                "the CPU: build it with CMAKE_ARGS=-DGGML_CUDA=on, or leave its peers out"
+            )
+        self._path = file_of(stock.model)
+        self._drafts = None if lookup is None else _Drafts(lookup)
+        self._ahead = ahead
+        self._opened: Any = None
+        self._room = 0
+
+    def begin(self, batch: int) -> Decode:  # noqa: ARG002
+        """Nothing is kept between calls but the opened file."""
+        return self.decode
+
+    def tried(self) -> "LlamaCpp":
+        """Itself, after a few tokens.
+
+        Raises:
+            DraftwoodError: the installed llama.cpp cannot decode this file; its reason is in the
+                message.
+        """
+        try:
+            self.decode([_TRIAL])
+        except _REFUSALS as error:
+            reason = str(error).strip() or type(error).__name__
+            raise DraftwoodError(
+                "the installed llama-cpp-python does not decode this model, leave its peers out: "
+                f"{reason.splitlines()[0]}"
+            ) from error
+        return self
+
+    def decode(self, requests: Sequence[Request]) -> list[Answer]:
+        """The answers in order, whose seconds include the time spent waiting for earlier ones."""
+        asked = perf_counter()
+        llama = self._with_room(max(len(r.prompt) + r.max_new_tokens for r in requests))
+        return [self._answer(llama, request, asked) for request in requests]
+
+    def _with_room(self, tokens: int) -> Any:
+        """The opened file, with a context for so many tokens and drafts beyond them."""
+        room = -(-(tokens + self._ahead) // _BLOCK) * _BLOCK
+        if room > self._room:
+            if self._opened is not None:
+                self._opened.close()
+            self._opened = self._open(room)
+            self._room = room
+        return self._opened
+
+    def _open(self, room: int) -> Any:
+        threads = torch.get_num_threads()
+        full = self._model.dtype == torch.float32
+        cache = self._library.GGML_TYPE_F32 if full else self._library.GGML_TYPE_F16
+        return self._library.Llama(
+            model_path=str(self._path),
+            n_ctx=room,
+            n_threads=threads,
+            n_threads_batch=threads,
+            n_gpu_layers=-1 if self._gpu else 0,
+            main_gpu=self._model.device.index or 0,
+            # A library built for a GPU would send large products there, weights and all.
+            offload_kqv=self._gpu,
+            op_offload=self._gpu,
+            type_k=cache,
+            type_v=cache,
+            # Drafting turns this on by itself, but makes room for the logits of one batch only.
+            logits_all=self._drafts is not None,
+            draft_model=self._drafts,
+            verbose=False,
+        )
+
+    def _answer(self, llama: Any, request: Request, asked: float) -> Answer:
+        drafts = [] if self._drafts is None else self._drafts.begin()
+        starts: list[int] = []
+        tokens: list[int] = []
+        first = asked
+        reason: FinishReason = "length"
+        llama.reset()  # else what is common with the request before would be reused
+        llama.set_seed(request.sampling.seed % _SEEDS)
+        with closing(llama.generate(list(request.ids), **_sampling(request.sampling))) as stream:
+            for token in stream:
+                if not tokens:
+                    first = perf_counter()
+                if len(drafts) > len(starts):
+                    starts.append(len(tokens))
+                tokens.append(int(token))
+                if token in request.ends:
+                    reason = "eos"
+                if reason == "eos" or len(tokens) == request.max_new_tokens:
+                    break
+        ended = perf_counter()
+        tally = _plain(tokens) if self._drafts is None else _drafted(tokens, drafts, starts)
+        return Answer(
+            Completion(
+                tokens=tuple(tokens),
+                text="",
+                reason=reason,
+                tally=tally,
+                prompt_tokens=len(request.ids),
+                ttft=first - asked,
+                seconds=ended - asked,
+            )
+        )
+
+
+class _Drafts:
+    """A lookup that keeps what it drafted, which the library does not tell."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._kept: list[Any] = []
+
+    def begin(self) -> list[Any]:
+        """The drafts of a new answer: one more entry, perhaps an empty one, for every forward."""
+        self._kept = []
+        return self._kept
+
+    def __call__(self, input_ids: Any, /, **kwargs: Any) -> Any:
+        found = self._lookup(input_ids, **kwargs)
+        self._kept.append(found.tolist())  # a view of memory that is written over
+        return found
+
+
+def _sampling(params: SamplingParams) -> dict[str, float]:
+    """Arguments of ``generate``; filters that a request does not set are turned off."""
+    return {
+        "temp": params.temperature,
+        "top_k": params.top_k,
+        "top_p": params.top_p,
+        "min_p": 0.0,
+        "typical_p": 1.0,
+        "repeat_penalty": 1.0,
+    }
+
+
+def _plain(tokens: Sequence[int]) -> Tally:
+    return Tally(steps=len(tokens) - 1, committed=len(tokens) - 1)
+
+
+def _drafted(
+    tokens: Sequence[int], drafts: Sequence[Sequence[int]], starts: Sequence[int]
+) -> Tally:
+    """The sums of all forwards after the prefill.
+
+    Args:
+        tokens: the answer.
+        drafts: what each of these forwards was given beyond the last token.
+        starts: how many tokens were there before it.
+    """
+    ends = [*starts, len(tokens)][1:]
+    accepted = sum(
+        _agreeing(draft, tokens[start:end])
+        for draft, start, end in zip(drafts, starts, ends, strict=True)
+    )
+    return Tally(
+        steps=len(starts),
+        committed=len(tokens) - 1,
+        drafted=sum(map(len, drafts)),
+        accepted=accepted,
+    )
+
+
+def _agreeing(draft: Sequence[int], tokens: Sequence[int]) -> int:
+    different = (i for i, (a, b) in enumerate(zip(draft, tokens, strict=False)) if a != b)
+    return next(different, min(len(draft), len(tokens)))

@@ -1,0 +1,268 @@
+"""A Llama of transformers as GGUF's ``llama`` architecture names, orders and types it.
+
+Only ``LlamaForCausalLM`` and only what that architecture can hold: anything else is refused rather
+than left out, because llama.cpp would decode without a word of it. Knows nothing of files, and
+needs neither ``gguf`` nor llama.cpp.
+
+Names, keys and types are the specification's (docs/gguf.md of the ggml project). Two things differ
+from the checkpoint. llama.cpp turns neighbouring dimensions (2i, 2i + 1) of a head by rotary angle
+i, where transformers turns dimensions (i, i + d/2); so the rows of the query and key projections
+are interleaved within each head, which changes no dot product of a query and a key. And where the
+angles are scaled by constants (Llama 3's rule, linear interpolation), these are written as
+``rope_freqs.weight``, by which llama.cpp divides each angle, computed from the model's own angles.
+
+There is no tokenizer in the file (``tokenizer.ggml.model`` is ``none``): ids go in and ids come
+out, and no token is special.
+"""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import LlamaForCausalLM, PreTrainedModel
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.llamacpp import gguf as layout
+from draftwood.lab.bench.llamacpp.library import need
+
+ARCHITECTURE = "llama"
+FILE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 32}
+"""``general.file_type`` of a file whose matrices have this dtype."""
+
+_CONSTANT_ANGLES = ("default", "linear", "llama3")
+_WHOLE = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_LAYER = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "self_attn.q_proj.weight": "attn_q.weight",
+    "self_attn.k_proj.weight": "attn_k.weight",
+    "self_attn.v_proj.weight": "attn_v.weight",
+    "self_attn.o_proj.weight": "attn_output.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight",
+}
+_LAYERS = "model.layers."
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """One tensor of the file.
+
+    Attributes:
+        name: in the file.
+        source: the model's own tensor, ``[out, in]`` or ``[n]``; nothing is copied yet.
+        heads: as how many rotary heads its rows are interleaved; 0 if they keep their order.
+    """
+
+    name: str
+    source: torch.Tensor
+    heads: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As numpy has it; the file spells it in reverse."""
+        return tuple(self.source.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's for matrices; vectors are float32 in every file, which is exact."""
+        return torch.float32 if self.source.ndim == 1 else self.source.dtype
+
+    def data(self) -> torch.Tensor:
+        """Its values as the file holds them: ``shape``, ``dtype``, contiguous, on the CPU."""
+        held = self.source.detach().to("cpu", self.dtype)
+        if self.heads:
+            held = interleaved(held, self.heads)
+        return held.contiguous()
+
+
+def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
+    """Rows ``[heads * d, n]`` with each head's halves interleaved: 0, d/2, 1, d/2 + 1, ..."""
+    rows, columns = weight.shape
+    halves = weight.reshape(heads, 2, rows // heads // 2, columns)
+    return halves.transpose(1, 2).reshape(rows, columns)
+
+
+def check(model: PreTrainedModel) -> None:
+    """Refuse a model that this layout cannot hold.
+
+    Raises:
+        DraftwoodError: it is no Llama, or one with biases, another activation, rotary angles that
+            change while it decodes or leave a part of a head alone, or quantised weights.
+    """
+    if type(model) is not LlamaForCausalLM:
+        raise DraftwoodError(
+            "the llama.cpp peers are for LlamaForCausalLM and this target is "
+            f"{type(model).__name__}: leave them out"
+        )
+    config = model.config
+    if config.hidden_act != "silu":
+        raise _unsuited(f"its activation is {config.hidden_act!r}, llama.cpp's is 'silu'")
+    angles = _rope(model)["rope_type"]
+    if angles not in _CONSTANT_ANGLES:
+        known = ", ".join(_CONSTANT_ANGLES)
+        raise _unsuited(f"its rotary angles are scaled by the rule {angles!r}, not {known}")
+    if 2 * model.model.rotary_emb.inv_freq.numel() != _head_dim(model):
+        raise _unsuited("its rotary angles turn a part of each head only")
+    for name, tensor in model.state_dict().items():
+        if _name(name) is None:
+            raise _unsuited(f"the file has no place for its weight {name}")
+        if tensor.dtype not in FILE_TYPES:
+            raise _unsuited(f"{name} is of {tensor.dtype}: load it unquantised")
+
+
+def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
+    """Keys and values of the file's head; whole numbers are uint32 there, others float32."""
+    config = model.config
+    head_dim = _head_dim(model)
+    return {
+        "general.file_type": FILE_TYPES[model.lm_head.weight.dtype],
+        "llama.context_length": config.max_position_embeddings,
+        "llama.vocab_size": config.vocab_size,
+        "llama.embedding_length": config.hidden_size,
+        "llama.block_count": config.num_hidden_layers,
+        "llama.feed_forward_length": config.intermediate_size,
+        "llama.attention.head_count": config.num_attention_heads,
+        "llama.attention.head_count_kv": config.num_key_value_heads,
+        "llama.attention.key_length": head_dim,
+        "llama.attention.value_length": head_dim,
+        "llama.attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        "llama.rope.dimension_count": head_dim,
+        "llama.rope.freq_base": _base(model),
+        "tokenizer.ggml.model": "none",
+    }
+
+
+def weights(model: PreTrainedModel) -> Iterator[Weight]:
+    """All tensors of the file. A tied embedding comes once: llama.cpp takes it for both."""
+    config = model.config
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+    for name, tensor in model.state_dict().items():
+        in_file = _name(name)
+        if in_file is not None and not (tied and name == "lm_head.weight"):
+            part = name.rpartition(".")[0].rpartition(".")[2]
+            yield Weight(in_file, tensor, heads.get(part, 0))
+    if _rope(model)["rope_type"] != "default":
+        yield Weight("rope_freqs.weight", _divisors(model))
+
+
+def _name(name: str) -> str | None:
+    if not name.startswith(_LAYERS):
+        return _WHOLE.get(name)
+    number, _, rest = name.removeprefix(_LAYERS).partition(".")
+    return f"blk.{number}.{_LAYER[rest]}" if rest in _LAYER else None
+
+
+def _divisors(model: PreTrainedModel) -> torch.Tensor:
+    angles: torch.Tensor = model.model.rotary_emb.inv_freq.detach().to("cpu", torch.float64)
+    exponents = torch.arange(0, _head_dim(model), 2, dtype=torch.float64) / _head_dim(model)
+    unscaled = torch.pow(_base(model), -exponents)
+    return (unscaled / angles).float()
+
+
+def _base(model: PreTrainedModel) -> float:
+    return float(_rope(model)["rope_theta"])
+
+
+def _rope(model: PreTrainedModel) -> dict[str, Any]:
+    found: dict[str, Any] = model.config.rope_parameters
+    return found
+
+
+def _head_dim(model: PreTrainedModel) -> int:
+    size: int = model.model.layers[0].self_attn.head_dim
+    return size
+
+
+def _unsuited(reason: str) -> DraftwoodError:
+    return DraftwoodError(
+        f"this Llama cannot be written for llama.cpp, leave its peers out: {reason}"
+    )
+
+
+_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_FILES: WeakKeyDictionary[PreTrainedModel, Path] = WeakKeyDictionary()
+
+
+def file_of(model: PreTrainedModel) -> Path:
+    """Where the model's weights lie as GGUF; written now unless they have been.
+
+    Raises:
+        DraftwoodError: ``gguf`` is not installed, the layout cannot hold the model, or the file
+            cannot be written.
+    """
+    if model not in _FILES:
+        directory = Path(tempfile.mkdtemp(prefix="draftwood-gguf-"))
+        weakref.finalize(model, shutil.rmtree, directory, ignore_errors=True)
+        path = directory / "model.gguf"
+        write(model, path)
+        _FILES[model] = path
+    return _FILES[model]
+
+
+def write(model: PreTrainedModel, path: Path) -> None:
+    """Write the model's weights, in its own precision, to a GGUF file of little-endian numbers.
+
+    Args:
+        model: a Llama on any device; one tensor at a time is copied.
+        path: replaced in one step if there is such a file.
+
+    Raises:
+        DraftwoodError: ``gguf`` is not installed, the layout cannot hold the model, or the file
+            cannot be written.
+    """
+    gguf = need("gguf")
+    layout.check(model)
+    part = path.with_name(f".{path.name}.part")
+    writer = gguf.GGUFWriter(part, layout.ARCHITECTURE)
+    try:
+        _fill(writer, model, gguf.GGMLQuantizationType)
+        writer.close()
+        part.replace(path)
+    except OSError as error:
+        raise DraftwoodError(
+            f"cannot write the weights for llama.cpp to {path.parent}: {error.strerror or error}; "
+            "TMPDIR names another place"
+        ) from error
+    finally:
+        writer.close()
+        part.unlink(missing_ok=True)
+
+
+def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
+    for key, value in layout.metadata(model).items():
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        else:
+            writer.add_float32(key, value)
+    held = list(layout.weights(model))
+    for weight in held:
+        bits = _bits(torch.empty(0, dtype=weight.dtype))
+        size = int(torch.Size(weight.shape).numel()) * bits.itemsize
+        kind = types[_TYPES[weight.dtype]]
+        writer.add_tensor_info(weight.name, weight.shape, bits.dtype, size, kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for weight in held:
+        writer.write_tensor_data(_bits(weight.data()))
+
+
+def _bits(tensor: torch.Tensor) -> Any:
+    """As numpy, which has no bfloat16: such numbers come as the integers of the same bits."""
+    plain = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    return plain.numpy()

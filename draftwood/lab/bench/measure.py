@@ -1,0 +1,182 @@
+"""One timed run: a group of prompts through one contender, turn by turn.
+
+Knows nothing of what the contender does. Only decoding is inside the clock: prompts are encoded
+and answers are decoded outside it, and the garbage collector rests meanwhile.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol, TypeAlias
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.acceptance import Acceptance, acceptance_of
+from draftwood.lab.bench.contexts import Context, Contexts
+from draftwood.lab.bench.excerpts import Excerpt, Quote
+from draftwood.lab.bench.forecast import Forecasts, forecasts_of
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.requests import Completion, Request
+from draftwood.sampling import SamplingParams
+from draftwood.stats import StepStats
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A finished request and, from our own methods, its steps."""
+
+    completion: Completion
+    steps: tuple[StepStats, ...] = ()
+
+
+Decode: TypeAlias = Callable[[Sequence[Request]], list[Answer]]
+"""Decodes requests together and answers them in order; this call is what is timed."""
+
+
+class Contender(Protocol):
+    """A method, or another library, that answers requests."""
+
+    def begin(self, batch: int) -> Decode:
+        """Get ready for groups of ``batch`` requests, having learnt nothing yet (untimed)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What is asked of every contender: the longest answer, and the token ids that end one."""
+
+    max_new_tokens: int
+    eos: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A prompt and the settings it is sampled with (each prompt has its own seed)."""
+
+    prompt: Prompt
+    sampling: SamplingParams
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One answered turn.
+
+    Attributes:
+        context: what was continued.
+        completion: the answer.
+        overhead: seconds of each step outside the target's forward.
+        other: seconds of the group's decoding that no phase of a step covers, this turn's share.
+        group_seconds: wall-clock seconds until the whole group had this turn answered.
+        acceptance: what became of the drafted nodes.
+        forecasts: what was foretold of the steps, and what came of it.
+        excerpt: the answer's first steps in words, of a few first turns only.
+    """
+
+    context: Context
+    completion: Completion
+    overhead: tuple[float, ...]
+    other: float
+    group_seconds: float
+    acceptance: Acceptance
+    forecasts: Forecasts = field(default_factory=Forecasts)
+    excerpt: Excerpt | None = None
+
+
+Watch: TypeAlias = Callable[[Prompt, int, Sequence[StepStats]], None]
+"""Told prompt, turn and steps of each answer, outside the clock."""
+
+
+def play(
+    contender: Contender,
+    items: Sequence[Item],
+    contexts: Contexts,
+    decoding: Decoding,
+    watch: Watch | None = None,
+    excerpts: Quote | None = None,
+) -> list[tuple[Turn, ...]]:
+    """Every turn of every prompt, all prompts of the group together; the turns of each.
+
+    A contender begins once for the group, so that nothing it learns outlives the group. Watching,
+    counting what was accepted and making excerpts (asked for of first turns only) is not timed.
+    """
+    decode = contender.begin(len(items))
+    turns: list[list[Turn]] = [[] for _ in items]
+    for number in range(max(len(item.prompt.turns) for item in items)):
+        active = [i for i, item in enumerate(items) if len(item.prompt.turns) > number]
+        given = [
+            contexts.after(items[i].prompt, [t.completion.tokens for t in turns[i]]) for i in active
+        ]
+        requests = [
+            Request(
+                prompt=context.ids,
+                max_new_tokens=decoding.max_new_tokens,
+                sampling=items[i].sampling,
+                eos=decoding.eos,
+            )
+            for i, context in zip(active, given, strict=True)
+        ]
+        answers, seconds = timed(decode, requests)
+        other = _uncovered(answers, seconds)
+        for i, context, answer in zip(active, given, answers, strict=True):
+            prompt, completion = items[i].prompt, answer.completion
+            if completion.error is not None:
+                raise DraftwoodError(
+                    f"prompt {prompt.id!r} failed in turn {number + 1}: {completion.error}"
+                ) from completion.error
+            quoted = None
+            if excerpts is not None and number == 0:
+                quoted = excerpts(prompt, context.ids, completion.tokens, answer.steps)
+            turns[i].append(
+                Turn(
+                    context=context,
+                    completion=completion,
+                    overhead=tuple(s.times.total - s.times.target for s in answer.steps),
+                    other=other,
+                    group_seconds=seconds,
+                    acceptance=acceptance_of(answer.steps),
+                    forecasts=forecasts_of(answer.steps),
+                    excerpt=quoted,
+                )
+            )
+            if watch is not None:
+                watch(prompt, number, answer.steps)
+    return [tuple(of_one) for of_one in turns]
+
+
+def timed(decode: Decode, requests: Sequence[Request]) -> tuple[list[Answer], float]:
+    """The answers, and the wall-clock seconds until all of them were there."""
+    with _undisturbed():
+        started = perf_counter()
+        answers = decode(requests)
+        _wait()
+        return answers, perf_counter() - started
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    _wait()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _uncovered(answers: Sequence[Answer], seconds: float) -> float:
+    """Seconds after prefill and outside all phases, an equal share of them for each answer."""
+    covered = sum(sum(a.completion.tally.seconds.values()) for a in answers)
+    if not covered:
+        return 0.0
+    prefill = max(a.completion.ttft for a in answers)
+    return max(0.0, seconds - prefill - covered) / len(answers)

@@ -1,0 +1,118 @@
+"""The files of a run: refused before work is spent, written when it has ended, whole or in part.
+
+Knows nothing of what is in them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, reason, rescued, write_text
+from draftwood.lab.bench import journal
+from draftwood.lab.bench.document import write
+from draftwood.lab.bench.journal import Journal
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a run is written to; None where it is not.
+
+    Attributes:
+        json: the document; the journal is kept beside it.
+        html: the same as a page.
+        plots: directory of the figures; it is made if it is missing.
+        trace: a line per step, written while the run goes on.
+    """
+
+    json: Path | None = None
+    html: Path | None = None
+    plots: Path | None = None
+    trace: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before any work is done.
+
+        Raises:
+            DraftwoodError: a file or the directory cannot be written, or what draws figures is
+                not installed.
+        """
+        for path in (self.json, self.html, self.trace):
+            if path is not None:
+                check_writable(path)
+        if self.html is not None or self.plots is not None:
+            from draftwood.lab.bench import plots
+
+            plots.check()
+        if self.plots is not None:
+            try:
+                self.plots.mkdir(exist_ok=True)
+            except OSError as error:
+                raise DraftwoodError(f"cannot make {self.plots}: {error.strerror}") from error
+            check_writable(self.plots / "figure")
+
+    def journal(self) -> Journal | None:
+        """A new run's journal, if there is a document to keep it beside.
+
+        Raises:
+            DraftwoodError: there is one already.
+        """
+        return None if self.json is None else journal.begun(journal.beside(self.json))
+
+    def resumed(self) -> Journal:
+        """The journal of the run that is to go on.
+
+        Raises:
+            DraftwoodError: there is no document to find it beside, or the trace of the first part
+                would be lost.
+        """
+        if self.json is None:
+            raise DraftwoodError(
+                "--resume needs --json OUT: the journal of a run lies beside its document"
+            )
+        if self.trace is not None:
+            raise DraftwoodError(
+                "--trace cannot be resumed, the steps of the part that has ended are not kept: "
+                "leave --trace out"
+            )
+        return journal.continued(journal.beside(self.json))
+
+    def write(self, document: Mapping[str, object]) -> None:
+        """Write the document, its page and its figures.
+
+        Raises:
+            OSError: one of them cannot be written; the message says where the result is.
+        """
+        try:
+            self._write(document)
+        except OSError as error:
+            raise self.unwritten(error, document) from error
+
+    def unwritten(self, error: OSError, result: Mapping[str, object]) -> OSError:
+        """The error that says where a result is that could not be written.
+
+        That is the journal, or without one a file in the temporary directory, written here.
+        """
+        kept = None if self.json is None else journal.beside(self.json)
+        if kept is not None and kept.exists():
+            where = (
+                f"the result is kept in {kept}: make room and repeat the command with --resume "
+                "added"
+            )
+        else:
+            name = "result.json" if self.json is None else self.json.name
+            where = rescued(name, (json.dumps(result, indent=1) + "\n").encode())
+        return OSError(f"{reason(error)}; {where}")
+
+    def _write(self, document: Mapping[str, object]) -> None:
+        if self.json is not None:
+            write(self.json, document)
+        if self.html is not None:
+            from draftwood.lab.bench.report import page
+
+            write_text(self.html, page.html(document))
+        if self.plots is not None:
+            from draftwood.lab.bench import plots
+
+            plots.save(document, self.plots)

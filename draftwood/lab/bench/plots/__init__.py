@@ -1,0 +1,67 @@
+"""A benchmark's document as figures; one file for each, drawn with matplotlib.
+
+matplotlib is optional and is imported when a figure is asked for.
+"""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from draftwood.extras import need
+from draftwood.files import write_bytes
+from draftwood.lab.bench.plots.reading import read
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", "phases")
+"""Modules here, in the order in which figures are shown. Each has a ``TITLE``, a ``CAPTION`` and
+``draw(record) -> Figure | None``, None if the document has nothing to show in it."""
+
+
+def check() -> None:
+    """Raises a DraftwoodError that says how to install matplotlib if it is missing."""
+    need("matplotlib", "plots")
+
+
+def draw(document: Mapping[str, object]) -> dict[str, "Figure"]:
+    """The figures of a parsed document by name; those with nothing to show are left out.
+
+    Raises:
+        DraftwoodError: matplotlib is missing, or the document is not one that ``bench`` writes.
+    """
+    record = read(document)
+    check()
+    from draftwood.lab.bench.plots.style import drawing
+
+    found = {}
+    with drawing():
+        for name in FIGURES:
+            figure = importlib.import_module(f"{__name__}.{name}").draw(record)
+            if figure is not None:
+                found[name] = figure
+    return found
+
+
+def save(document: Mapping[str, object], directory: Path) -> list[Path]:
+    """Write each figure into ``directory``, which must exist, as ``NAME.png`` and ``NAME.svg``.
+
+    Returns:
+        The files.
+
+    Raises:
+        DraftwoodError: as :func:`draw`.
+    """
+    figures, loops = draw(document), read(document).loops
+    from draftwood.lab.bench.plots.style import footed, rendered
+
+    paths = []
+    for name, figure in figures.items():
+        if loops:
+            footed(figure, loops)
+        for kind in ("png", "svg"):
+            path = directory / f"{name}.{kind}"
+            write_bytes(path, rendered(figure, kind))
+            paths.append(path)
+    return paths

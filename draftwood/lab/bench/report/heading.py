@@ -1,0 +1,135 @@
+"""The head of the page: what was measured on what, and what came out, in plain words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from draftwood.lab.bench.plots.record import REFERENCE, Method, Record
+from draftwood.lab.bench.quiet import warning
+from draftwood.lab.bench.report.equality import of_method
+from draftwood.lab.bench.report.words import interval, plain_value, terms, text
+
+
+def facts(record: Record) -> str:
+    """One line of provenance, and all of it folded."""
+    found = record.provenance
+    model, hardware = _object(found, "model"), _object(found, "hardware")
+    versions, git = _object(found, "versions"), _object(found, "git")
+    commit = str(git.get("commit") or "")[:10]
+    shown = {
+        "date": found.get("date"),
+        "model": model.get("name"),
+        "dtype": model.get("dtype"),
+        "machine": hardware.get("gpu") or hardware.get("cpu"),
+        "threads": found.get("threads"),
+        "draftwood": versions.get("draftwood"),
+        "torch": versions.get("torch"),
+        "commit": f"{commit}, with changes" if git.get("dirty") else commit,
+    }
+    line = "".join(
+        f"<li><span>{name}</span> {plain_value(value)}</li>"
+        for name, value in shown.items()
+        if value not in (None, "")
+    )
+    return (
+        f'<ul class="facts">{line}</ul>'
+        f"<details><summary>Everything needed to repeat the run</summary>{terms(found)}</details>"
+    )
+
+
+def summary(record: Record) -> str:
+    """What came out, in a few sentences."""
+    return f'<p class="summary">{" ".join(_sentences(record))}</p>'
+
+
+def interrupted(record: Record) -> str:
+    """A warning if the run did not end."""
+    if record.complete:
+        return ""
+    return (
+        '<p class="warning" role="note">This run was interrupted. The figures are of what had '
+        "ended by then, and not every method may have seen the same prompts.</p>"
+    )
+
+
+def disturbed(record: Record) -> str:
+    """A warning if other processes kept the machine busy."""
+    found = warning(record.provenance)
+    return "" if found is None else f'<p class="warning" role="note">{text(found)}</p>'
+
+
+def _sentences(record: Record) -> Iterator[str]:
+    rivals = [m for m in record.methods if m.name != REFERENCE and m.all.speedup.middle is not None]
+    rivals.sort(key=lambda m: m.all.speedup.middle or 0.0, reverse=True)
+    if rivals:
+        yield _fastest(rivals[0])
+        yield from _over_peers(rivals[0], record.methods)
+        yield from _close(rivals[0], rivals[1:])
+    else:
+        yield "No method was held against plain decoding."
+    yield from _equality(record)
+    if record.loops:
+        yield f"{text(record.loops)}. The figures taken on them are marked, and the table can "
+        yield "leave them out."
+
+
+def _fastest(best: Method) -> str:
+    speed = best.all.speedup
+    middle = speed.middle or 0.0
+    name = f"<strong>{text(best.name)}</strong>"
+    if middle <= 1:
+        return (
+            f"No method was faster than plain decoding: the fastest, {name}, came to "
+            f"<strong>{middle:.2f}</strong> of its speed."
+        )
+    ends = interval(speed, "{:.2f}", " to ")
+    sure = f" (95 % interval {ends})" if ends else ""
+    tau = best.all.tau.middle
+    won = "" if tau is None else f", with {tau:.2f} tokens for each forward of the model"
+    return (
+        f"{name} was the fastest: <strong>{middle:.2f} times</strong> as fast as plain decoding"
+        f"{sure}, the median over {best.all.prompts} prompts{won}."
+    )
+
+
+def _over_peers(best: Method, methods: Sequence[Method]) -> Iterator[str]:
+    """By how much the fastest leads over transformers' own ways, by medians of tokens a second."""
+    own = best.all.tokens_per_second.middle
+    found = [
+        f"{own / speed:.2f} times that of {text(m.name)}"
+        for m in methods
+        if m.name.partition(":")[0] in ("hf", "hf-lookup", "hf-assistant") and m is not best
+        if own is not None and (speed := m.all.tokens_per_second.middle)
+    ]
+    if found:
+        yield f"Its median speed is {' and '.join(found)}."
+
+
+def _close(best: Method, others: Sequence[Method]) -> Iterator[str]:
+    """Said if the fastest may be so by chance."""
+    least = best.all.speedup.low
+    near = [m for m in others if least is not None and (m.all.speedup.high or 0.0) >= least]
+    if near:
+        who = f"that of {text(near[0].name)}" if len(near) == 1 else f"those of {len(near)} others"
+        yield f"Its interval overlaps with {who}: the lead is not certain."
+
+
+def _equality(record: Record) -> Iterator[str]:
+    compared = [m for m in record.methods if m.all.compared and m.name != REFERENCE]
+    if not compared:
+        yield "No output was compared with that of plain decoding."
+        return
+    wrong = [m for m in compared if m.all.identical < m.all.compared]
+    if not wrong:
+        yield f"All {len(compared)} methods that were compared gave plain decoding's outputs."
+        return
+    if len(compared) > len(wrong):
+        yield (
+            f"{len(compared) - len(wrong)} of {len(compared)} methods that were compared gave "
+            "plain decoding's outputs."
+        )
+    for m in wrong:
+        yield f"{text(m.name)}: {text(of_method(m, record.dtype))}."
+
+
+def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = values.get(key)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,233 @@
+"""A whole run: from checked settings to the document.
+
+The order of checks is the order of cost: settings and prompts before the model, lengths before the
+first timed run. Knows nothing of flags and of the terminal.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from draftwood import busy
+from draftwood.busy import between, together
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.aggregate import Baselines
+from draftwood.lab.bench.contenders import (
+    REFERENCE,
+    Choice,
+    Kept,
+    OwnChoice,
+    Stage,
+    choose,
+    chosen,
+    plain,
+    unnamed_peers,
+)
+from draftwood.lab.bench.contexts import Contexts
+from draftwood.lab.bench.divergence import Compared, Divergence, compare, explain, references
+from draftwood.lab.bench.document import document, excerpt_entries, method_entry
+from draftwood.lab.bench.excerpts import Excerpts, Quote
+from draftwood.lab.bench.journal import Journal
+from draftwood.lab.bench.margins import Margin, margin
+from draftwood.lab.bench.measure import Contender, Decoding, Item
+from draftwood.lab.bench.prompts import Prompt, read
+from draftwood.lab.bench.provenance import decisive, part_of, provenance
+from draftwood.lab.bench.quiet import recorded
+from draftwood.lab.bench.rows import Run
+from draftwood.lab.bench.runs import Job, Where, execute, grouped, items, plan, warm_up
+from draftwood.lab.bench.settings import Settings
+from draftwood.models import load_quietly
+from draftwood.shipped import check_drafts
+from draftwood.stats import StepStats
+
+HF = "hf"
+"""transformers' plain ``generate``: where it takes part, speeds are held against it too."""
+
+
+class Session:
+    """Loads what a run needs and keeps what it has come to, whole or interrupted.
+
+    Args:
+        settings: what decides the run.
+        journal: keeps every job as it ends, and has those that another process ended.
+
+    Attributes:
+        missing: peers that were to be added and are not available, with the reasons.
+        jobs: what is left to do.
+        ended: number of jobs that the journal had.
+
+    Raises:
+        DraftwoodError: a setting, a prompt or the model cannot be used, or the journal is of
+            another run.
+    """
+
+    def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
+        self._began = busy.counters()
+        self.settings = settings
+        self._journal = journal
+        self.choices: list[Choice] = choose(settings.contenders, settings.defaults)
+        joining = unnamed_peers(c.name for c in self.choices) if settings.peers else []
+        settings.defaults.check([*(c.name for c in self.choices), *joining])
+        self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
+        if settings.best is not None:
+            settings.best.refuse(self.prompts, settings.recorded())
+        own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
+        check_drafts(settings.model, own, trust_remote_code=settings.trust_remote_code)
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
+        if journal is not None:
+            known = decisive(found)
+            journal.check({key: known[key] for key in known if key != "model"})
+        self._stage = Stage(
+            lambda: load_quietly(
+                settings.model,
+                settings.dtype,
+                settings.device,
+                settings.threads,
+                trust_remote_code=settings.trust_remote_code,
+            )
+        )
+        self._provenance = {**found, "model": self._stage.facts()}
+        tokenizer = self._stage.loaded.tokenizer
+        self._contexts = Contexts(
+            tokenizer,
+            self._stage.target.info.context_limit,
+            settings.max_new_tokens,
+            chat=settings.chat,
+            truncate=settings.truncate,
+        )
+        self._contexts.check(self.prompts)
+        self._excerpts = Excerpts(tokenizer, self.prompts)
+        self._contenders = {choice.name: choice.enter(self._stage) for choice in self.choices}
+        self.missing: dict[str, str] = {}
+        self._add_peers(joining)
+        groups = {
+            seed: grouped(
+                items(self.prompts, replace(settings.sampling, seed=seed)), settings.batch
+            )
+            for seed in settings.seeds
+        }
+        self._longest = max(groups[settings.seeds[0]], key=self._tokens)
+        self.jobs = plan(groups, list(self._contenders), settings.repeats)
+        self._runs: list[Run] = []
+        self.ended = 0
+        if journal is not None:
+            self._go_on(journal)
+
+    def execute(
+        self,
+        starting: Callable[[Job, bool], None],
+        watch: Callable[[Where, Sequence[StepStats]], None] | None = None,
+    ) -> None:
+        """Run all jobs that are left; what has ended is kept if this is interrupted."""
+        settings = self.settings
+        decoding = Decoding(settings.max_new_tokens, self._stage.loaded.eos)
+        left = {job.method for job in self.jobs}
+        contenders = {name: found for name, found in self._contenders.items() if name in left}
+        # A contender that keeps what it learns begins after this: it has not seen any answer.
+        warm_up(contenders, self._longest, self._contexts, decoding, starting)
+        running = execute(
+            self.jobs,
+            self._timed(contenders),
+            self._contexts,
+            decoding,
+            device=self._stage.target.info.device,
+            starting=starting,
+            watch=watch,
+            quoting=self._quote,
+        )
+        for job, runs in zip(self.jobs, running, strict=True):
+            if self._journal is not None:
+                self._journal.add(job, runs)
+            self._runs += runs
+
+    def document(self, *, complete: bool) -> dict[str, object]:
+        """The output so far; gaps of divergences are looked up only for a complete run."""
+        explained = self._explained if complete else _unexplained
+        against = references(self._runs, REFERENCE)
+        found: dict[str, Compared] = {}
+        for choice in self.choices:
+            runs = [run for run in self._runs if run.method == choice.name]
+            comparable = choice.same_tokens(self.settings.sampling.temperature)
+            found[choice.name] = compare(runs, against if comparable else {}, explained)
+        baselines = Baselines(ar=found[REFERENCE].rows, hf=found[HF].rows if HF in found else ())
+        entries = {
+            choice.name: method_entry(
+                found[choice.name].rows,
+                baselines,
+                found[choice.name].divergences,
+                _settings(choice),
+            )
+            for choice in self.choices
+        }
+        order = {choice.name: number for number, choice in enumerate(self.choices)}
+        quoted = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
+        parts = self._journal.parts if self._journal is not None and self.ended else []
+        whole = document(
+            {**self._provenance, "resumed": parts, "other_processes": self._others()},
+            entries,
+            self.missing,
+            excerpt_entries(quoted),
+            complete=complete,
+        )
+        best = self.settings.best
+        pairs = {} if best is None else {"best": best.recorded(self.settings.methods)}
+        return {**whole, **pairs}
+
+    @property
+    def unsearched(self) -> list[str]:
+        """What to say of methods with a setting that has to be searched and was not."""
+        return [each.unsearched for each in self.choices if each.unsearched is not None]
+
+    def _others(self) -> dict[str, object]:
+        jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}
+        return recorded(together(jobs.values()), between(self._began, busy.counters()))
+
+    def _add_peers(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                choice = chosen(name, self.settings.defaults)
+                contender = choice.enter(self._stage)
+            except DraftwoodError as error:
+                self.missing[name] = str(error)
+            else:
+                self.choices.append(choice)
+                self._contenders[name] = contender
+
+    def _go_on(self, journal: Journal) -> None:
+        entered = {choice.name: _settings(choice) for choice in self.choices}
+        facts = {**decisive(self._provenance), "contenders": entered}
+        journal.check(facts)
+        self._runs = journal.runs(self.prompts)
+        self.ended = len(journal.done)
+        self.jobs = [job for job in self.jobs if job.key not in journal.done]
+        journal.begin(facts, part_of(self._provenance))
+
+    def _timed(self, contenders: Mapping[str, Contender]) -> Mapping[str, Contender]:
+        if not self.settings.warm:
+            return contenders
+        return {name: Kept(each, self.settings.batch) for name, each in contenders.items()}
+
+    def _quote(self, job: Job) -> Quote | None:
+        first = job.run_seed == self.settings.seeds[0] and not job.repeat
+        return self._excerpts if first else None
+
+    def _tokens(self, group: Sequence[Item]) -> int:
+        return sum(self._contexts.most_tokens(item.prompt) for item in group)
+
+    def _explained(self, found: Divergence, run: Run, reference: Run) -> Divergence:
+        def ask(tokens: Sequence[int], between: Sequence[int]) -> Margin:
+            sampling = replace(self.settings.sampling, seed=run.seed)
+            return margin(self._stage.stock, tokens, between, sampling)
+
+        return explain(found, reference, ask)
+
+
+def _settings(choice: Choice) -> dict[str, object]:
+    return {key: plain(value) for key, value in choice.settings.items()}
+
+
+def _unexplained(found: Divergence, run: Run, reference: Run) -> Divergence:  # noqa: ARG001
+    return found

@@ -1,0 +1,105 @@
+"""Everything that decides a run, checked before anything is read or loaded.
+
+Knows nothing of flags, files and models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.best import Best
+from draftwood.lab.bench.contenders import plain
+from draftwood.lab.bench.defaults import Defaults
+from draftwood.lab.bench.prompts import Source
+from draftwood.noise import SEED_LIMIT
+from draftwood.sampling import SamplingParams
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a run; recorded in its provenance.
+
+    Attributes:
+        prompts: the sets.
+        methods: contenders as the user spelt them.
+        best: each of them that was searched is run as published and at its best setting.
+        peers: add every peer that ``methods`` does not name, where it is available.
+        limit: most prompts of each set.
+        model: what :func:`draftwood.models.load` takes.
+        dtype: likewise.
+        device: likewise.
+        trust_remote_code: likewise.
+        threads: of torch; None leaves them as they are.
+        max_new_tokens: longest answer.
+        sampling: of all prompts; each gets a seed of its own in place of this one's.
+        seeds: every (method, prompt, repeat) is run for each: prompt i is sampled with the seed
+            plus i. The first one also shuffles the order of methods.
+        budget: see :class:`draftwood.lab.bench.defaults.Defaults`.
+        draft: likewise.
+        head: likewise.
+        warm: contenders begin once for the whole run, and keep what they learn.
+        batch: prompts decoded together.
+        repeats: timed runs of each (method, prompt, seed).
+        chat: see :class:`draftwood.lab.bench.contexts.Contexts`.
+        truncate: likewise.
+
+    Raises:
+        DraftwoodError: a value is out of range, or a seed is named twice.
+    """
+
+    prompts: tuple[Source, ...]
+    methods: tuple[str, ...]
+    best: Best | None = None
+    peers: bool = False
+    limit: int | None = None
+    model: str = "embedded"
+    dtype: str = "auto"
+    device: str = "auto"
+    trust_remote_code: bool = False
+    threads: int | None = None
+    max_new_tokens: int = 128
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    seeds: tuple[int, ...] = (0,)
+    budget: int | None = None
+    draft: str | None = None
+    head: str | None = None
+    warm: bool = False
+    batch: int = 1
+    repeats: int = 1
+    chat: bool | None = None
+    truncate: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "threads", "max_new_tokens", "batch", "repeats", "truncate"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DraftwoodError(f"{name} is {value}: it must be at least 1")
+        if not self.seeds:
+            raise DraftwoodError("there is no seed: give at least one")
+        for seed in self.seeds:
+            if not 0 <= seed < SEED_LIMIT:
+                raise DraftwoodError(f"seed {seed} is out of range: give integers in [0, 2**64)")
+            if self.seeds.count(seed) > 1:
+                raise DraftwoodError(f"seed {seed} is named twice: leave one out")
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """The methods, those that were searched in both of their settings."""
+        return self.methods if self.best is None else self.best.contenders(self.methods)
+
+    @property
+    def defaults(self) -> Defaults:
+        """What contenders are given that do not set it themselves."""
+        return Defaults(self.budget, self.draft, self.head, self.warm)
+
+    def with_methods(self, methods: Sequence[str]) -> "Settings":
+        """The same settings for other contenders."""
+        return replace(self, methods=tuple(methods))
+
+    def recorded(self) -> dict[str, object]:
+        """Every setting as JSON can hold it; ``sampling`` without the seed that nothing uses."""
+        found = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        sampling = {f.name: getattr(self.sampling, f.name) for f in fields(self.sampling)}
+        del sampling["seed"]
+        pairs = None if self.best is None else self.best.recorded(self.methods)
+        return {**found, "sampling": plain(sampling), "best": pairs}

@@ -1,0 +1,262 @@
+"""A method against plain decoding on a real model: by counts of what it samples, and greedily.
+
+The method runs as it always does: its own drafters, its own budget, the engine, many requests in a
+batch, each with a seed of its own. What it is compared with comes from plain forwards of the target
+over whole prefixes, one token after the other, without a tree.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+from typing import ClassVar
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.distributions import TreeDistributions
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.history import History
+from draftwood.hosting import TargetHost
+from draftwood.lab.lossless.chi_square import chi_square
+from draftwood.lab.lossless.tiny import Prefix
+from draftwood.methods import method
+from draftwood.noise import SEED_LIMIT
+from draftwood.protocols import Needs, Rows, Target
+from draftwood.recipes import Method
+from draftwood.requests import Completion, Request
+from draftwood.sampling import Sampler, SamplingParams
+from draftwood.tree import ROOT, TreeBuilder
+
+LENGTH = 3
+"""Tokens that are counted together: the first is the prefill's, a tree decides the others."""
+
+DEPTH = 16
+"""Tokens that a request could still generate, so that its trees are as deep as ever."""
+
+SURE = 1e-3
+"""A p-value below this is a failure; of a thousand lossless methods one fails by chance."""
+
+NOTHING = "no drafted token was accepted, so this tells little: try another prompt"
+COARSE = "rounds enough to move tokens in and out of the top k: try --dtype float32"
+GREEDY_TOKENS = 64
+TIE = 4
+"""Logits closer than so many roundings of the largest one are nearly tied."""
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class SampledCheck:
+    """Counts of sampled continuations against their exact law.
+
+    Attributes:
+        subject: the method.
+        passed: whether the p-value is above 1e-3.
+        samples: how many continuations were drawn.
+        tokens: counted together in each.
+        statistic: chi-square; infinite if something was drawn that cannot be.
+        degrees: of freedom.
+        p_value: of the statistic.
+        accepted: drafted tokens accepted, in all.
+        dtype: of the target.
+    """
+
+    kind: ClassVar = "sampled"
+
+    subject: str
+    passed: bool
+    samples: int
+    tokens: int
+    statistic: float
+    degrees: int
+    p_value: float
+    accepted: int
+    dtype: str
+
+    def __str__(self) -> str:
+        drafted = f"{self.accepted} drafted tokens accepted" if self.accepted else NOTHING
+        coarse = "" if self.passed or self.dtype == "float32" else f"; {self.dtype} {COARSE}"
+        return (
+            f"sampled: {self.samples} continuations of {self.tokens} tokens, chi-square "
+            f"{self.statistic:.1f} with {self.degrees} degrees of freedom, p = {self.p_value:.2g} "
+            f"(fails below {SURE}); {drafted}{coarse}"
+        )
+
+
+@dataclass(frozen=True)
+class GreedyCheck:
+    """Greedy tokens against plain decoding's.
+
+    Attributes:
+        subject: the method.
+        passed: whether they are equal up to the first near tie.
+        tokens: how many plain decoding generated.
+        differs: the first one that is another; None if all are equal.
+        gap: the two largest logits' difference there; None likewise.
+    """
+
+    kind: ClassVar = "greedy"
+
+    subject: str
+    passed: bool
+    tokens: int
+    differs: int | None = None
+    gap: float | None = None
+
+    def __str__(self) -> str:
+        if self.differs is None:
+            return f"greedy: {self.tokens} tokens, all as plain decoding's"
+        found = f"greedy: token {self.differs} of {self.tokens} is not plain decoding's"
+        if self.passed:
+            return f"{found}, but the two best logits differ by rounding only ({self.gap:.1e})"
+        return f"{found}, where the two best logits are {self.gap:.1e} apart"
+
+
+def check_countable(sampling: SamplingParams) -> None:
+    """Make sure that what is sampled has few enough outcomes to be counted.
+
+    Raises:
+        DraftwoodError: it has not.
+    """
+    if not sampling.temperature or not 2 <= sampling.top_k <= 16:
+        raise DraftwoodError(
+            f"temperature {sampling.temperature} and top_k {sampling.top_k} cannot be counted: "
+            "give a temperature above 0 and a top_k from 2 to 16"
+        )
+
+
+class Ground:
+    """A model and a prompt on which methods are tried.
+
+    Args:
+        target: the model, attached.
+        tokenizer: the target's, if there is one.
+        prompt: token ids.
+        sampling: of the sampled continuations, at a temperature above 0 with few tokens to choose
+            from; its seed is the first of those that the requests get.
+
+    Raises:
+        DraftwoodError: the sampling leaves too many tokens to choose from, or the prompt leaves no
+            room.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        tokenizer: PreTrainedTokenizerBase | None,
+        prompt: Sequence[int],
+        sampling: SamplingParams,
+    ) -> None:
+        check_countable(sampling)
+        if target.info.context_limit - len(prompt) <= LENGTH:
+            raise DraftwoodError(
+                f"the prompt has {len(prompt)} tokens and the model's context holds "
+                f"{target.info.context_limit}: shorten the prompt"
+            )
+        self._target = target
+        self._tokenizer = tokenizer
+        self._host = TargetHost(target, tokenizer)
+        self._prompt = tuple(prompt)
+        self._sampling = sampling
+
+    @cached_property
+    def law(self) -> dict[Prefix, float]:
+        """Probabilities of the next tokens by the target alone, one plain forward a prefix."""
+        found: dict[Prefix, float] = {(): 1.0}
+        for _ in range(LENGTH):
+            longer: dict[Prefix, float] = {}
+            for (tokens, share), p in zip(found.items(), self._after(list(found)), strict=True):
+                for token in p.nonzero()[:, 0].tolist():
+                    longer[*tokens, token] = share * float(p[token])
+            found = longer
+        return found
+
+    @cached_property
+    def plain(self) -> tuple[int, ...]:
+        """What plain decoding makes of the prompt, greedily."""
+        return self._greedy(method("ar"))
+
+    def check_sampled(self, subject: str, chosen: Method, samples: int) -> SampledCheck:
+        """Draw continuations with a method and count them.
+
+        Raises:
+            DraftwoodError: there are too few samples, or the method does not fit the target.
+        """
+        requests = [
+            self._request(
+                replace(self._sampling, seed=(self._sampling.seed + i) % SEED_LIMIT), LENGTH, DEPTH
+            )
+            for i in range(samples)
+        ]
+        done = self._decode(chosen, requests)
+        test = chi_square(Counter(completion.tokens for completion in done), self.law)
+        return SampledCheck(
+            subject,
+            test.p_value >= SURE,
+            samples,
+            LENGTH,
+            test.statistic,
+            test.degrees,
+            test.p_value,
+            sum(completion.tally.accepted for completion in done),
+            str(self._target.info.dtype).removeprefix("torch."),
+        )
+
+    def check_greedy(self, subject: str, chosen: Method) -> GreedyCheck:
+        """Compare a method's greedy tokens with plain decoding's.
+
+        Raises:
+            DraftwoodError: the method does not fit the target.
+        """
+        total = len(self.plain)
+        for i, (found, wanted) in enumerate(zip_longest(self._greedy(chosen), self.plain)):
+            if found != wanted:
+                logits = self._rows([self.plain[:i]])[0].logits[-1].float()
+                (first, second), tokens = (best.tolist() for best in logits.topk(2))
+                gap = first - second
+                rounding = torch.finfo(self._target.info.dtype).eps * float(logits.abs().max())
+                tied = found in tokens and gap <= TIE * rounding
+                return GreedyCheck(subject, tied, total, i, gap)
+        return GreedyCheck(subject, True, total)
+
+    def _greedy(self, chosen: Method) -> tuple[int, ...]:
+        return self._decode(chosen, [self._request(SamplingParams(), GREEDY_TOKENS)])[0].tokens
+
+    def _request(self, sampling: SamplingParams, tokens: int, further: int = 0) -> Request:
+        """One that ends after so many tokens, though it could go on further."""
+        end = len(self._prompt) + tokens
+        return Request(
+            self._prompt,
+            tokens + further,
+            sampling,
+            should_stop=lambda ids: ids.shape[1] >= end,
+        )
+
+    def _decode(self, chosen: Method, requests: Sequence[Request]) -> list[Completion]:
+        engine = Engine(self._target, chosen, self._tokenizer, host=self._host)
+        return [completion.checked() for completion in engine.generate(requests)]
+
+    def _after(self, prefixes: Sequence[Prefix]) -> list[torch.Tensor]:
+        """p after the prompt and each prefix, float64 ``[V]``."""
+        sampler = Sampler(self._sampling, len(self._prompt))
+        found = []
+        for prefix, rows in zip(prefixes, self._rows(prefixes), strict=True):
+            tokens = (*self._prompt, *prefix)
+            root = TreeBuilder(tokens[-1]).build()
+            p = TreeDistributions(rows, root, sampler, History(tokens)).probabilities([ROOT])[0]
+            found.append(p.double() / p.double().sum())
+        return found
+
+    def _rows(self, prefixes: Sequence[Prefix]) -> list[Rows]:
+        """The target's rows at the end of the prompt and each prefix."""
+        found: list[Rows] = []
+        for start in range(0, len(prefixes), BATCH):
+            texts = [(*self._prompt, *prefix) for prefix in prefixes[start : start + BATCH]]
+            slots = [self._target.open(len(text)) for text in texts]
+            found += self._target.prefill(slots, texts, Needs())
+            for slot in slots:
+                self._target.release(slot)
+        return found

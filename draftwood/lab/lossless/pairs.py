@@ -1,0 +1,91 @@
+"""Every registered policy with every registered verifier: those that a method may pair.
+
+Drafters are canned, so that no model is needed; which pairs there are is for the registry, the
+recipes and :class:`draftwood.recipes.Method` to say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from draftwood import registry
+from draftwood.errors import DraftwoodError
+from draftwood.lab.lossless.canned import CannedSpec
+from draftwood.lab.lossless.exact import ExactCheck, check_exact
+from draftwood.methods import recipes
+from draftwood.protocols import Policy, Verifier
+from draftwood.recipes import Method
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A pair that no method may have.
+
+    Attributes:
+        subject: policy and verifier.
+        reason: why not, a sentence.
+    """
+
+    kind: ClassVar = "refused"
+    passed: ClassVar = True
+
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"refused: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A policy and a verifier.
+
+    Attributes:
+        name: of both, for people.
+        policy: with its settings decided.
+        verifier: registered name.
+    """
+
+    name: str
+    policy: Policy
+    verifier: str
+
+    def method(self) -> Method:
+        """Both with canned drafters.
+
+        Raises:
+            DraftwoodError: they are not lossless together, or so they say.
+        """
+        drafters = {source: CannedSpec() for source in self.policy.sources}
+        verifier = cast(Verifier, registry.load("verifiers", self.verifier)())
+        return Method(self.name, self.policy, drafters, verifier)
+
+    def check(self) -> ExactCheck | Refusal:
+        """Enumerate the pair, unless it is refused."""
+        try:
+            chosen = self.method()
+        except DraftwoodError as error:
+            return Refusal(self.name, str(error))
+        return check_exact(self.name, chosen.policy, chosen.verifier)
+
+
+def registered_policies() -> dict[str, Policy]:
+    """All policies in default settings, and those that recipes set otherwise, by name."""
+    found = {
+        name: cast(Policy, registry.load("policies", name)()) for name in registry.names("policies")
+    }
+    for name, recipe in recipes().items():
+        policy = recipe.build().policy
+        if policy not in found.values():
+            found[f"{recipe.policy} of {name}"] = policy
+        for source in recipe.optional:
+            bound = recipe.rebound({source: recipe.drafters[source]}).build().policy
+            found[f"{recipe.policy} of {name} with {source}"] = bound
+    return found
+
+
+def registered_pairs() -> Iterator[Pair]:
+    """All of them, the refused ones too."""
+    for name, policy in registered_policies().items():
+        for verifier in registry.names("verifiers"):
+            yield Pair(f"{name} + {verifier}", policy, verifier)

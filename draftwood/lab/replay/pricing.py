@@ -1,0 +1,152 @@
+"""Costs of a step from a file, or as data sheets let one expect of a GPU and shapes of models.
+
+Knows nothing of what is priced.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.costs.roofline import GPUS, expected, workload
+from draftwood.errors import DraftwoodError
+from draftwood.hosts import Built, DraftModel, Head, Host
+from draftwood.lab.inflate.shapes import preset
+from draftwood.protocols import TargetInfo
+
+VOCABULARY = 128256
+"""Tokens of the models expected of data sheets: those of Llama 3."""
+
+STEP, NODE = 4e-4, 1e-5
+"""Seconds a step and a drafted node outside of forwards, where data sheets say nothing."""
+
+
+def read_costs(path: Path) -> StepCosts:
+    """What ``draftwood tune --json`` wrote, or bare step costs.
+
+    Raises:
+        DraftwoodError: the file cannot be read, or holds something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DraftwoodError(f"cannot read costs from {path}: {error}") from error
+    if isinstance(found, dict) and "costs" in found:
+        found = found["costs"]
+    return StepCosts.from_json(found)
+
+
+def expected_costs(
+    gpu: str, shape: str, draft_shape: str | None = None, sources: Iterable[str] = ()
+) -> StepCosts:
+    """What data sheets let one expect.
+
+    Args:
+        gpu: short name of a GPU.
+        shape: name of the target's shape.
+        draft_shape: the same for drafters with a model; None: their costs are not known.
+        sources: names of these drafters.
+
+    Raises:
+        DraftwoodError: there is no such GPU or shape.
+    """
+    if gpu not in GPUS:
+        raise DraftwoodError(f"no GPU is called {gpu!r}: choose {', '.join(GPUS)}")
+
+    def curve(name: str) -> Curve:
+        return expected(GPUS[gpu], workload(preset(name), VOCABULARY))
+
+    drafters = {} if draft_shape is None else dict.fromkeys(sources, curve(draft_shape))
+    return StepCosts(curve(shape), drafters, fixed=STEP, node=NODE)
+
+
+def assumed_costs() -> StepCosts:
+    """What methods that weigh nodes by their cost are told where nothing is known of it: a node is
+    1 % of a plain step."""
+    return StepCosts(Curve((1, 101), (1.0, 2.0)))
+
+
+def check_priced(costs: StepCosts, sources: Iterable[str]) -> None:
+    """Refuse costs that lack a drafter's.
+
+    Raises:
+        DraftwoodError: names it.
+    """
+    missing = sorted(set(sources) - set(costs.drafters))
+    if missing:
+        raise DraftwoodError(
+            f"costs of drafters {', '.join(missing)} are not known: measure them with "
+            "'draftwood tune --draft', or give --draft-shape with --gpu"
+        )
+
+
+class GivenCosts(LiveCosts):
+    """Costs that stay as they are: what a step takes without its models says nothing of them."""
+
+    def observe(self, *step: float) -> None:
+        """Nothing is learnt."""
+
+    def grown(self, *step: float) -> None:
+        """Nothing either."""
+
+
+@dataclass(frozen=True)
+class ModelFreeHost:
+    """A :class:`draftwood.hosts.Host` that has the target's facts and no model."""
+
+    info: TargetInfo
+
+    def model(self, name: Any) -> DraftModel:
+        """Nothing.
+
+        Raises:
+            DraftwoodError: always.
+        """
+        raise DraftwoodError(f"there is no model {name!r} here")
+
+    def head(self, name: Any) -> tuple[Head, DraftModel]:
+        """Nothing.
+
+        Raises:
+            DraftwoodError: always.
+        """
+        raise DraftwoodError(f"there is no head {name!r} here")
+
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002
+        """Nothing.
+
+        Raises:
+            DraftwoodError: always.
+        """
+        raise DraftwoodError(
+            "this method weighs nodes by what they cost, and nothing is timed here: give the costs "
+            "with --costs FILE, or --gpu and --shape"
+        )
+
+
+@dataclass(frozen=True)
+class PricedHost:
+    """Another host, and costs that are given instead of being measured there."""
+
+    host: Host
+    given: StepCosts
+
+    @property
+    def info(self) -> TargetInfo:
+        """The target's facts."""
+        return self.host.info
+
+    def model(self, name: Any) -> DraftModel:
+        """See :meth:`draftwood.hosts.Host.model`."""
+        return self.host.model(name)
+
+    def head(self, name: Any) -> tuple[Head, DraftModel]:
+        """See :meth:`draftwood.hosts.Host.head`."""
+        return self.host.head(name)
+
+    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002
+        """Those given, whatever a step takes here."""
+        return GivenCosts(self.given)

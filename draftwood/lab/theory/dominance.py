@@ -1,0 +1,106 @@
+"""GOOSE Proposition 3: the best single-rate trees, the best two-rate trees, and trees of Eq. 1.
+
+Exact optima by dynamic programming under the independent acceptance model. Budgets count drafted
+nodes, root excluded; yields are tokens per step, bonus included. The file refuses to know how
+GOOSE picks its shape at run time (`nondegradation.py`).
+"""
+
+import numpy as np
+
+from draftwood.lab.theory.allocation import greedy_allocation
+from draftwood.lab.theory.rated_tree import expected_yield, isotropic
+from draftwood.lab.theory.yields import (
+    AcceptanceRates,
+    FloatArray,
+    break_probabilities,
+    check_count,
+    check_probability,
+    eq1_bound,
+)
+
+
+def isotropic_yield(budget: int, fan_out: int, p: float) -> float:
+    """Yield of Iso(k), the complete k-ary tree truncated breadth-first at `budget` nodes."""
+    return expected_yield(isotropic(budget, fan_out, p))
+
+
+def best_isotropic_yield(budget: int, p: float) -> float:
+    """The best Iso(k) over k = 1..budget: "the best single-source isotropic tree" read narrowly."""
+    check_count("budget", budget, 1)
+    return max(isotropic_yield(budget, fan_out, p) for fan_out in range(1, budget + 1))
+
+
+def best_single_rate_yield(budget: int, p: float, max_children: int | None = None) -> float:
+    """The best of all trees of `budget` nodes at one rate (Sequoia's search, uniform rate).
+
+    F(n) = max_a p (1 + F(a - 1)) + (1 - p) F(n - a): the first sibling and its subtree take a of
+    the n nodes, the later siblings the rest. `max_children` caps the fan-out (GOOSE's K).
+    """
+    return 1.0 + float(_single_rate_values(budget, p, max_children)[-1])
+
+
+def best_two_source_yield(
+    budget: int, spine_length: int, rates: AcceptanceRates, max_children: int | None = None
+) -> float:
+    """The best tree of `budget` nodes with a spine of *up to* `spine_length` tokens at p_s.
+
+    At each spine node either the spine ends, or its next token is tried first and the remaining
+    budget is a forest of transition tokens, again the best one. `max_children` caps transitions.
+    This, not Eq. 1's family, is where Proposition 3 is a theorem: for p_s > p_t, p_t < 1, at least
+    one node and a non-empty spine it exceeds `best_single_rate_yield` strictly (docs/theory.md).
+    """
+    check_count("spine_length", spine_length, 0)
+    forest = _single_rate_values(budget, rates.p_t, max_children)
+    values = forest
+    for _ in range(min(spine_length, budget)):
+        deeper, values = values, forest.copy()
+        for n in range(1, budget + 1):
+            taken = rates.p_s * (1.0 + deeper[:n]) + (1.0 - rates.p_s) * forest[n - 1 :: -1]
+            values[n] = max(values[n], float(taken.max()))
+    return 1.0 + float(values[-1])
+
+
+def printed_spine_yield(
+    budget: int, spine_length: int, rates: AcceptanceRates, branch_depth: int
+) -> float:
+    """Eq. 1 at its best widths under the paper's budget m + sum(w) <= B.
+
+    The (1 + ell) is counted although no node pays for it, so no tree of `budget` nodes need reach
+    this number. ValueError unless 1 <= m <= budget.
+    """
+    check_count("budget left by the spine", budget - spine_length, 0)
+    widths = greedy_allocation(
+        break_probabilities(spine_length, rates.p_s), budget - spine_length, rates.p_t
+    )
+    return eq1_bound(spine_length, widths, rates, branch_depth).total
+
+
+def paid_spine_yield(
+    budget: int, spine_length: int, rates: AcceptanceRates, branch_depth: int
+) -> float:
+    """Eq. 1 at its best widths when every node is paid for: m + length * sum(w) <= budget.
+
+    The best over branch chains of 1..`branch_depth` tokens; this is the exact yield of
+    `spine_tree` with those widths. ValueError unless 1 <= m <= budget.
+    """
+    check_count("budget left by the spine", budget - spine_length, 0)
+    entry = break_probabilities(spine_length, rates.p_s)
+    yields: list[float] = []
+    for length in range(1, branch_depth + 1):
+        widths = greedy_allocation(entry, (budget - spine_length) // length, rates.p_t)
+        yields.append(eq1_bound(spine_length, widths, rates, length).total)
+    return max(yields)
+
+
+def _single_rate_values(budget: int, p: float, max_children: int | None) -> FloatArray:
+    """F(0..budget), float64 [budget + 1]: accepted tokens below a node with that many nodes."""
+    check_count("budget", budget, 0)
+    check_probability("p", p)
+    slots = max(budget, 1) if max_children is None else max_children
+    check_count("max_children", slots, 1)
+    slots = min(slots, max(budget, 1))
+    best = np.zeros((slots + 1, budget + 1), dtype=np.float64)
+    for n in range(1, budget + 1):
+        first = p * (1.0 + best[slots, :n])
+        best[1:, n] = (first + (1.0 - p) * best[:-1, n - 1 :: -1]).max(axis=1)
+    return np.asarray(best[slots], dtype=np.float64)

@@ -1,0 +1,274 @@
+"""The tables of docs/theory.md: `python -m draftwood.lab.theory.report` prints them as Markdown.
+
+Deterministic and done in a second or two, so that a test can hold the document against it. The
+file refuses to hold any theory: yields and allocations come from the modules beside it.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from draftwood.lab.theory.allocation import (
+    algorithm1_split,
+    clipped_allocation,
+    eq2_allocation,
+    greedy_allocation,
+    harmonic_allocation,
+)
+from draftwood.lab.theory.dominance import (
+    best_isotropic_yield,
+    best_single_rate_yield,
+    best_two_source_yield,
+    paid_spine_yield,
+    printed_spine_yield,
+)
+from draftwood.lab.theory.nondegradation import non_degradation, spine_ratio
+from draftwood.lab.theory.rated_tree import (
+    RatedTree,
+    enumerated_longest_yield,
+    enumerated_yield,
+    spine_tree,
+)
+from draftwood.lab.theory.yields import (
+    AcceptanceRates,
+    break_probabilities,
+    eq1_bound,
+    exit_probabilities,
+    synergy,
+)
+
+BRANCH_DEPTH = 6
+LONGEST_MATCH = 20
+GRID_SPINES = (1, 2, 3, 5, 9, 18, 20)
+GRID_BRANCHES = (1, 2, 5, 10, 20, 29, 50)
+GRID_P_S = (0.1, 0.21, 0.3, 0.5, 0.6, 0.8, 0.95)
+GRID_P_T = (0.01, 0.033, 0.05, 0.1, 0.2, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationLoss:
+    """What one setting loses against the integer optimum, as a share of Eq. 1's whole yield."""
+
+    spine_length: int
+    branches: int
+    rates: AcceptanceRates
+    was_clipped: bool
+    clipped: float
+    harmonic: float
+
+
+def allocation_loss(spine_length: int, branches: int, rates: AcceptanceRates) -> AllocationLoss:
+    """Rounded Eq. 2 and the harmonic rule against `greedy_allocation` on Eq. 1 (D = 6)."""
+
+    def total(widths: Iterable[int]) -> float:
+        return eq1_bound(spine_length, list(widths), rates, BRANCH_DEPTH).total
+
+    entry = break_probabilities(spine_length, rates.p_s)
+    best = total(greedy_allocation(entry, branches, rates.p_t))
+    return AllocationLoss(
+        spine_length,
+        branches,
+        rates,
+        was_clipped=bool(eq2_allocation(spine_length, branches, rates).min() < 0),
+        clipped=1 - total(clipped_allocation(spine_length, branches, rates)) / best,
+        harmonic=1 - total(harmonic_allocation(spine_length, branches)) / best,
+    )
+
+
+def allocation_grid() -> list[AllocationLoss]:
+    """`allocation_loss` on every setting of the GRID constants with p_s > p_t."""
+    return [
+        allocation_loss(spine_length, branches, AcceptanceRates(p_s, p_t))
+        for spine_length, branches, p_s, p_t in product(
+            GRID_SPINES, GRID_BRANCHES, GRID_P_S, GRID_P_T
+        )
+        if p_s > p_t
+    ]
+
+
+def bound_table() -> list[str]:
+    """Proposition 1: Eq. 1 beside exact enumeration, p_s = p_t = 1/2, D = 2."""
+    rates = AcceptanceRates(0.5, 0.5)
+    one, two = spine_tree(1, [1], rates, 2), spine_tree(1, [2], rates, 2)
+    forked = RatedTree((*one.parents, 2), (*one.rates, rates.p_t))
+    rows: list[tuple[str, RatedTree, list[int]]] = [
+        ("m = 1, one branch of 2 tokens", one, [1]),
+        ("m = 1, two branches of 2 tokens", two, [2]),
+        ("as the first, its branch forked", forked, [1]),
+        ("m = 1, one branch, leaf only (budget as printed)", spine_tree(1, [1], rates), [1]),
+    ]
+    return _table(
+        ("tree", "nodes", "Eq. 1", "walk", "longest path"),
+        (
+            (
+                name,
+                str(tree.drafted),
+                f"{eq1_bound(1, widths, rates, 2).total:.4f}",
+                f"{enumerated_yield(tree):.4f}",
+                f"{enumerated_longest_yield(tree):.4f}",
+            )
+            for name, tree, widths in rows
+        ),
+    )
+
+
+def allocation_table() -> list[str]:
+    """Proposition 2: the loss of rounded Eq. 2 and of the harmonic rule over the grid."""
+    grid = allocation_grid()
+    groups = (
+        ("Eq. 2 needs no clipping", [loss for loss in grid if not loss.was_clipped]),
+        ("Eq. 2 has negative widths", [loss for loss in grid if loss.was_clipped]),
+        ("all", grid),
+    )
+    rows = []
+    for name, losses in groups:
+        clipped = np.array([loss.clipped for loss in losses])
+        harmonic = np.array([loss.harmonic for loss in losses])
+        rows.append(
+            (
+                name,
+                str(len(losses)),
+                _percent(clipped.mean()),
+                _percent(clipped.max()),
+                _percent(harmonic.mean()),
+                _percent(harmonic.max()),
+            )
+        )
+    return _table(
+        ("settings", "count", "Eq. 2 mean", "Eq. 2 max", "harmonic mean", "harmonic max"), rows
+    )
+
+
+def split_table() -> list[str]:
+    """Algorithm 1's widths against the optimum for the same spine, B = 60, branches unextended."""
+    rows = []
+    for p_s, p_t in ((0.1, 0.033), (0.21, 0.033), (0.6, 0.05), (0.8, 0.05), (0.9, 0.03)):
+        split = algorithm1_split(59, LONGEST_MATCH, spine_ratio(p_s))
+        entry = exit_probabilities(split.spine, p_s)
+        spine = eq1_bound(
+            split.spine, [0] * split.spine, AcceptanceRates(p_s, p_t), BRANCH_DEPTH
+        ).total
+        best = greedy_allocation(entry, 59 - split.spine, p_t)
+        rows.append(
+            (
+                f"{p_s:g}",
+                f"{p_t:g}",
+                str(split.spine),
+                _widths((split.root, *split.per_node)),
+                f"{spine + synergy(entry, (split.root, *split.per_node), p_t, 1):.3f}",
+                _widths(best.tolist()),
+                f"{spine + synergy(entry, best, p_t, 1):.3f}",
+            )
+        )
+    return _table(("p_s", "p_t", "m", "Algorithm 1", "yield", "optimum", "yield"), rows)
+
+
+def dominance_table() -> list[str]:
+    """Proposition 3: the best of each family, m up to 20."""
+    rows = []
+    for budget, p_t, ratio in product((10, 59, 100), (0.033, 0.1, 0.3), (1.05, 2.0, 6.0)):
+        if ratio * p_t >= 1.0:
+            continue
+        rates = AcceptanceRates(ratio * p_t, p_t)
+        spines = range(1, min(budget, LONGEST_MATCH) + 1)
+        single = best_single_rate_yield(budget, p_t)
+        paid = max(paid_spine_yield(budget, m, rates, BRANCH_DEPTH) for m in spines)
+        printed = max(printed_spine_yield(budget, m, rates, BRANCH_DEPTH) for m in spines)
+        rows.append(
+            (
+                str(budget),
+                f"{p_t:g}",
+                f"{ratio:g}",
+                f"{best_isotropic_yield(budget, p_t):.3f}",
+                f"{single:.3f}",
+                f"{best_two_source_yield(budget, LONGEST_MATCH, rates):.3f}",
+                _flag(paid, single),
+                _flag(printed, single),
+            )
+        )
+    return _table(
+        ("B", "p_t", "p_s/p_t", "Iso", "one rate", "two rates", "Eq. 1 paid", "Eq. 1 unpaid"), rows
+    )
+
+
+def degradation_table() -> list[str]:
+    """Proposition 4: GOOSE's routes against either source alone, at true rates."""
+    rows = []
+    for budget, match, p_s, p_t in (
+        (59, 7, 0.05, 0.033),
+        (59, 7, 0.21, 0.033),
+        (59, 7, 0.21, 0.2),
+        (59, 20, 0.1, 0.033),
+        (59, 20, 0.21, 0.033),
+        (59, 20, 0.6, 0.033),
+        (59, 20, 0.95, 0.033),
+        (8, 7, 0.9, 0.033),
+    ):
+        outcome = non_degradation(budget, match, AcceptanceRates(p_s, p_t))
+        rows.append(
+            (
+                str(budget),
+                str(match),
+                f"{p_s:g}",
+                f"{p_t:g}",
+                f"{outcome.chain:.3f}",
+                f"{outcome.own_transition:.3f}",
+                f"{outcome.transition:.3f}",
+                f"{outcome.spine:.3f}",
+                "bypass" if outcome.bypassed else "tree",
+                f"{outcome.margin:+.3f}",
+            )
+        )
+    heads = (
+        "B, match, p_s, p_t, chain, Alg. 1 without match, best transitions, Alg. 1, route, margin"
+    )
+    return _table(heads.split(", "), rows)
+
+
+def report() -> str:
+    """All tables, each under a heading naming its proposition; ends with a newline."""
+    sections = (
+        ("Table 1: Proposition 1, Eq. 1 against enumeration", bound_table()),
+        (
+            "Table 2: Proposition 2, loss of total yield against the integer optimum",
+            allocation_table(),
+        ),
+        ("Table 3: Algorithm 1's widths against the optimum", split_table()),
+        ("Table 4: Proposition 3, best yield of each family", dominance_table()),
+        ("Table 5: Proposition 4, routes against either source alone", degradation_table()),
+    )
+    return "\n".join("\n".join((f"### {title}", "", *lines, "")) for title, lines in sections)
+
+
+def main() -> None:
+    """Write the report to standard output."""
+    sys.stdout.write(report())
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
+    return [lines[0], "|" + "---|" * len(heads), *lines[1:]]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * abs(share) if abs(share) < 5e-5 else 100 * share:.2f} %"
+
+
+def _flag(value: float, rival: float) -> str:
+    return f"{value:.3f}" if value > rival else f"**{value:.3f}**"
+
+
+def _widths(widths: Sequence[int]) -> str:
+    """Widths from the root on, the spine's tip last, with runs of zeros shortened."""
+    shown = [str(width) for width in widths]
+    first_zero = next((i for i, width in enumerate(widths) if not any(widths[i:-1])), len(shown))
+    if len(shown) - first_zero > 2:
+        shown[first_zero:-1] = ["0 .."]
+    return " ".join(shown)
+
+
+if __name__ == "__main__":
+    main()

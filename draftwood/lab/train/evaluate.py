@@ -1,0 +1,192 @@
+"""How good a model is: loss on text it has not seen, loops, agreement with another model.
+
+Of a head: what a target would accept of its chains. Knows models and domains; refuses to know how
+either was made.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from draftwood.eagle.head import Eagle3Head
+from draftwood.lab.loops import pooled, repeats
+from draftwood.lab.train.batches import held_out_rows
+from draftwood.lab.train.corpus import Domain
+from draftwood.lab.train.eagle3 import unroll
+from draftwood.lab.train.loss import Labels
+from draftwood.lab.train.teacher import Teacher
+from draftwood.lab.train.tokenizer import bytes_per_token
+
+_LENGTH = 512
+_ROWS = 32
+_ROWS_AT_ONCE = 2
+_PROMPT = 128
+_CONTINUATION = 128
+
+
+@dataclass(frozen=True)
+class HeldOutLoss:
+    """Loss on a domain's held-out text: tokens predicted, nats per token, bits per byte."""
+
+    tokens: int
+    nats_per_token: float
+    bits_per_byte: float
+
+
+@dataclass(frozen=True)
+class Loops:
+    """How much a model's greedy texts repeat themselves, by :mod:`draftwood.lab.loops`.
+
+    Attributes:
+        greedy_loops: share of the texts that loop.
+        greedy_repeated_8grams: of all their token 8-grams those seen earlier in the same text.
+    """
+
+    greedy_loops: float
+    greedy_repeated_8grams: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a student follows a teacher over held-out text, as shares of positions.
+
+    Attributes:
+        greedy: both have the same most likely token.
+        sampled: expected acceptance when sampling, the sum of min(p, q).
+    """
+
+    greedy: float
+    sampled: float
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How a target takes a head's chains over held-out text; lists hold one value per step.
+
+    Attributes:
+        chains: how many were drafted, one from every position that has text for all steps.
+        nats_per_token: KL(target || head), as in training.
+        greedy: share of chains whose token of that step is the target's likeliest.
+        accepted: share where those of all steps up to that one are.
+        accepted_tokens: expected length of a chain's accepted part, the sum of ``accepted``.
+    """
+
+    chains: int
+    nats_per_token: list[float]
+    greedy: list[float]
+    accepted: list[float]
+    accepted_tokens: float
+
+
+@torch.inference_mode()
+def held_out_loss(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, domain: Domain
+) -> HeldOutLoss:
+    """Measure ``model`` on up to 32 rows of 512 tokens of the domain's held-out text."""
+    sizes = torch.tensor(bytes_per_token(tokenizer))
+    nats, tokens, size = 0.0, 0, 0
+    for rows in _rows(domain):
+        logits = _logits(model, rows[:, :-1])
+        wanted = rows[:, 1:]
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), wanted.to(logits.device).flatten(), reduction="sum"
+        )
+        nats += losses.item()
+        tokens += wanted.numel()
+        size += int(sizes[wanted].sum())
+    return HeldOutLoss(
+        tokens=tokens,
+        nats_per_token=round(nats / tokens, 4),
+        bits_per_byte=round(nats / float(np.log(2)) / max(1, size), 4),
+    )
+
+
+@torch.inference_mode()
+def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Domain) -> Agreement:
+    """Compare two models that share a vocabulary on the rows `held_out_loss` uses."""
+    same, overlap, count = 0, 0.0, 0
+    for rows in _rows(domain):
+        p = _logits(teacher, rows[:, :-1]).softmax(-1)
+        q = _logits(student, rows[:, :-1]).softmax(-1)
+        same += int((p.argmax(-1) == q.argmax(-1)).sum())
+        overlap += float(torch.minimum(p, q).sum())
+        count += rows[:, 1:].numel()
+    return Agreement(greedy=round(same / count, 4), sampled=round(overlap / count, 4))
+
+
+@torch.inference_mode()
+def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> Acceptance:
+    """Draft a chain of ``steps`` tokens from every position of the rows `held_out_loss` uses.
+
+    Chains follow the text, as in training, and greedy decoding where the text is
+    what the target would have written; elsewhere this is an estimate.
+    """
+    labels, taps = Labels(head), tuple(head.config.taps)
+    nats, right, kept = (torch.zeros(steps, dtype=torch.float64) for _ in range(3))
+    chains = 0
+    for rows in _rows(domain):
+        tokens = rows.to(head.device)
+        count = tokens.shape[1] - steps
+        if count < 1:
+            continue
+        reading = teacher.read(tokens, taps)
+        says = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
+        log_q, worth = (part.view(len(rows), count + steps - 1, -1) for part in labels.of(says))
+        wanted = says.argmax(-1).view(len(rows), -1)
+        alive = torch.ones((len(rows), count), dtype=torch.bool, device=head.device)
+        for k, out in enumerate(unroll(head, reading.features, tokens, steps)):
+            at = slice(k, k + count)
+            log_p = head.lm_head(head.norm(out[:, :count])).float().log_softmax(-1)
+            nats[k] += float((worth[:, at] * log_q[:, at].exp() * (log_q[:, at] - log_p)).sum())
+            hits = head.to_target(log_p.argmax(-1)) == wanted[:, at]
+            alive &= hits
+            right[k] += int(hits.sum())
+            kept[k] += int(alive.sum())
+        chains += len(rows) * count
+    return Acceptance(
+        chains=chains,
+        nats_per_token=_shares(nats, chains),
+        greedy=_shares(right, chains),
+        accepted=_shares(kept, chains),
+        accepted_tokens=round(float(kept.sum()) / max(1, chains), 4),
+    )
+
+
+def _shares(sums: Tensor, count: int) -> list[float]:
+    return [round(value / max(1, count), 4) for value in sums.tolist()]
+
+
+@torch.inference_mode()
+def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> Loops:
+    """How much greedy 128-token continuations of 128-token held-out prompts repeat themselves."""
+    rows = torch.from_numpy(held_out_rows(domain, _PROMPT, prompts)).to(model.device)
+    given = rows[:, :-1]
+    written = cast(
+        Tensor,
+        model.generate(  # type: ignore[misc]
+            input_ids=given,
+            attention_mask=torch.ones_like(given),
+            do_sample=False,
+            max_new_tokens=_CONTINUATION,
+            pad_token_id=0,
+        ),
+    )[:, given.shape[1] :]
+    found = [repeats(row[: row.index(0)] if 0 in row else row) for row in written.tolist()]
+    return Loops(
+        greedy_loops=round(sum(each.loops for each in found) / len(found), 4),
+        greedy_repeated_8grams=round(pooled(found).share, 4),
+    )
+
+
+def _rows(domain: Domain) -> tuple[Tensor, ...]:
+    rows = torch.from_numpy(held_out_rows(domain, _LENGTH, _ROWS))
+    return torch.split(rows, _ROWS_AT_ONCE)
+
+
+def _logits(model: LlamaForCausalLM, tokens: Tensor) -> Tensor:
+    logits: Tensor = model(input_ids=tokens.to(model.device), use_cache=False).logits
+    return logits.float()

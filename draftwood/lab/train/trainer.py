@@ -1,0 +1,251 @@
+"""The training loop: batches in, a trained model out, a checkpoint every so often.
+
+Knows the recipe, the data, parameters and a loss of tokens; refuses to know what kind
+of model that is, where it is exported and how it is judged.
+"""
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from draftwood.lab.train.batches import Batches
+from draftwood.lab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from draftwood.lab.train.muon import Muon
+from draftwood.lab.train.recipe import Recipe
+
+logger = logging.getLogger(__name__)
+
+_LOG_EVERY = 10
+_CLIP = 1.0
+# Matrices whose rows are tokens: AdamW's, as norms and biases are.
+_OUTER = ("embed_tokens.weight", "lm_head.weight")
+# What a resumed run may change: how long it goes on, and what that alone decides.
+_MAY_CHANGE = ("tokens", "decay_share", "short_share", "teacher_share", "teacher_from")
+
+
+class Outcome(Enum):
+    """How a call of `Trainer.run` ended."""
+
+    FINISHED = "the recipe is done"
+    PAUSED = "as many updates as were asked for"
+    INTERRUPTED = "a signal"
+
+
+class Loss(Protocol):
+    """What is made small; called from several threads at once."""
+
+    def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:
+        """The mean over rows of text, a scalar that leads back to the trained parameters.
+
+        Args:
+            given: tokens int64 [rows, length].
+            wanted: the token after each of them, of that shape.
+            step: updates made so far.
+        """
+        ...
+
+
+class Trainer:
+    """One model's training, resumable at any update.
+
+    Args:
+        directory: where checkpoint.pt and log.jsonl lie; an earlier checkpoint
+            there is taken up, one of another run raises DraftwoodError.
+        model: what is trained, in float32, on its device: all its parameters.
+        recipe: how.
+        batches: rows of ``recipe.length + 1`` tokens, at their beginning.
+        identity: further facts that must agree when resuming (shape, data, ...).
+        loss: of ``model``; gradients are taken of what it returns.
+        micro_tokens: tokens run through the model at once; decides memory and
+            speed, and rounding.
+        workers: parts of a batch in flight at a time, each on one CPU thread. With
+            several threads inside one operation, each of a thousand operations an
+            update waits for the slowest; apart, they meet once an update, which is
+            as fast on a quiet machine and twice as fast on a busy one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        model: nn.Module,
+        recipe: Recipe,
+        batches: Batches,
+        identity: dict[str, Any],
+        loss: Loss,
+        micro_tokens: int = 1024,
+        workers: int = 1,
+    ) -> None:
+        self.model = model
+        self.recipe = recipe
+        self.batches = batches
+        self._directory = directory
+        self._loss = loss
+        self._micro_tokens = micro_tokens
+        self._parameters = list(model.parameters())
+        self._pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        fixed = {name: v for name, v in asdict(recipe).items() if name not in _MAY_CHANGE}
+        self._identity = json.loads(json.dumps(fixed | identity))
+        hidden = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if parameter.ndim == 2 and not name.endswith(_OUTER)
+        ]
+        chosen = {id(parameter) for parameter in hidden}
+        others = [p for p in self._parameters if id(p) not in chosen]
+        self._optimisers: list[tuple[torch.optim.Optimizer, float]] = [
+            (Muon(hidden, spread=self._pool.map), recipe.muon_rate),
+            (
+                torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
+                recipe.adam_rate,
+            ),
+        ]
+        self.step = 0
+        self.wall_seconds = 0.0
+        self.cpu_seconds = 0.0
+        self._resume()
+
+    def run(
+        self,
+        checkpoint_every: int = 100,
+        stop_after: int | None = None,
+        on_step: Callable[[int, float], None] | None = None,
+    ) -> Outcome:
+        """Train to the recipe's end, for ``stop_after`` updates, or until SIGTERM or SIGINT.
+
+        A checkpoint is written every ``checkpoint_every`` updates and when it returns.
+
+        Args:
+            on_step: called with the updates made and the last loss in nats per token.
+        """
+        end = self.recipe.steps
+        if stop_after is not None:
+            end = min(end, self.step + stop_after)
+        losses: list[float] = []
+        with _stop_signal() as stopping, (self._directory / "log.jsonl").open("a") as log:
+            while self.step < end and not stopping():
+                wall, cpu = time.perf_counter(), time.process_time()
+                losses.append(self._update())
+                self.step += 1
+                self.wall_seconds += time.perf_counter() - wall
+                self.cpu_seconds += time.process_time() - cpu
+                if on_step is not None:
+                    on_step(self.step, losses[-1])
+                if self.step % _LOG_EVERY == 0:
+                    self._log(log, losses)
+                    losses.clear()
+                if self.step % checkpoint_every == 0 and self.step < end:
+                    self._save()
+        self._save()
+        if self.step >= self.recipe.steps:
+            return Outcome.FINISHED
+        return Outcome.PAUSED if self.step >= end else Outcome.INTERRUPTED
+
+    @property
+    def count(self) -> int:
+        """Parameters that are trained."""
+        return sum(parameter.numel() for parameter in self._parameters)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens trained on so far."""
+        return self.step * self.recipe.rows * self.recipe.length
+
+    def _update(self) -> float:
+        recipe = self.recipe
+        device = self._parameters[0].device
+        rows = torch.from_numpy(self.batches.take(recipe.rows)).to(device)
+        given, wanted = rows[:, :-1], rows[:, 1:]
+        length = recipe.length // 2 if recipe.halves(self.step) else recipe.length
+        given, wanted = given.reshape(-1, length), wanted.reshape(-1, length)
+        micro = max(1, self._micro_tokens // length)
+        parts = [slice(start, start + micro) for start in range(0, len(given), micro)]
+        total = 0.0
+        # In the order of the parts, so that the sum does not depend on who is faster.
+        for part, (loss, gradients) in zip(
+            parts, self._pool.map(lambda p: self._slopes(given[p], wanted[p]), parts), strict=True
+        ):
+            share = len(given[part]) / len(given)
+            total += loss * share
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = gradient * share
+                else:
+                    parameter.grad.add_(gradient, alpha=share)
+        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+        factor = recipe.rate(self.step)
+        for optimiser, peak in self._optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = peak * factor
+            optimiser.step()
+            optimiser.zero_grad()
+        return total
+
+    def _slopes(self, given: Tensor, wanted: Tensor) -> tuple[float, tuple[Tensor, ...]]:
+        loss = self._loss(given, wanted, self.step)
+        return loss.item(), torch.autograd.grad(loss, self._parameters)
+
+    def _resume(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        found = load_checkpoint(self._directory, self._identity)
+        if found is None:
+            return
+        self.model.load_state_dict(found.model)
+        for (optimiser, _), state in zip(self._optimisers, found.optimisers, strict=True):
+            optimiser.load_state_dict(state)
+        self.step = found.step
+        self.wall_seconds = found.wall_seconds
+        self.cpu_seconds = found.cpu_seconds
+        self.batches.skip(found.step * self.recipe.rows)
+        logger.info("resuming at update %d", self.step)
+
+    def _save(self) -> None:
+        checkpoint = Checkpoint(
+            step=self.step,
+            wall_seconds=self.wall_seconds,
+            cpu_seconds=self.cpu_seconds,
+            identity=self._identity,
+            model=self.model.state_dict(),
+            optimisers=[optimiser.state_dict() for optimiser, _ in self._optimisers],
+        )
+        save_checkpoint(self._directory, checkpoint)
+
+    def _log(self, log: Any, losses: list[float]) -> None:
+        line = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "loss": round(sum(losses) / len(losses), 4),
+            "rate": round(self.recipe.rate(self.step - 1), 4),
+            "wall_s": round(self.wall_seconds, 1),
+            "cpu_s": round(self.cpu_seconds, 1),
+        }
+        log.write(json.dumps(line) + "\n")
+        log.flush()
+
+
+@contextmanager
+def _stop_signal() -> Iterator[Callable[[], bool]]:
+    asked = False
+
+    def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal asked
+        asked = True
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, ask) for number in numbers]
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

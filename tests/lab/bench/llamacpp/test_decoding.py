@@ -1,0 +1,251 @@
+"""What is asked of llama-cpp-python, and what is made of its answers."""
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench import peers
+from draftwood.lab.bench.contenders import choose
+from draftwood.lab.bench.llamacpp.decoding import LlamaCpp, _drafted
+from draftwood.lab.bench.llamacpp.library import need
+from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
+from draftwood.models import Loaded
+from draftwood.requests import Completion, Request
+from draftwood.sampling import SamplingParams
+from tests.lab.bench.llamacpp import fake
+from tests.lab.bench.llamacpp.fake import Llama, Script
+from tests.lab.bench.llamacpp.test_layout import llama
+from tests.tiny import tiny_llama, tiny_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library())
+
+
+@pytest.fixture(scope="module")
+def stock() -> Loaded:
+    return Loaded("tiny", tiny_llama(), tiny_tokenizer(), frozenset({256}))
+
+
+def answer(contender: LlamaCpp, request: Request) -> Completion:
+    (found,) = contender.begin(1)([request])
+    assert found.steps == ()
+    return found.completion
+
+
+def test_plain_tokens_are_a_forward_each(stock: Loaded) -> None:
+    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=7))
+    assert done.tokens == (4, 0, 1, 2, 3, 4, 0)
+    assert (done.reason, done.prompt_tokens) == ("length", 1)
+    tally = done.tally
+    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (6, 6, 0, 0)
+    assert 0 < done.ttft <= done.seconds
+
+
+@pytest.mark.parametrize("eos", [frozenset({1}), frozenset({1, 9})])
+def test_an_end_is_the_last_token(stock: Loaded, eos: frozenset[int]) -> None:
+    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=7, eos=eos))
+    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
+    assert (done.tally.steps, done.tally.committed) == (2, 2)
+
+
+def test_an_end_that_is_the_last_token_allowed_is_an_end(stock: Loaded) -> None:
+    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=3, eos=frozenset({1})))
+    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
+
+
+def test_a_single_token_is_the_prefills(stock: Loaded) -> None:
+    for contender in (LlamaCpp(stock), LlamaCpp(stock, Script([0]), ahead=1)):
+        done = answer(contender, Request([3], max_new_tokens=1))
+        assert done.tokens == (4,)
+        tally = done.tally
+        assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (0, 0, 0, 0)
+
+
+def test_drafts_and_what_became_of_them_are_counted(stock: Loaded) -> None:
+    # Of [0, 1, 9] two are right; nothing is drafted; all of the last are, but three fit.
+    script = Script([0, 1, 9], [], [4, 0, 1, 2])
+    done = answer(LlamaCpp(stock, script, ahead=4), Request([3], max_new_tokens=8))
+    assert done.tokens == (4, 0, 1, 2, 3, 4, 0, 1)
+    tally = done.tally
+    assert (tally.steps, tally.committed) == (3, 7)
+    assert (tally.drafted, tally.accepted) == (7, 5)
+    assert script.asked == [[3, 4], [3, 4, 0, 1, 2], [3, 4, 0, 1, 2, 3]]
+
+
+def test_an_end_inside_a_draft_ends_the_answer(stock: Loaded) -> None:
+    contender = LlamaCpp(stock, Script([0, 1, 2, 3], [9]), ahead=4)
+    done = answer(contender, Request([3], max_new_tokens=8, eos=frozenset({1})))
+    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
+    tally = done.tally
+    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (1, 2, 4, 2)
+    # The next answer's counts start anew.
+    tally = answer(contender, Request([3], max_new_tokens=2)).tally
+    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (1, 1, 1, 0)
+
+
+def test_a_bonus_that_no_draft_reached_is_not_accepted() -> None:
+    tally = _drafted([1, 2, 3, 4], [[2], [5]], [1, 3])
+    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (2, 3, 2, 1)
+
+
+def test_every_request_starts_empty_and_with_its_own_seed_and_sampling(stock: Loaded) -> None:
+    contender = LlamaCpp(stock)
+    drawn = SamplingParams(temperature=0.5, top_k=3, top_p=0.9, seed=2**32 + 4)
+    contender.decode([Request([1, 2], 2), Request([1, 2, 3], 1, drawn)])
+    (opened,) = Llama.opened
+    off = {"min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0}
+    assert opened.calls == [
+        "reset",
+        ("seed", 0),
+        ("generate", 2, {"temp": 0.0, "top_k": 0, "top_p": 1.0, **off}),
+        "ended",
+        "reset",
+        ("seed", 5),
+        ("generate", 3, {"temp": 0.5, "top_k": 3, "top_p": 0.9, **off}),
+        "ended",
+    ]
+
+
+def test_the_seed_that_means_any_seed_is_never_given(stock: Loaded) -> None:
+    params = SamplingParams(temperature=1.0, seed=2**32 - 1)
+    answer(LlamaCpp(stock), Request([1], 1, params))
+    assert ("seed", 0) in Llama.opened[0].calls
+
+
+def test_requests_of_a_group_wait_for_those_before(stock: Loaded) -> None:
+    answers = LlamaCpp(stock).begin(2)([Request([3], 5), Request([0], 2)])
+    first, second = (a.completion for a in answers)
+    assert (first.tokens, second.tokens) == ((4, 0, 1, 2, 3), (1, 2))
+    assert 0 < first.ttft <= first.seconds < second.ttft <= second.seconds
+
+
+def test_the_context_is_what_requests_need_and_only_grows(stock: Loaded) -> None:
+    contender = LlamaCpp(stock, Script(), ahead=10)
+    contender.decode([Request([1] * 100, 146), Request([1], 1)])
+    contender.decode([Request([1] * 50, 20)])
+    contender.decode([Request([1] * 100, 147)])
+    contender.decode([Request([1], 1)])
+    assert [one.settings["n_ctx"] for one in Llama.opened] == [256, 512]
+    assert ["close" in one.calls for one in Llama.opened] == [True, False]
+
+
+def test_the_file_is_opened_as_torch_runs_the_model(stock: Loaded) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        answer(LlamaCpp(stock), Request([1], 1))
+    finally:
+        torch.set_num_threads(before)
+    settings = Llama.opened[0].settings
+    assert settings["n_threads"] == settings["n_threads_batch"] == 3
+    assert settings["n_gpu_layers"] == 0
+    assert settings["offload_kqv"] is settings["op_offload"] is False
+    assert (settings["type_k"], settings["type_v"]) == (0, 0)
+    assert (settings["logits_all"], settings["draft_model"]) == (False, None)
+    assert settings["model_path"].endswith(".gguf")
+
+
+def test_a_drafting_context_has_room_for_all_logits(stock: Loaded) -> None:
+    answer(LlamaCpp(stock, Script(), ahead=1), Request([1], 1))
+    assert Llama.opened[0].settings["logits_all"] is True
+
+
+def test_the_cache_of_a_half_precision_model_is_the_librarys_default() -> None:
+    half = Loaded("tiny", llama(torch.bfloat16), tiny_tokenizer(), frozenset())
+    answer(LlamaCpp(half), Request([1], 1))
+    assert (Llama.opened[0].settings["type_k"], Llama.opened[0].settings["type_v"]) == (1, 1)
+
+
+class Elsewhere:
+    """A model on a GPU, as far as is asked before its weights are."""
+
+    device = torch.device("cuda:1")
+    dtype = torch.float32
+
+
+def test_a_library_without_the_models_device_is_refused() -> None:
+    away: Any = Loaded("tiny", Elsewhere(), tiny_tokenizer(), frozenset())  # type: ignore[arg-type]
+    with pytest.raises(DraftwoodError, match="target is on cuda:1 and the installed llama-cpp"):
+        LlamaCpp(away)
+
+
+def test_a_model_on_a_gpu_is_opened_on_that_gpu(
+    stock: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library(gpu=True))
+    monkeypatch.setattr(type(stock.model), "device", torch.device("cuda:1"))
+    answer(LlamaCpp(stock), Request([1], 1))
+    settings = Llama.opened[0].settings
+    assert (settings["n_gpu_layers"], settings["main_gpu"]) == (-1, 1)
+    assert settings["offload_kqv"] is settings["op_offload"] is True
+
+
+def test_what_the_library_cannot_open_is_refused_before_the_run(
+    stock: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refuses(Llama):
+        def __init__(self, **settings: Any) -> None:
+            raise ValueError("Failed to load model from file: x\nmore")
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library(llama=Refuses))
+    with pytest.raises(DraftwoodError, match=r"leave its peers out: Failed to load .*: x$"):
+        llamacpp.LlamaCpp().enter(stock)
+
+
+def test_entering_tries_a_few_tokens(stock: Loaded) -> None:
+    llamacpp.LlamaCpp().enter(stock)
+    assert Llama.opened[0].calls[-2][:2] == ("generate", 3)
+
+
+def test_lookup_has_the_librarys_names_and_defaults(
+    stock: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, int]] = []
+
+    def prompt_lookup(**settings: int) -> Script:
+        made.append(settings)
+        return Script()
+
+    module: Any = fake.library()
+    module.LlamaPromptLookupDecoding = prompt_lookup
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", module)
+    llamacpp_lookup.LlamaCppLookup().enter(stock)
+    contender = llamacpp_lookup.LlamaCppLookup(tokens=300, ngram=4).enter(stock)
+    assert made == [
+        {"max_ngram_size": 2, "num_pred_tokens": 10},
+        {"max_ngram_size": 4, "num_pred_tokens": 300},
+    ]
+    assert Llama.opened[-1].settings["n_ctx"] == 512  # the drafts fit beside the answer
+    assert answer(contender, Request([3], 2)).tokens == (4, 0)
+
+
+@pytest.mark.parametrize("name", ["tokens", "ngram"])
+def test_settings_below_one_are_refused(name: str) -> None:
+    with pytest.raises(DraftwoodError, match=f"{name} is 0: llamacpp-lookup needs at least 1"):
+        llamacpp_lookup.LlamaCppLookup(**{name: 0})
+
+
+@pytest.mark.parametrize("missing", ["llama_cpp", "gguf"])
+@pytest.mark.parametrize("peer", ["llamacpp", "llamacpp-lookup"])
+def test_a_missing_library_is_named_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, missing: str, peer: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    said = rf"\(pip install 'draftwood\[llamacpp\]'\): import of {missing} halted"
+    for chosen in (lambda: choose([peer]), peers.load(peer)):
+        with pytest.raises(DraftwoodError, match=said):
+            chosen()
+
+
+def test_a_library_that_cannot_be_loaded_is_missing_too(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_binding.py").write_text("raise RuntimeError('Failed to load libx.so')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DraftwoodError, match=r"draftwood\[llamacpp\].*Failed to load libx\.so"):
+        need("broken_binding")

@@ -1,0 +1,158 @@
+"""Runs and rows made by hand, so that figures can be checked by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from draftwood.hindsight import Judged
+from draftwood.lab.bench.acceptance import Acceptance
+from draftwood.lab.bench.contexts import Context
+from draftwood.lab.bench.forecast import Forecasts
+from draftwood.lab.bench.measure import Turn
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.rows import Row, Run
+from draftwood.lab.loops import Repeats
+from draftwood.requests import Completion
+from draftwood.stats import StepStats, Tally, Times
+from draftwood.tree import TokenTree, TreeBuilder
+from draftwood.tuning import Foretold
+
+
+def row(
+    id: str = "a/0",
+    *,
+    group: int = 0,
+    repeat: int = 0,
+    run_seed: int = 0,
+    tokens: int = 10,
+    seconds: float = 1.0,
+    ttft: float = 0.1,
+    tally: Tally | None = None,
+    acceptance: Acceptance | None = None,
+    forecasts: Forecasts | None = None,
+    overhead: float = float("nan"),
+    peak_memory_mb: float | None = None,
+    identical: bool | None = None,
+    looping: bool = False,
+    set: str = "a",
+    task: str = "test",
+) -> Row:
+    return Row(
+        id=id,
+        set=set,
+        task=task,
+        run_seed=run_seed,
+        seed=run_seed,
+        repeat=repeat,
+        group=group,
+        turns=1,
+        prompt_tokens=5,
+        tokens=tokens,
+        seconds=seconds,
+        group_seconds=seconds,
+        ttft=ttft,
+        tpot=(seconds - ttft) / (tokens - 1) if tokens > 1 else float("nan"),
+        tally=tally or Tally(),
+        acceptance=acceptance or Acceptance(),
+        forecasts=forecasts or Forecasts(),
+        other=0.0,
+        overhead=overhead,
+        repeats=(Repeats(10, 10) if looping else Repeats(0, 10),),
+        truncated=False,
+        reasons=("length",),
+        peak_memory_mb=peak_memory_mb,
+        identical=identical,
+    )
+
+
+def turn(
+    tokens: tuple[int, ...],
+    context: tuple[int, ...] = (1, 2),
+    tally: Tally | None = None,
+    acceptance: Acceptance | None = None,
+    forecasts: Forecasts | None = None,
+) -> Turn:
+    completion = Completion(tokens, "", "length", tally or Tally(), len(context), 0.5, 2.5)
+    return Turn(
+        Context(context),
+        completion,
+        overhead=(0.25, 0.75),
+        other=0.1,
+        group_seconds=3.0,
+        acceptance=acceptance or Acceptance(),
+        forecasts=forecasts or Forecasts(),
+    )
+
+
+def run(
+    *turns: Turn,
+    id: str = "a/0",
+    method: str = "ar",
+    run_seed: int = 0,
+    repeat: int = 0,
+    peak_memory_mb: float | None = None,
+) -> Run:
+    prompt = Prompt(id, "test", "a", ("x",) * len(turns))
+    return Run(
+        method=method,
+        prompt=prompt,
+        run_seed=run_seed,
+        seed=run_seed,
+        repeat=repeat,
+        group=0,
+        turns=turns,
+        peak_memory_mb=peak_memory_mb,
+    )
+
+
+def cut(one: Turn) -> Turn:
+    return replace(one, context=Context(one.context.ids, cut=True))
+
+
+def tree(
+    parents: Sequence[int],
+    tokens: Sequence[int] | None = None,
+    sources: Sequence[str] | None = None,
+    route: str = "",
+) -> TokenTree:
+    """A tree whose node ``i`` has token ``100 + i`` and source ``"s"``, unless given."""
+    builder = TreeBuilder(100 if tokens is None else tokens[0])
+    for i, parent in enumerate(parents[1:], start=1):
+        token = 100 + i if tokens is None else tokens[i]
+        assert builder.add(parent, token, "s" if sources is None else sources[i]) == i
+    return builder.build(route)
+
+
+def step(tree: TokenTree, path: Sequence[int], committed: int | None = None) -> StepStats:
+    return StepStats(
+        tree, tuple(path), len(path) + 1 if committed is None else committed, Times(), 1
+    )
+
+
+def told(
+    expected: float, accepted: int, *candidates: tuple[str, float, bool], number: int = 1
+) -> StepStats:
+    """A step that accepted so many nodes: source, chance and whether taken of what it judged."""
+    chain = tree([-1, *range(accepted)])
+    judged = Judged(
+        np.zeros((len(candidates), 3), dtype=np.int64),
+        tuple(source for source, _, _ in candidates),
+        np.array([chance for _, chance, _ in candidates], dtype=np.float64),
+        np.array([taken for _, _, taken in candidates], dtype=np.bool_),
+    )
+    foretold = Foretold(number, expected, judged)
+    return replace(step(chain, range(1, accepted + 1)), foretold=foretold)
+
+
+def random_steps(count: int, seed: int) -> list[StepStats]:
+    """Trees of up to 14 nodes from three sources, each with a random path from the root."""
+    chance = np.random.default_rng(seed)
+    found: list[StepStats] = []
+    for _ in range(count):
+        size = int(chance.integers(1, 15))
+        parents = [-1, *(int(chance.integers(0, i)) for i in range(1, size))]
+        sources = ["root", *(str(chance.choice(["x", "y", "z"])) for _ in range(1, size))]
+        grown = tree(parents, sources=sources)
+        found.append(step(grown, grown.path(int(chance.integers(0, size)))))
+    return found

@@ -1,0 +1,106 @@
+"""What was accepted, counted by hand and by walking over whole trees."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+from draftwood.lab.bench.acceptance import (
+    Acceptance,
+    DepthCount,
+    RankCount,
+    SourceCount,
+    acceptance_of,
+    merged,
+)
+from draftwood.stats import StepStats
+from draftwood.tree import Draw, TreeBuilder
+from tests.lab.bench.made import random_steps, step, tree
+
+#      0
+#    / | \
+#   1  2  3        2 and 5 are accepted
+#   |  | \
+#   4  5  6
+#      |
+#      7
+PARENTS = (-1, 0, 0, 0, 1, 2, 2, 5)
+SOURCES = ("root", "x", "x", "y", "x", "y", "y", "x")
+
+
+def test_a_tree_is_counted_by_hand() -> None:
+    found = acceptance_of([step(tree(PARENTS, sources=SOURCES), (2, 5))])
+    assert found.by_depth == (DepthCount(1, 1, 1), DepthCount(2, 1, 1), DepthCount(3, 1, 0))
+    assert found.by_source == (SourceCount("x", 4, 1), SourceCount("y", 3, 1))
+    # Node 4 was not offered, its parent being rejected; node 7 was, and was rejected.
+    assert found.by_rank == (
+        RankCount(1, 1, 1, 0),
+        RankCount(1, 2, 1, 1),
+        RankCount(1, 3, 1, 0),
+        RankCount(2, 1, 1, 1),
+        RankCount(2, 2, 1, 0),
+        RankCount(3, 1, 1, 0),
+    )
+
+
+def test_steps_without_a_draft_count_for_nothing() -> None:
+    plain = step(tree([-1]), ())
+    assert acceptance_of([plain, plain]) == Acceptance() == acceptance_of([])
+    drafted = [step(tree(PARENTS), (3,))]
+    assert acceptance_of([plain, *drafted]) == acceptance_of(drafted)
+
+
+def test_equal_siblings_are_told_apart_by_their_nodes() -> None:
+    builder = TreeBuilder(1)
+    for _ in range(3):
+        builder.add(0, 7, "q", draw=Draw.IID)
+    found = acceptance_of([step(builder.build(), (2,))])
+    assert found.by_rank == (RankCount(1, 1, 1, 0), RankCount(1, 2, 1, 1), RankCount(1, 3, 1, 0))
+
+
+def test_counts_past_the_first_nine_are_in_order_of_number() -> None:
+    chain = tree([-1, *range(12)])
+    found = acceptance_of([step(chain, chain.path(11))])
+    assert [count.depth for count in found.by_depth] == list(range(1, 13))
+    assert [count.depth for count in found.by_rank] == list(range(1, 13))
+    assert found.by_depth[-1] == DepthCount(12, 1, 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_equal_those_of_a_walk_over_every_node(seed: int) -> None:
+    steps = random_steps(40, seed)
+    assert acceptance_of(steps) == walked(steps)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_add_up_to_the_whole(seed: int) -> None:
+    steps = random_steps(30, seed)
+    cuts: tuple[list[StepStats], ...] = (steps[:7], steps[7:8], [], steps[8:])
+    assert merged(acceptance_of(part) for part in cuts) == acceptance_of(steps)
+    assert merged([]) == Acceptance()
+
+
+def walked(steps: Iterable[StepStats]) -> Acceptance:
+    """The same from the definitions, node by node, knowing nothing of paths but their members."""
+    depths: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    sources: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    ranks: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+    for one in steps:
+        nodes = range(1, len(one.tree))
+        for depth in range(1, 100):
+            depths[depth][0] += any(one.tree.depths[node] >= depth for node in nodes)
+            depths[depth][1] += any(one.tree.depths[node] == depth for node in one.path)
+        for node in nodes:
+            accepted = node in one.path
+            sources[one.tree.sources[node]][0] += 1
+            sources[one.tree.sources[node]][1] += accepted
+            parent = one.tree.parents[node]
+            if parent == 0 or parent in one.path:
+                elder = sum(one.tree.parents[other] == parent for other in range(1, node))
+                ranks[int(one.tree.depths[node]), elder + 1][0] += 1
+                ranks[int(one.tree.depths[node]), elder + 1][1] += accepted
+    return Acceptance(
+        tuple(DepthCount(d, *n) for d, n in sorted(depths.items()) if n[0]),
+        tuple(SourceCount(s, *n) for s, n in sorted(sources.items())),
+        tuple(RankCount(*key, *n) for key, n in sorted(ranks.items())),
+    )

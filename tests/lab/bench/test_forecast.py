@@ -1,0 +1,136 @@
+"""What was foretold and what came of it, counted by hand and candidate by candidate."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from draftwood.lab.bench.forecast import (
+    BINS,
+    EARLY,
+    Bin,
+    Forecast,
+    Forecasts,
+    SourceBins,
+    forecasts_of,
+    merged,
+)
+from draftwood.stats import StepStats
+from tests.lab.bench.made import random_steps, step, told, tree
+
+
+def tenths(**filled: Bin) -> tuple[Bin, ...]:
+    """``t3=Bin(...)`` is the bin from 0.3 to 0.4; all others are empty."""
+    return tuple(filled.get(f"t{k}", Bin()) for k in range(BINS))
+
+
+def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
+    steps = [
+        told(2.5, 1, ("y", 0.75, True), ("x", 0.125, False), ("x", 0.0, False)),
+        told(1.5, 2, ("x", 0.75, True), ("x", 0.125, False), ("y", 1.0, True)),
+        told(1.0, 0, ("y", 0.75, False)),
+    ]
+    found = forecasts_of(steps)
+    assert found.late == Forecast()
+    assert found.whole == Forecast(
+        steps=3,
+        expected=5.0,
+        committed=2 + 3 + 1,
+        by_source=(
+            SourceBins("x", tenths(t0=Bin(1, 0.0, 0), t1=Bin(2, 0.25, 0), t7=Bin(1, 0.75, 1))),
+            SourceBins("y", tenths(t7=Bin(2, 1.5, 1), t9=Bin(1, 1.0, 1))),
+        ),
+    )
+    assert [each.whole for each in found.whole.by_source] == [Bin(4, 1.0, 1), Bin(3, 2.5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("chance", "place"),
+    [(0.0, 0), (0.0999, 0), (0.1, 1), (0.5, 5), (0.8999, 8), (0.9, 9), (1.0, 9)],
+)
+def test_a_chance_on_a_border_is_in_the_upper_bin(chance: float, place: int) -> None:
+    (found,) = forecasts_of([told(1.0, 0, ("x", chance, True))]).whole.by_source
+    assert found.bins[place] == Bin(1, chance, 1)
+    assert found.whole.candidates == 1
+
+
+def test_steps_of_which_nothing_was_foretold_count_for_nothing() -> None:
+    plain = step(tree([-1, 0]), (1,))
+    one = told(2.0, 1, ("x", 0.5, True))
+    assert forecasts_of([plain]) == forecasts_of([]) == Forecasts()
+    assert forecasts_of([plain, one, plain]) == forecasts_of([one])
+
+
+def test_a_step_without_candidates_has_its_tokens_all_the_same() -> None:
+    assert forecasts_of([told(1.0, 0)]).whole == Forecast(1, 1.0, 1, ())
+
+
+def test_tokens_that_a_limit_cut_off_were_committed() -> None:
+    cut = replace(told(3.5, 3), committed=1)
+    assert forecasts_of([cut]).whole.committed == 4
+
+
+def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
+    steps = [told(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)]
+    found = forecasts_of(steps)
+    assert (found.whole.steps, found.late.steps) == (3, 1)
+    assert found.late == forecasts_of(steps[2:]).whole
+    assert EARLY == 200
+
+
+def randomly(count: int, seed: int) -> list[StepStats]:
+    """Steps with up to six candidates, every third of which nothing was foretold."""
+    chance = np.random.default_rng(seed)
+    found = random_steps(count, seed)
+    for i in range(count):
+        if i % 3:
+            judged = [
+                (str(chance.choice(["x", "y", "z"])), float(p), bool(chance.random() < p * p))
+                for p in chance.random(int(chance.integers(0, 7)))
+            ]
+            accepted, number = int(chance.integers(0, 4)), int(chance.integers(100, 300))
+            found[i] = told(1 + 3 * chance.random(), accepted, *judged, number=number)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
+    steps = randomly(60, seed)
+    found = forecasts_of(steps)
+    for forecast, first in ((found.whole, 1), (found.late, EARLY + 1)):
+        counted: dict[tuple[str, int], list[float]] = {}
+        for one in steps:
+            if one.foretold is None or one.foretold.step < first:
+                continue
+            judged = one.foretold.judged
+            for i, source in enumerate(judged.sources):
+                chance = float(judged.chances[i])
+                sums = counted.setdefault((source, int(str(chance)[2])), [0, 0.0, 0])
+                for k, value in enumerate((1, chance, bool(judged.taken[i]))):
+                    sums[k] += value
+        given = {
+            (each.source, k): [one.candidates, one.expected, one.taken]
+            for each in forecast.by_source
+            for k, one in enumerate(each.bins)
+            if one.candidates
+        }
+        assert given.keys() == counted.keys()
+        for place, values in given.items():
+            assert values == pytest.approx(counted[place])
+        assert any(taken < n for n, _, taken in given.values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_add_up_to_the_whole(seed: int) -> None:
+    steps = randomly(40, seed)
+    cuts: tuple[list[StepStats], ...] = (steps[:7], steps[7:8], [], steps[8:])
+    parts, whole = merged(forecasts_of(part) for part in cuts), forecasts_of(steps)
+    for one, other in ((parts.whole, whole.whole), (parts.late, whole.late)):
+        assert (one.steps, one.committed) == (other.steps, other.committed)
+        assert one.expected == pytest.approx(other.expected)
+        assert [each.source for each in one.by_source] == [each.source for each in other.by_source]
+        for left, right in zip(one.by_source, other.by_source, strict=True):
+            for a, b in zip(left.bins, right.bins, strict=True):
+                assert (a.candidates, a.taken) == (b.candidates, b.taken)
+                assert a.expected == pytest.approx(b.expected)
+    assert merged([]) == Forecasts()

@@ -1,0 +1,216 @@
+"""Published shapes: what a row becomes, exactly, and how a shape is told from the others."""
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.formats import entries, formats, recognise
+from draftwood.lab.bench.formats._entry import Entry, Row, Values
+from tests.lab.bench import published
+
+
+def rows(*values: Values) -> list[Row]:
+    return [Row(f"f:{i + 1}", i, one) for i, one in enumerate(values)]
+
+
+def found(values: list[dict[str, object]]) -> tuple[str, list[Entry]]:
+    return entries(rows(*values), "file")
+
+
+def test_humaneval_prompts_stand_as_they_are() -> None:
+    assert found(published.HUMANEVAL) == (
+        "humaneval",
+        [
+            Entry(
+                "HumanEval/0",
+                "code_completion",
+                ('def halve(n: int) -> float:\n    """ Half of n.\n    """\n',),
+                False,
+            ),
+            Entry("HumanEval/1", "code_completion", ("def nothing():\n",), False),
+        ],
+    )
+
+
+def test_gsm8k_rows_are_numbered_from_0() -> None:
+    name, made = found(published.GSM8K)
+    assert name == "gsm8k"
+    assert made[0].turns == ("Question: Two crates hold 3 pears each. How many pears?\nAnswer:",)
+    assert [(e.id, e.task, e.dialogue) for e in made] == [
+        ("gsm8k/0", "math", False),
+        ("gsm8k/1", "math", False),
+    ]
+
+
+def test_both_versions_of_mbpp_have_text_and_every_test() -> None:
+    assert found(published.MBPP) == (
+        "mbpp",
+        [
+            Entry(
+                "mbpp/11",
+                "code_generation",
+                (
+                    "You are an expert Python programmer, and here is your task: Write a function "
+                    "to double a number. Your code should pass these tests:\n\n"
+                    "assert double(1) == 2\nassert double(0) == 0\n[BEGIN]\n",
+                ),
+                False,
+            )
+        ],
+    )
+    name, (made,) = found(published.MBPP_SANITIZED)
+    assert (name, made.id) == ("mbpp", "mbpp/12")
+    assert "task: Write a function to negate a number. Your" in made.turns[0]
+    assert made.turns[0].endswith("tests:\n\nassert negate(1) == -1\n[BEGIN]\n")
+
+
+def test_mt_bench_has_its_categories_for_tasks_and_keeps_its_turns() -> None:
+    assert found(published.MT_BENCH) == (
+        "mt_bench",
+        [
+            Entry("mt_bench/81", "writing", ("Write an ode.", "Now shorten it."), True),
+            Entry("mt_bench/111", "math", ("What is 2+2?", "And doubled?"), True),
+        ],
+    )
+
+
+def test_spec_bench_counts_the_categories_of_mt_bench_as_one_of_its_six_tasks() -> None:
+    name, made = found(published.SPEC_BENCH)
+    assert name == "spec_bench"
+    assert [(e.id, e.task) for e in made] == [
+        ("spec_bench/81", "mt_bench"),
+        ("spec_bench/111", "mt_bench"),
+        ("spec_bench/161", "translation"),
+        ("spec_bench/241", "summarization"),
+        ("spec_bench/321", "qa"),
+        ("spec_bench/401", "math_reasoning"),
+        ("spec_bench/481", "rag"),
+    ]
+    assert made[0].turns == ("Write an ode.", "Now shorten it.")
+    assert made[2] == Entry("spec_bench/161", "translation", ("Translate: Hallo",), True)
+
+
+@pytest.mark.parametrize(
+    "category", ["writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem"]
+)
+def test_every_category_of_mt_bench_is_one_of_its_own(category: str) -> None:
+    alone = {"question_id": 1, "category": category, "turns": ["x"]}
+    beside = {"question_id": 2, "category": "humanities", "turns": ["x"]}
+    assert found([alone, beside])[0] == "mt_bench"
+    rag = {"question_id": 3, "category": "rag", "turns": ["x"]}
+    assert [e.task for e in found([alone, beside, rag])[1]] == ["mt_bench", "mt_bench", "rag"]
+
+
+def test_other_question_files_are_named_like_the_file() -> None:
+    other: dict[str, object] = {"question_id": "q1", "category": "odd", "turns": ["What if?"]}
+    name, made = found([other, published.MT_BENCH[0]])
+    assert name == "file"
+    assert [(e.id, e.task) for e in made] == [("file/q1", "odd"), ("file/81", "writing")]
+
+
+def test_mt_bench_prompts_of_the_hub() -> None:
+    assert found(published.MT_BENCH_PROMPTS) == (
+        "mt_bench",
+        [Entry("mt_bench/20764998", "writing", ("Write a poem.", "Now rhyme it."), True)],
+    )
+
+
+def test_a_prompt_alone_gets_its_place_as_id_and_the_sets_name_as_task() -> None:
+    assert found(published.BARE) == (
+        "file",
+        [
+            Entry("file/1", "file", ("Once upon a time",), False),
+            Entry("file/2", "code", ("def f(x):",), False),
+            Entry("mine", "file", ("Hello",), False),
+        ],
+    )
+    with pytest.raises(DraftwoodError, match="f:1: 'prompt' is empty: write a text, or leave the"):
+        found([{"prompt": ""}])
+
+
+def test_there_is_a_sample_of_every_format() -> None:
+    assert list(published.ALL) == list(formats())
+
+
+@pytest.mark.parametrize("name", published.ALL)
+def test_every_sample_is_known_by_its_format_alone(name: str) -> None:
+    for row in published.ALL[name]:
+        assert [n for n, form in formats().items() if form.knows(row)] == [name]
+
+
+@pytest.mark.parametrize("name", published.ALL)
+def test_every_required_key_is_needed(name: str) -> None:
+    form, row = formats()[name], published.ALL[name][0]
+    for key in form.required:
+        assert key in form.shape
+        assert not form.knows({k: v for k, v in row.items() if k != key})
+
+
+def test_more_keys_do_no_harm() -> None:
+    plus = published.HUMANEVAL[0] | {"base_input": [[1]], "atol": 0}
+    assert recognise(rows(plus)[0]) == "humaneval"
+
+
+def test_a_rewritten_row_may_keep_its_own_keys() -> None:
+    name, made = found([published.GSM8K[0] | published.OWN[0]])
+    assert (name, made) == ("file", [Entry("a/0", "t", ("hello",), False)])
+
+
+def test_an_unknown_shape_is_refused_with_its_keys_and_the_formats() -> None:
+    with pytest.raises(DraftwoodError) as caught:
+        found([{"text": "x", "label": 3}])
+    said = str(caught.value)
+    assert said.startswith("f:1: no format has the keys label, text: known are bare (prompt ")
+    assert all(f"{name} ({form.shape})" in said for name, form in formats().items())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"question": "How many?", "answer": "6"},
+        {"question": "How many?", "answer": {"value": "6"}},
+        published.MBPP[0] | published.MBPP_SANITIZED[0],
+        {"prompt_id": 1, "category": "writing", "prompt": "one text"},
+    ],
+)
+def test_what_only_looks_like_a_published_shape_is_unknown(row: dict[str, object]) -> None:
+    with pytest.raises(DraftwoodError, match="f:1: no format has the keys"):
+        found([row])
+
+
+def test_a_row_of_two_formats_is_refused() -> None:
+    with pytest.raises(DraftwoodError, match="f:1: this is gsm8k and humaneval at once"):
+        found([published.GSM8K[0] | published.HUMANEVAL[0]])
+
+
+def test_a_set_has_one_format() -> None:
+    with pytest.raises(DraftwoodError) as caught:
+        found([*published.HUMANEVAL, published.GSM8K[0]])
+    said = str(caught.value)
+    assert said.startswith("f:3: 'task_id' is missing among the keys answer, question: ")
+    assert "the rows before are humaneval (task_id, prompt, " in said
+    with pytest.raises(DraftwoodError, match="f:2: found the keys answer, question"):
+        found([published.GSM8K[0], {"question": "x", "answer": "no result"}])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (published.HUMANEVAL[0] | {"prompt": 3}, "'prompt' is missing or not a text"),
+        (published.HUMANEVAL[0] | {"task_id": None}, "'task_id' must be a number or a text"),
+        (published.HUMANEVAL[0] | {"task_id": ""}, "'task_id' must be a number or a text"),
+        (published.GSM8K[0] | {"question": ""}, "'question' is empty: write a text, or leave"),
+        (published.MBPP[0] | {"test_list": "assert"}, "'test_list' must be a list of texts"),
+        (published.MBPP[0] | {"test_list": []}, "'test_list' must be a list of texts"),
+        (published.MBPP[0] | {"task_id": True}, "'task_id' must be a number or a text"),
+        (published.MT_BENCH[0] | {"turns": ["x", ""]}, "list of texts, none of them empty"),
+        (published.MT_BENCH[0] | {"turns": ["x", 2]}, "'turns' must be a list of texts"),
+        (published.MT_BENCH[0] | {"category": ["a"]}, "'category' is missing or not a text"),
+        (published.MT_BENCH_PROMPTS[0] | {"prompt": []}, "'prompt' must be a list of texts"),
+    ],
+)
+def test_refuses_members_that_cannot_be_used(row: dict[str, object], said: str) -> None:
+    with pytest.raises(DraftwoodError) as caught:
+        found([row])
+    assert str(caught.value).startswith("f:1: ")
+    assert said in str(caught.value)

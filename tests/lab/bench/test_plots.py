@@ -1,0 +1,402 @@
+"""Figures of a document: which there are, what they say, and how they get to the disk."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench import plots
+from draftwood.lab.bench.plots import FIGURES, draw, save
+from draftwood.lab.bench.plots.efficiency import spread
+from draftwood.lab.bench.plots.palette import COLOURS, GREY, looks
+from draftwood.lab.bench.plots.reading import read
+from draftwood.lab.bench.plots.reliability import COLOURS as OF_SOURCES
+from draftwood.lab.bench.plots.reliability import wilson
+from draftwood.lab.bench.plots.style import (
+    WIDTH,
+    drawing,
+    footed,
+    label_room,
+    rendered,
+    shortened,
+    width,
+)
+from tests.lab.bench.documents import (
+    document,
+    forecast,
+    method,
+    metrics,
+    peer,
+    plain,
+    ratio,
+    reliability,
+)
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    """Of the usual document; not to be changed."""
+    return draw(document())
+
+
+def one(name: str, **others: Any) -> Figure | None:
+    """One figure of a document."""
+    module = importlib.import_module(f"draftwood.lab.bench.plots.{name}")
+    with drawing():
+        found = module.draw(read(document(**others)))
+    assert found is None or isinstance(found, Figure)
+    return found
+
+
+def sure(name: str, **others: Any) -> Figure:
+    """One figure that there is."""
+    found = one(name, **others)
+    assert found is not None
+    return found
+
+
+def words(figure: Figure) -> list[str]:
+    """All text in it, as the SVG has it."""
+    root = ET.fromstring(rendered(figure, "svg"))
+    return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def bars(figure: Figure, axes: int) -> list[float]:
+    """Lengths of the bars of one of its axes."""
+    found = figure.axes[axes].patches
+    return [bar.get_width() for bar in found if isinstance(bar, Rectangle)]
+
+
+def across(line: Line2D) -> list[float]:
+    return [float(x) for x in np.asarray(line.get_xdata())]
+
+
+def upwards(line: Line2D) -> list[float]:
+    return [float(y) for y in np.asarray(line.get_ydata())]
+
+
+def marks(figure: Figure, axes: int = 0) -> list[tuple[float, float]]:
+    """Points that have a marker."""
+    lines = [line for line in figure.axes[axes].lines if line.get_marker() != "None"]
+    return [point for line in lines for point in zip(across(line), upwards(line), strict=True)]
+
+
+def test_all_figures_are_drawn_and_are_as_wide_as_a_telephone(figures: dict[str, Figure]) -> None:
+    assert tuple(figures) == FIGURES
+    for figure in figures.values():
+        assert figure.get_figwidth() * 72 == WIDTH
+
+
+def test_figures_with_nothing_to_show_are_left_out() -> None:
+    assert draw(document(methods={})) == {}
+    assert set(draw(document(methods={"ar": method(plain())}))) == {"phases"}
+    assert set(draw(document(methods={"hf": method(peer())}))) == set()
+
+
+def test_speed_ups_are_bars_by_task_with_values_and_lines() -> None:
+    methods = document()["methods"]
+    methods["goose:budget=16"]["by_task"] = {
+        "code": method(metrics(3.0)),
+        "chat": method(metrics(None)),
+    }
+    figure = sure("speedup", methods=methods)
+    panels = [k for k, axes in enumerate(figure.axes) if axes.patches]
+    assert [bars(figure, k) for k in panels] == [[2.0, 1.4], [3.0, 1.4], [1.4]]
+    found = words(figure)
+    for word in ("All tasks", "code", "chat", "2.00", "3.00", "1.40", " unknown", "ar", "hf"):
+        assert word in found
+    assert found.count("goose:budget=16") == 3
+    lines = [across(line) for line in figure.axes[panels[0]].lines]
+    goose, pld = [1.9, 2.1], [1.4 - 0.1, 1.4 + 0.1]
+    assert lines == [goose, goose, pld, pld, [1, 1], [0.8, 0.8]]
+
+
+def test_one_task_is_one_panel_and_without_hf_there_is_no_line_for_it() -> None:
+    methods = {"ar": method(plain()), "goose": method(metrics())}
+    for found in methods.values():
+        del found["by_task"]["chat"]
+    shown = words(sure("speedup", methods=methods))
+    assert "All tasks" not in shown
+    assert "hf" not in shown
+    assert (shown.count("code"), shown.count("goose")) == (1, 1)
+
+
+def test_efficiency_puts_draft_forwards_across_and_tokens_upwards(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["efficiency"]
+    assert sorted(marks(found)) == [(0.0, 1.0), (0.75, 1.6), (0.75, 2.5)]  # and no peer
+    (oracle,) = (line for line in found.axes[0].lines if line.get_linestyle() == "--")
+    assert across(oracle) == upwards(oracle)
+    assert {"goose:budget=16", "pld", "ar"} <= set(words(found))
+
+
+def test_labels_are_spread_in_order_within_their_room() -> None:
+    assert spread([10, 50], 10, 100) == [10, 50]
+    assert spread([0, 1, 2], 10, 100) == [5, 15, 25]
+    assert spread([98, 99, 100], 10, 100) == [75, 85, 95]
+    assert spread([1, 2, 99], 40, 120) == [20, 60, 100]
+    assert spread([], 10, 100) == []
+
+
+def test_depth_has_a_panel_a_method_with_its_own_curve_in_its_colour(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["depth"]
+    assert {"goose:budget=16", "pld"} <= set(words(found))
+    assert len(found.axes) == 2
+    assert marks(found) == [(1, 0.8), (2, 0.4), (3, 0.8 / 3), (4, 0.2)]
+    (own,) = (line for line in found.axes[1].lines if line.get_marker() != "None")
+    assert own.get_color() == COLOURS[1]
+
+
+def test_depths_of_few_steps_are_not_drawn() -> None:
+    few = [
+        {"depth": d, "offered": n, "reached": 1, "rate": ratio(0.5)}
+        for d, n in ((1, 5), (2, 4), (17, 99))
+    ]
+    methods = {"x": method(metrics(acceptance_by_depth=few))}
+    assert marks(sure("depth", methods=methods)) == [(1, 0.5)]
+    methods = {"x": method(metrics(acceptance_by_depth=few[1:]))}
+    assert one("depth", methods=methods) is None
+
+
+def test_sources_have_their_rates_and_counts(figures: dict[str, Figure]) -> None:
+    found = figures["source"]
+    assert [x for x, _ in marks(found)] == [0.15, 0.5] * 2
+    assert {"15 %", "50 %", "120/800", "700/1.4k", "adjacency", "context"} <= set(words(found))
+
+
+def test_large_counts_are_abbreviated() -> None:
+    sources = {"a": {"drafted": 1_240_000, "accepted": 45_600, "rate": ratio(0.04)}}
+    methods = {"x": method(metrics(acceptance_by_source=sources))}
+    assert "46k/1.2M" in words(sure("source", methods=methods))
+
+
+def test_the_funnel_has_rank_down_and_depth_across_and_leaves_small_cells_out() -> None:
+    drawn = [(1, 1, 10, 9), (1, 2, 10, 1), (2, 1, 8, 2)]
+    left_out = [(2, 2, 4, 4), (13, 1, 99, 9), (1, 11, 99, 9)]
+    keys = ("depth", "rank", "offered", "accepted")
+    ranks = [dict(zip(keys, cell, strict=True)) for cell in (*drawn, *left_out)]
+    figure = sure("funnel", methods={"x": method(metrics(acceptance_by_rank=ranks))})
+    (panel,) = (axes for axes in figure.axes if axes.get_ylabel() == "rank")
+    (mesh,) = (part for part in panel.collections if isinstance(part, QuadMesh))
+    shares = mesh.get_array()
+    assert shares is not None
+    assert [None if share is np.ma.masked else float(share) for share in shares.ravel()] == [
+        *(0.9, 0.25),
+        *(0.1, None),
+    ]
+    assert panel.yaxis_inverted()
+
+
+def points(figure: Figure, axes: int) -> dict[str, list[tuple[float, float]]]:
+    """Points of a panel by source, across and upwards."""
+    found = [c for c in figure.axes[axes].collections if isinstance(c, PathCollection)]
+    return {
+        str(one.get_label()): [(float(x), float(y)) for x, y in np.asarray(one.get_offsets())]
+        for one in found
+    }
+
+
+def test_reliability_puts_the_chance_across_and_the_share_upwards(
+    figures: dict[str, Figure],
+) -> None:
+    found = figures["reliability"]
+    panels = [k for k, axes in enumerate(found.axes) if axes.get_xlim()[1] == 1.04]
+    assert len(panels) == 2, "one for each method that foretells something"
+    adjacency, context = [(0.05, 0.04), (0.45, 0.5)], [(0.85, 0.85)]
+    for k in panels:
+        drawn = points(found, k)
+        assert list(drawn) == ["adjacency", "context"]
+        assert drawn["adjacency"] == [pytest.approx(point) for point in adjacency]
+        assert drawn["context"] == [pytest.approx(point) for point in context]
+    lines = found.axes[panels[0]].lines
+    (diagonal,) = (line for line in lines if line.get_linestyle() == "--")
+    assert across(diagonal) == upwards(diagonal) == [0, 1]
+    (interval,) = (line for line in lines if across(line) == pytest.approx([0.45, 0.45]))
+    assert upwards(interval) == pytest.approx(wilson(20, 40))
+    assert interval.get_color() == OF_SOURCES[0]
+    (first, _) = found.axes[panels[0]].collections
+    assert isinstance(first, PathCollection)
+    more, fewer = first.get_sizes()
+    assert more > fewer, "400 candidates and 40"
+    assert {"adjacency", "context", "predicted probability", "goose:budget=16"} <= set(words(found))
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    # By the closed form for no success, z²/(n + z²), and its mirror image.
+    square = 1.959963984540054**2
+    assert wilson(0, 10) == pytest.approx((0.0, square / (10 + square)))
+    assert wilson(10, 10) == pytest.approx((10 / (10 + square), 1.0))
+    # The ends are where the share lies 1.96 standard errors off: (p - share)² = z² p (1 - p) / n.
+    for end in wilson(3, 20):
+        assert (end - 0.15) ** 2 == pytest.approx(square * end * (1 - end) / 20)
+
+
+def test_tenths_of_few_candidates_are_not_drawn() -> None:
+    told = reliability()
+    told["all_steps"] = forecast({"a": {0: (4, 1), 5: (5, 1)}, "b": {9: (4, 4)}})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    drawn = points(figure, 0)
+    assert drawn["a"] == [pytest.approx((0.55, 0.2))]
+    assert drawn["b"] == []
+    told["all_steps"] = forecast({"b": {9: (4, 4)}})
+    assert one("reliability", methods={"x": method(metrics(), reliability=told)}) is None
+    whole = method(metrics())
+    del whole["reliability"]
+    assert one("reliability", methods={"x": whole}) is None
+
+
+def test_many_sources_have_a_legend_of_several_lines() -> None:
+    names = [f"a source of the number {k}" for k in range(7)]
+    told = reliability()
+    told["all_steps"] = forecast({name: {5: (9, 4)} for name in names})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    assert set(names) <= set(words(figure))
+    assert max(text.get_position()[0] for text in figure.texts) < 1
+
+
+def test_time_is_stacked_to_the_whole(figures: dict[str, Figure]) -> None:
+    found = figures["phases"]
+    lengths = bars(found, -1)
+    assert lengths[:6] == pytest.approx([0.6, 0.3, 0.05, 0.03, 0.02, 0.0])
+    assert sum(lengths) == pytest.approx(3)  # goose, pld and ar, but no peer
+    shown = words(found)
+    assert shown.count("60") == 2  # parts that are large enough have their number in them
+    assert "5" not in shown
+
+
+def test_a_method_keeps_its_look_and_25_differ() -> None:
+    names = ["ar", *(f"m{k}" for k in range(24))]
+    found = looks(names)
+    assert found["ar"].colour == GREY
+    assert len({(look.colour, look.marker) for look in found.values()}) == 25
+    assert looks([*names[1:], "ar"]) == found
+
+
+def test_long_names_lose_their_middle() -> None:
+    name = "goose:adjacency=model:budget=64"
+    short = shortened(name, 100)
+    first, last = short.split("…")
+    assert name.startswith(first)
+    assert name.endswith(last)
+    assert width(short) <= 100 < width(name)
+    assert width(name, "bold") > width(name)
+    assert shortened("goose", 100) == "goose"
+    assert shortened("a\nb\u202e", 100) == "a\ufffdb\ufffd"
+    assert label_room([name, "a"], 90) == 90
+    assert label_room(["a", "ab"], 90) == width("ab")
+    assert label_room([], 90) == 0
+
+
+def test_names_are_no_markup_of_any_kind() -> None:
+    name = "$x_1$ <b>&\x00"
+    methods = {"ar": method(plain()), name: method(metrics())}
+    drawn = draw(document(methods=methods))
+    assert set(drawn) == set(FIGURES)
+    for figure in drawn.values():
+        assert "$x_1$ <b>&\ufffd" in words(figure)
+
+
+def many(count: int) -> dict[str, Any]:
+    """So many methods, of which half draft with a model."""
+    methods = {"ar": method(plain())}
+    for k in range(1, count):
+        whole = metrics(0.5 + k / 10, 1 + k / 8, draft_efficiency=ratio(k / 4 * (k % 2)))
+        methods[f"method:number={k}:long=on"] = method(whole)
+    return document(methods=methods)
+
+
+def test_labels_of_25_methods_do_not_touch() -> None:
+    for name, figure in draw(many(25)).items():
+        figure.set_dpi(72)
+        FigureCanvasAgg(figure)
+        boxes = [text.get_window_extent() for text in figure.texts if text.get_text()]
+        assert len(boxes) >= 24
+        for i, a in enumerate(boxes):
+            assert 0 <= a.x0 < a.x1 <= WIDTH, name
+            for b in boxes[:i]:
+                apart = a.x1 <= b.x0 or b.x1 <= a.x0 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
+                assert apart, name
+
+
+def test_each_figure_is_written_twice(tmp_path: Path) -> None:
+    paths = save(document(), tmp_path)
+    assert [p.name for p in paths] == [f"{n}.{kind}" for n in FIGURES for kind in ("png", "svg")]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+    svg = (tmp_path / "speedup.svg").read_text(encoding="utf-8")
+    assert 'width="360pt"' in svg
+    assert set(re.findall(r"(?<=[ :])([\d.]+)px", svg)) == {"10"}, "all type is legible"
+
+
+def test_figures_of_looping_outputs_say_so_below_everything_else(tmp_path: Path) -> None:
+    save(document(), tmp_path)
+    said = " ".join((tmp_path / "speedup.svg").read_text(encoding="utf-8").split())
+    assert "† 1 of 4 outputs loop" in said
+    calm = {"ar": method(plain(looping_texts=0)), "x": method(metrics(looping_texts=0))}
+    save(document(methods=calm), tmp_path)
+    assert "outputs loop" not in (tmp_path / "speedup.svg").read_text(encoding="utf-8")
+
+
+def test_a_note_leaves_the_figure_above_it_as_it_was() -> None:
+    figure = sure("speedup")
+    height = figure.get_figheight()
+    places = [(1 - axes.get_position().bounds[1]) * height for axes in figure.axes]
+    texts = [(1 - text.get_position()[1]) * height for text in figure.texts]
+    footed(figure, "a note that is so long that it needs several lines of the sheet, " * 3)
+    taller = figure.get_figheight()
+    assert taller > height + 3 * 10 / 72
+    assert [(1 - axes.get_position().bounds[1]) * taller for axes in figure.axes] == pytest.approx(
+        places
+    )
+    *kept, note = figure.texts
+    assert [(1 - text.get_position()[1]) * taller for text in kept] == pytest.approx(texts)
+    assert (1 - note.get_position()[1]) * taller == pytest.approx(height)
+    assert note.get_text().count("\n") >= 2
+    assert all(width(line) <= WIDTH - 16 for line in note.get_text().splitlines())
+
+
+def test_the_same_document_makes_the_same_bytes() -> None:
+    assert rendered(sure("source"), "png") == rendered(sure("source"), "png")
+    assert rendered(sure("source"), "svg") == rendered(sure("source"), "svg")
+
+
+def test_no_setting_of_matplotlib_outlives_a_figure_or_decides_it() -> None:
+    wanted = rendered(sure("phases"), "svg")
+    with mpl.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert rendered(sure("phases"), "svg") == wanted
+        assert mpl.rcParams["font.size"] == 40
+
+
+def test_without_matplotlib_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for act in (plots.check, lambda: draw(document())):
+        with pytest.raises(DraftwoodError, match=r"matplotlib .*pip install 'draftwood\[plots\]'"):
+            act()
+
+
+def test_unknown_intervals_are_no_intervals() -> None:
+    alone = {"median": 2.0, "low": None, "high": None}
+    rate = {"value": 2.0, "low": None, "high": None}
+    whole = metrics(speedup_vs_ar=alone, mean_acceptance_length=rate, draft_efficiency=rate)
+    for found in whole["acceptance_by_depth"] + list(whole["acceptance_by_source"].values()):
+        found["rate"] = {"value": 0.5, "low": None, "high": None}
+    drawn = draw(document(methods={"ar": method(plain()), "x": method(whole)}))
+    assert set(drawn) == set(FIGURES)
+    assert (2.0, 2.0) in marks(drawn["efficiency"])

@@ -1,0 +1,111 @@
+"""Rows of files: lines, arrays and gzip, by content; refusals with their place."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.prompt_files import name, origin, rows
+
+ITEMS: list[dict[str, object]] = [{"a": 1}, {"a": "é\u2028"}]
+
+
+def as_lines() -> bytes:
+    return ("\n\n".join(json.dumps(i, ensure_ascii=False) for i in ITEMS) + "\r\n").encode()
+
+
+def as_array() -> bytes:
+    return b"\n " + json.dumps(ITEMS, indent=2).encode()
+
+
+@pytest.mark.parametrize("content", [as_lines(), as_array()])
+@pytest.mark.parametrize("file", ["x.jsonl", "x.json", "x.jsonl.gz", "x"])
+def test_content_decides_and_not_the_name(tmp_path: Path, content: bytes, file: str) -> None:
+    for data in (content, gzip.compress(content)):
+        (tmp_path / file).write_bytes(data)
+        assert [(row.number, row.values) for row in rows(tmp_path / file)] == [
+            (0, {"a": 1}),
+            (1, {"a": "é\u2028"}),
+        ]
+
+
+def test_rows_know_their_line_or_item(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(as_lines())
+    assert [row.where for row in rows(path)] == [f"{path}:1", f"{path}:3"]
+    path.write_bytes(as_array())
+    assert [row.where for row in rows(path)] == [f"{path}, item 1", f"{path}, item 2"]
+
+
+@pytest.mark.parametrize(
+    ("file", "called"),
+    [
+        ("HumanEval.jsonl.gz", "HumanEval"),
+        ("a.jsonl", "a"),
+        ("a.b.json", "a.b"),
+        ("plain", "plain"),
+    ],
+)
+def test_names(file: str, called: str) -> None:
+    assert name(Path("folder") / file) == called
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"a": 1}\n{"a": ', "x:2: not a line of JSON"),
+        (b'{"a": 1}\n\n[1]', "x:3: expected a JSON object"),
+        (b'[{"a": 1}, 2]', "x, item 2: expected a JSON object"),
+        (b'[{"a": 1}', "x: begins like a JSON array and is none"),
+        (b"\xff\xfe\xe9", "cannot read prompts from"),
+        (gzip.compress(b'{"a": 1}')[:-9], "cannot read prompts from"),
+        (b"\x1f\x8bno gzip", "cannot read prompts from"),
+        (gzip.compress(b"\xff"), "cannot read prompts from"),
+        (gzip.compress(b"{"), "x:1: not a line of JSON"),
+    ],
+)
+def test_refuses_what_it_cannot_read(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(DraftwoodError) as caught:
+        rows(tmp_path / "x")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n", b"[]"])
+def test_an_empty_file_has_no_rows(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert rows(tmp_path / "x") == []
+
+
+def test_the_origin_is_of_the_file_as_it_lies_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(as_lines()))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert origin(path) == {"file": str(path), "sha256": digest}
+
+
+def test_plain_text_is_a_prompt_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes('def f(x):\n\n  He said "hi"\u2028so.\r\nTell {me}\n'.encode())
+    found = rows(path)
+    assert [row.values for row in found] == [
+        {"prompt": "def f(x):"},
+        {"prompt": '  He said "hi"\u2028so.'},
+        {"prompt": "Tell {me}"},
+    ]
+    assert [(row.where, row.number) for row in found] == [
+        (f"{path}:1", 0),
+        (f"{path}:3", 1),
+        (f"{path}:4", 2),
+    ]
+
+
+@pytest.mark.parametrize("first", ['{"prompt": ', '"a text"', "{oops}"])
+def test_what_begins_like_json_is_not_taken_for_text(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(first + "\nmore\n")
+    with pytest.raises(DraftwoodError, match=r"x\.jsonl:1: "):
+        rows(path)

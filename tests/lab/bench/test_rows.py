@@ -1,0 +1,74 @@
+"""From a run's turns to one row."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from draftwood.lab.bench.acceptance import acceptance_of
+from draftwood.lab.bench.forecast import forecasts_of
+from draftwood.lab.bench.rows import phases, row_of
+from draftwood.stats import StepStats, Tally, Times
+from draftwood.tree import tree_of
+from tests.lab.bench.made import cut, random_steps, row, run, told, turn
+
+
+def tally() -> Tally:
+    made = Tally()
+    made.add(StepStats(tree_of([1, 2], [-1, 0], "context"), (1,), 2, Times(1, 2, 3, 4, 5), 1))
+    return made
+
+
+def test_turns_are_added_up() -> None:
+    made = row_of(run(turn((1, 2, 3), tally=tally()), cut(turn((4, 5)))), identical=True)
+    assert (made.turns, made.tokens, made.prompt_tokens) == (2, 5, 2)
+    assert (made.seconds, made.group_seconds, made.ttft) == (5.0, 6.0, 0.5)
+    assert made.tpot == pytest.approx((2.0 + 2.0) / 3)
+    assert made.tally.steps == 1
+    assert made.overhead == 0.5
+    assert made.truncated
+    assert made.figures()["tau"] == 2.0
+    assert phases(made) == pytest.approx(
+        {"draft": 1, "target": 2, "verify": 3, "commit": 4, "learn": 5, "other": 0.2}
+    )
+
+
+def test_what_is_unknown_is_nan() -> None:
+    made = row_of(run(turn((1,))), identical=None)
+    assert math.isnan(made.tpot)
+    assert phases(made) == {}
+    assert made.identical is None
+
+
+def test_what_was_accepted_is_added_up_over_turns() -> None:
+    steps = random_steps(20, seed=0)
+    parts = [turn((1,), acceptance=acceptance_of(part)) for part in (steps[:5], steps[5:])]
+    assert row_of(run(*parts), None).acceptance == acceptance_of(steps)
+
+
+def test_what_was_foretold_is_added_up_over_turns() -> None:
+    steps = [told(1.5, k, ("x", 0.5, True), number=199 + k) for k in range(4)]
+    parts = [turn((1,), forecasts=forecasts_of(part)) for part in (steps[:3], steps[3:])]
+    found = row_of(run(*parts), None).forecasts
+    assert found == forecasts_of(steps)
+    assert (found.whole.steps, found.late.steps) == (4, 2)
+
+
+def test_a_row_knows_both_its_seeds_and_its_peak() -> None:
+    answered = replace(run(turn((1,)), run_seed=7, peak_memory_mb=12.5), seed=9)
+    figures = row_of(answered, None).figures()
+    assert (figures["run_seed"], figures["seed"], figures["peak_memory_mb"]) == (7, 9, 12.5)
+    assert row_of(run(turn((1,))), None).figures()["peak_memory_mb"] is None
+
+
+def test_one_looping_answer_makes_the_row_loop() -> None:
+    loop = tuple([7, 8, 9] * 40)
+    plain = tuple(range(120))
+    assert row_of(run(turn(plain), turn(loop)), None).looping
+    assert not row_of(run(turn(plain), turn(plain)), None).looping
+
+
+def test_figures_name_everything() -> None:
+    assert {"id", "set", "tokens", "seconds", "ttft", "tpot", "steps", "tau", "looping"} <= set(
+        row().figures()
+    )

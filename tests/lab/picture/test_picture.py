@@ -1,0 +1,280 @@
+"""A tree as SVG: what is in it, where it stands, what is escaped; and ``draftwood tree --svg``."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.picture import LONGEST, svg
+from draftwood.lab.picture.svg import WIDEST
+from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
+from tests.cli.test_cli import PROMPT, run
+from tests.tiny import save_tiny
+
+SVG = "{http://www.w3.org/2000/svg}"
+PATH = (1, 3, 5)
+TEXTS = ["root", "a", "b", '<&"', "d", "\n\x00", "f"]
+
+
+def mixed() -> TokenTree:
+    """Two sources and every kind of draw: 0 -> 1, 2; 1 -> 3, 4; 3 -> 5, 6."""
+    builder = TreeBuilder(10)
+    builder.add(0, 11, "context", logq=-0.25)
+    builder.add(0, 12, "adjacency")
+    builder.add(1, 13, "context", draw=Draw.WITHOUT_REPLACEMENT, q_row=0)
+    builder.add(1, 14, "context", draw=Draw.WITHOUT_REPLACEMENT, q_row=0)
+    builder.add(3, 15, "adjacency", draw=Draw.IID, q_row=1)
+    builder.add(3, 16, "adjacency")
+    return builder.build("spine")
+
+
+def groups(root: ET.Element, name: str) -> list[ET.Element]:
+    return [group for group in root.iter(f"{SVG}g") if name in group.get("class", "").split()]
+
+
+def words(element: ET.Element) -> list[str]:
+    return [text.text or "" for text in element.iter(f"{SVG}text")]
+
+
+def legend(root: ET.Element) -> list[str]:
+    """The words beside the swatches: between the caption and the nodes."""
+    loose = [text.text or "" for text in root.findall(f"{SVG}text")]
+    assert len(loose) - 1 == len(groups(root, "key"))
+    return loose[1:]
+
+
+def corner(group: ET.Element) -> tuple[int, int]:
+    rect = group.find(f"{SVG}rect")
+    assert rect is not None
+    return int(rect.get("x", "")), int(rect.get("y", ""))
+
+
+def test_every_node_is_there_once_in_order_with_its_text() -> None:
+    root = ET.fromstring(svg(mixed(), (), TEXTS))
+    nodes = groups(root, "node")
+    assert [words(node) for node in nodes] == [[repr(text)] for text in TEXTS]
+    assert len(root.findall(f"{SVG}path")) == 6
+    assert words(root)[0] == "6 drafted, 0 accepted, route spine"
+
+
+def test_the_accepted_path_is_marked_and_nothing_else() -> None:
+    root = ET.fromstring(svg(mixed(), PATH, TEXTS, "end"))
+    nodes = groups(root, "node")
+    assert [i for i, node in enumerate(nodes) if node in groups(root, "accepted")] == list(PATH)
+    assert [i for i, node in enumerate(nodes) if "✓" in words(node)[0]] == list(PATH)
+    edges = [path.get("class") for path in root.findall(f"{SVG}path")]
+    # Three nodes of the path and the bonus, painted over the other three edges.
+    assert edges == [None] * 3 + ["committed"] * 4
+    marked = ET.fromstring(svg(mixed(), (), TEXTS))
+    assert groups(marked, "accepted") == groups(marked, "bonus") == []
+    assert {path.get("class") for path in marked.findall(f"{SVG}path")} == {None}
+
+
+def test_the_bonus_hangs_off_the_last_accepted_node() -> None:
+    root = ET.fromstring(svg(mixed(), (1,), TEXTS, "end"))
+    (bonus,) = (group for group in groups(root, "bonus") if group not in groups(root, "key"))
+    assert words(bonus) == ["'end'"]
+    nodes = groups(root, "node")
+    assert corner(bonus)[0] == corner(nodes[3])[0]  # in the column of node 1's children
+    assert corner(nodes[4])[1] < corner(bonus)[1] < corner(nodes[2])[1]  # below the last of them
+
+
+def test_depth_runs_right_and_first_children_share_their_parents_row() -> None:
+    nodes = groups(ET.fromstring(svg(mixed(), (), TEXTS)), "node")
+    lefts, tops = zip(*map(corner, nodes), strict=True)
+    assert tops[0] == tops[1] == tops[3] == tops[5] < tops[6] < tops[4] < tops[2]
+    assert lefts[0] < lefts[1] == lefts[2] < lefts[3] == lefts[4] < lefts[5] == lefts[6]
+
+
+def test_everything_lies_within_the_canvas() -> None:
+    root = ET.fromstring(svg(mixed(), PATH, TEXTS, "a long last token"))
+    width, height = int(root.get("width", "")), int(root.get("height", ""))
+    for rect in root.iter(f"{SVG}rect"):
+        assert int(rect.get("x", "0")) + int(rect.get("width", "")) <= width
+        assert int(rect.get("y", "0")) + int(rect.get("height", "")) <= height
+
+
+def test_sources_have_a_colour_and_a_line_in_the_legend_each() -> None:
+    text = svg(mixed(), PATH, TEXTS, "end")
+    root = ET.fromstring(text)
+    nodes = groups(root, "node")
+    assert [nodes.index(n) for n in nodes if n in groups(root, "source-0")] == [1, 3, 4]
+    assert [nodes.index(n) for n in nodes if n in groups(root, "source-1")] == [2, 5, 6]
+    assert legend(root) == [
+        "context",
+        "adjacency",
+        "accepted",
+        "bonus",
+        "deterministic",
+        "drawn without replacement",
+        "drawn independently",
+    ]
+    fills = re.findall(r"\.source-(\d) rect { fill: (.*?) }", text)
+    assert [number for number, _ in fills] == ["0", "1"] * 2  # light, then dark
+    assert len({fill for _, fill in fills}) == 4
+
+
+def test_many_sources_have_different_colours() -> None:
+    builder = TreeBuilder(0)
+    for token in range(12):
+        builder.add(0, token, f"source {token}")
+    fills = re.findall(r"\.source-\d+ rect { fill: (.*?) }", svg(builder.build(), (), ["x"] * 13))
+    assert len(fills) == len(set(fills)) == 24
+
+
+def test_outlines_tell_how_a_token_was_drawn() -> None:
+    text = svg(mixed(), (), TEXTS)
+    root = ET.fromstring(text)
+    nodes = groups(root, "node")
+    kinds = {
+        kind: [i for i, node in enumerate(nodes) if node in groups(root, kind)]
+        for kind in ("one-hot", "without-replacement", "iid")
+    }
+    assert kinds == {"one-hot": [1, 2, 6], "without-replacement": [3, 4], "iid": [5]}
+    dashes = re.findall(r"\.(\S+) rect { stroke-dasharray: ([^;}]*)", text)
+    assert [kind for kind, _ in dashes] == ["without-replacement", "iid", "coupled"]
+    assert len({dash.strip() for _, dash in dashes}) == 3
+
+
+def test_a_tree_without_draws_has_no_outlines_to_explain() -> None:
+    root = ET.fromstring(svg(tree_of([1, 2], [-1, 0]), (), ["a", "b"]))
+    assert legend(root) == ["given"]
+
+
+def test_text_is_escaped_and_control_characters_are_spelt_out() -> None:
+    text = svg(mixed(), (), TEXTS, '</text><script>"&')
+    assert "&#x27;&lt;&amp;&quot;&#x27;" in text
+    assert "\x00" not in text
+    assert "<script" not in text
+    root = ET.fromstring(text)
+    assert words(groups(root, "node")[5]) == ["'\\n\\x00'"]
+    assert root.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
+
+
+@pytest.mark.parametrize("character", ["\ud800", "\uffff", "\x1b", "\u202e", "\u2028"])
+def test_what_xml_forbids_or_turns_around_never_reaches_it(character: str) -> None:
+    text = svg(tree_of([1], [-1]), (), [character])
+    assert character not in text
+    ET.fromstring(text.encode("utf-8"))
+
+
+def test_names_are_escaped_too() -> None:
+    builder = TreeBuilder(0)
+    builder.add(0, 1, "<s&")
+    root = ET.fromstring(svg(builder.build('"<r'), (), ["a", "b"]))
+    assert legend(root) == ["<s&"]
+    assert words(root)[0] == root.get("aria-label") == '1 drafted, 0 accepted, route "<r'
+
+
+def test_long_texts_are_cut_where_they_are_shown_and_whole_in_the_tooltip() -> None:
+    long, wide, fits = "x" * 50, "漢" * 30, "y" * (LONGEST - 2)
+    root = ET.fromstring(svg(tree_of([1, 2, 3], [-1, 0, 1]), (), [long, wide, fits]))
+    shown = [words(node)[0] for node in groups(root, "node")]
+    assert shown == [f"'{'x' * (LONGEST - 2)}…", f"'{'漢' * 11}…", f"'{fits}'"]
+    titles = [title.text or "" for title in root.iter(f"{SVG}title")]
+    assert titles[0] == f"'{long}', the anchor: committed before this step"
+    assert titles[1] == f"'{wide}' from given, deterministic, log q 0.000"
+
+
+def test_a_root_alone_can_be_drawn() -> None:
+    root = ET.fromstring(svg(tree_of([1], [-1]), (), ["a"]))
+    assert len(groups(root, "node")) == 1
+    assert root.findall(f"{SVG}path") == []
+    assert legend(root) == []
+
+
+def test_a_deep_chain_can_be_drawn() -> None:
+    tokens = list(range(2000))
+    text = svg(tree_of(tokens, [t - 1 for t in tokens]), (), ["x"] * 2000)
+    assert text.count('class="node') == 2000
+
+
+def test_light_and_dark_and_nothing_from_elsewhere() -> None:
+    text = svg(mixed(), PATH, TEXTS, "end")
+    assert text.count("@media (prefers-color-scheme: dark)") == 1
+    assert text.replace('xmlns="http://www.w3.org/2000/svg"', "").count("http") == 0
+    for foreign in ("url(", "@import", "@font-face", "<script", "href", " id="):
+        assert foreign not in text
+    style = ET.fromstring(text).findtext(f"{SVG}style")
+    assert style is not None
+    assert style.count("{") == style.count("}")
+
+
+@pytest.mark.parametrize(
+    ("path", "texts", "complaint"),
+    [
+        ((), TEXTS[:-1], "7 nodes meet 6 texts"),
+        ((3,), TEXTS, r"\[3\] is no path"),
+        ((1, 2), TEXTS, r"\[1, 2\] is no path"),
+        ((0, 1), TEXTS, r"\[0, 1\] is no path"),
+        ((7,), TEXTS, r"\[7\] is no path"),
+        ((-1,), TEXTS, r"\[-1\] is no path"),
+    ],
+)
+def test_what_does_not_fit_the_tree_is_refused(
+    path: tuple[int, ...], texts: list[str], complaint: str
+) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
+        svg(mixed(), path, texts)
+
+
+def test_a_long_chain_is_shown_at_the_width_of_a_screen() -> None:
+    builder = TreeBuilder(0)
+    builder.add_chain(list(range(1, 31)), "context")
+    tree = builder.build()
+    root = ET.fromstring(svg(tree, (), ["a long token"] * len(tree)))
+    _, _, width, height = map(float, str(root.get("viewBox")).split())
+    assert width > WIDEST
+    assert float(str(root.get("width"))) == WIDEST
+    assert float(str(root.get("height"))) == pytest.approx(height * WIDEST / width, abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) -> None:
+    file = tmp_path / "tree.svg"
+    flags = ("--model", checkpoint, "--method", "goose", "--budget", "6")
+    code, printed, err = run("tree", PROMPT, *flags, "--svg", str(file))
+    assert code == 0, err
+    assert run("tree", PROMPT, *flags)[1] == printed
+    root = ET.fromstring(file.read_text(encoding="utf-8"))
+    assert words(root)[0].startswith("goose, step ")
+    assert f" after {' '.join(PROMPT.split())!r}: " in words(root)[0]
+    # A line that names the step, then one a node, the root's with the caption.
+    assert len(groups(root, "node")) == len(printed.splitlines()) - 1 > 1
+    assert words(root)[0].partition(": ")[2] in " ".join(printed.split())
+    assert len(groups(root, "accepted")) - ("accepted" in legend(root)) == printed.count("✓") - 1
+    assert "bonus" in legend(root)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tree.svg"]
+
+
+def test_a_step_that_never_comes_leaves_the_old_picture(checkpoint: str, tmp_path: Path) -> None:
+    file = tmp_path / "tree.svg"
+    file.write_text("old")
+    code, _, err = run("tree", PROMPT, "--model", checkpoint, "--step", "999", "--svg", str(file))
+    assert code == 2
+    assert "steps" in err
+    assert file.read_text() == "old"
+
+
+def test_wrong_places_are_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "tree.svg"
+    for argv, complaint in (
+        (
+            ["x", "--svg", str(missing)],
+            f"cannot write to {missing.parent}: there is no such directory",
+        ),
+        (["x", "--svg", str(tmp_path)], "is a directory: name a file in it"),
+        (["--golden", "cases.json", "--svg", str(tmp_path / "a.svg")], "give one of them"),
+    ):
+        code, out, err = run("tree", "--model", "/nowhere/at-all", *argv)
+        assert code == 2
+        assert complaint in err
+        assert len(err.strip().splitlines()) == 1
+        assert not out
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,292 @@
+"""Recordings of a tiny model: ends of answers, what cannot be replayed, and the file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.replay import file
+from draftwood.lab.replay.file import digest
+from draftwood.lab.replay.recording import PAST_END, MissingRowError, Recording, Text, draft_name
+from draftwood.lab.replay.replayer import Replayer
+from draftwood.lab.replay.substitute import accepting, drafter_name, part_of
+from draftwood.lab.replay.target import ReplayTarget
+from draftwood.methods import method
+from draftwood.protocols import Needs
+from draftwood.tree import tree_of
+from tests.lab.replay.lives import Stage, lived, replayed, stage
+from tests.tiny import save_tiny, tiny_llama
+
+PROMPTS = [Prompt("a", "t", "s", ("abcabcabcabc",)), Prompt("b", "t", "s", ("xyz", "w"))]
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return stage(str(save_tiny(tmp_path_factory.mktemp("tiny"))))
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
+    where = save_tiny(tmp_path_factory.mktemp("draft"))
+    tiny_llama(seed=1, layers=1, context=48).save_pretrained(where)
+    return str(where)
+
+
+def answer(recording: Recording) -> tuple[int, ...]:
+    return recording.prompts[0].texts[0].tokens
+
+
+def test_a_recording_has_a_row_for_every_position_but_the_last(at: Stage) -> None:
+    recording = at.record(PROMPTS, max_new_tokens=10, width=4)
+    text = recording.prompts[1].texts[1]
+    main = text.paths.main
+    assert text.rows.keys == list(range(len(main) - 1))
+    assert text.rows.tokens.shape == (len(main) - 1, 4)
+    # Greedy: the likeliest token of a row is the one that follows.
+    first = text.context - 1
+    assert text.rows.tokens[first:, 0].tolist() == main[first + 1 :]
+    assert recording.prompts[1].seed == 1
+    assert len(recording.prompts[1].texts[0].tokens) == 10
+
+
+def test_an_answer_is_recorded_past_its_end(at: Stage) -> None:
+    free = answer(at.record(PROMPTS[:1], max_new_tokens=100))
+    end = free[20]
+    recording = at.record(PROMPTS[:1], max_new_tokens=100, eos=(end,))
+    text = recording.prompts[0].texts[0]
+    assert text.tokens == free[: free.index(end) + 1]
+    assert len(text.paths.main) == text.context + text.answer + PAST_END
+    assert tuple(text.paths.main[text.context :]) == free[: text.answer + PAST_END]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafts_beyond_an_end_are_as_right_as_live(at: Stage, temperature: float) -> None:
+    free = at.record(PROMPTS, max_new_tokens=60, temperature=temperature)
+    ends = {prompt.texts[0].tokens[25] for prompt in free.prompts}
+    recording = at.record(PROMPTS, max_new_tokens=60, temperature=temperature, eos=tuple(ends))
+    crossed = 0
+    for prompt in recording.prompts:
+        for spelt in ("pld", "goose"):
+            steps, _ = replayed(Replayer(recording, at.live), spelt, prompt)
+            assert steps == lived(at, spelt, prompt, recording.asked)
+            # Of the last step more may have been accepted than was committed.
+            crossed += any(len(step.path) + 1 > step.committed for step in steps)
+    assert crossed or temperature
+
+
+def test_a_draft_model_with_a_short_context_stops_where_it_does_live(at: Stage, draft: str) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=60)
+    spelt = f"sd:draft={draft}"
+    prompt = recording.prompts[0]
+    wanted = lived(at, spelt, prompt, recording.asked)
+    assert wanted[-2].draft_calls == 0  # the context of the draft model has ended
+    assert wanted[0].draft_calls > 0
+    assert replayed(Replayer(recording, at.live), spelt, prompt)[0] == wanted
+    assert replayed(Replayer(recording), spelt, prompt)[0] == wanted
+
+
+def test_levels_are_told_with_their_widths(at: Stage, draft: str) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=12)
+    spelt = f"fixed-tree:threshold=0:breadth=2:depth=3:budget=14:draft={draft}"
+    _, found = replayed(Replayer(recording, at.live), spelt, recording.prompts[0])
+    assert found.played.steps[0].nodes == 14
+    assert found.played.steps[0].levels == {"draft": (1, 2, 4)}
+
+
+def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=12)
+    prompt = recording.prompts[0]
+    narrow = f"fixed-tree:threshold=0:depth=1:breadth=3:budget=3:draft={draft}"
+    wide = narrow.replace("breadth=3:budget=3", "breadth=40:budget=40")
+    replayed(Replayer(recording, at.live), narrow, prompt)
+    with pytest.raises(MissingRowError):
+        replayed(Replayer(recording), wide, prompt)
+    wanted = lived(at, wide, prompt, recording.asked)
+    assert replayed(Replayer(recording, at.live), wide, prompt)[0] == wanted
+    assert replayed(Replayer(recording), wide, prompt)[0] == wanted
+    assert not replayed(Replayer(recording), narrow, prompt)[1].live
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_sampled_methods_are_refused(at: Stage) -> None:
+    with pytest.raises(DraftwoodError, match="'traversal' samples its drafts"):
+        part_of(method("traversal"), at.facts.info())
+
+
+def test_a_method_that_weighs_by_cost_needs_costs(at: Stage) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=4)
+    with pytest.raises(DraftwoodError, match="--costs FILE"):
+        replayed(Replayer(recording), "auto", recording.prompts[0])
+
+
+def test_a_loaded_draft_model_has_no_name(at: Stage) -> None:
+    spec = method("sd", draft=tiny_llama(layers=1)).drafters["draft"]
+    with pytest.raises(DraftwoodError, match="has a loaded LlamaForCausalLM: name its model"):
+        drafter_name(spec)
+
+
+def test_rows_that_are_too_narrow_are_refused(at: Stage) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=4, width=6)
+    with pytest.raises(
+        DraftwoodError, match=r"the 8 likeliest .* has 6: record again with --top 8"
+    ):
+        replayed(Replayer(recording), "tr", recording.prompts[0])
+
+
+def test_a_row_has_one_token_at_least(at: Stage) -> None:
+    with pytest.raises(DraftwoodError, match="rows of 0 tokens"):
+        at.record(PROMPTS[:1], width=0)
+
+
+def test_a_context_that_was_not_recorded_is_refused(at: Stage) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=4)
+    target = ReplayTarget(at.facts.info(), recording.prompts[0].by_context(), rejected=True)
+    with pytest.raises(DraftwoodError, match="a context of 2 tokens was not recorded"):
+        target.prefill([target.open(8)], [[1, 2]], Needs())
+
+
+def test_other_tokens_than_recorded_are_refused(at: Stage) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=6)
+    recording.prompts[0].texts[0].answer -= 1
+    with pytest.raises(DraftwoodError, match="'ar' came to other tokens than were recorded"):
+        replayed(Replayer(recording), "ar", recording.prompts[0])
+
+
+def test_drafters_learn_from_accepted_nodes_where_they_have_the_choice(at: Stage) -> None:
+    goose = method("goose")
+    assert part_of(goose, at.facts.info()).reads_rejected
+    part = part_of(accepting(goose), at.facts.info())
+    assert not part.reads_rejected
+    assert part.method.drafters["context"] == goose.drafters["context"]
+    assert not part_of(method("talon"), at.facts.info()).reads_rejected
+
+
+def test_rows_beside_the_text_are_placeholders_if_nobody_reads_them(at: Stage) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=6)
+    text = recording.prompts[0].texts[0]
+    wrong = (text.tokens[1] + 1) % at.facts.vocab_size
+    tree = tree_of([text.tokens[0], text.tokens[1], wrong], [-1, 0, 0])
+    for rejected in (True, False):
+        target = ReplayTarget(at.facts.info(), {text.prompt: text}, rejected=rejected)
+        slot = target.open(8)
+        target.prefill([slot], [text.prompt], Needs())
+        if rejected:
+            with pytest.raises(MissingRowError, match="no row of the target"):
+                target.forward([slot], [tree], Needs(4))
+            continue
+        (rows,) = target.forward([slot], [tree], Needs(4))
+        assert rows.argmax.tolist() == [text.tokens[1], text.tokens[2], at.facts.vocab_size]
+        assert rows.top_tokens[0].tolist() == text.rows.tokens[text.context, :4].tolist()
+        assert rows.top_tokens[2].tolist() == [-1] * 4
+        assert rows.top_probs[2].tolist() == [0.0] * 4
+        target.commit([slot], [[1]])
+        assert target.length(slot) == text.context + 2
+
+
+# --- the digest and the file ----------------------------------------------------------------------
+
+
+def test_a_digest_tells_weights_apart() -> None:
+    one, same, other = tiny_llama(), tiny_llama(), tiny_llama(seed=3)
+    assert digest(one) == digest(same) != digest(other)
+    same.lm_head.weight.data *= 1.01
+    assert digest(one) != digest(same)
+
+
+def equal(one: Text, other: Text) -> bool:
+    if one.drafts.keys() != other.drafts.keys():
+        return False
+    tables = [(one.rows, other.rows), *((one.drafts[n], other.drafts[n]) for n in one.drafts)]
+    return (one.context, one.answer, one.paths.main, one.paths.parents, one.paths.tokens) == (
+        other.context,
+        other.answer,
+        other.paths.main,
+        other.paths.parents,
+        other.paths.tokens,
+    ) and all(
+        a.keys == b.keys
+        and a.asked == b.asked
+        and np.array_equal(a.tokens, b.tokens)
+        and np.array_equal(a.values, b.values)
+        for a, b in tables
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recording = at.record(PROMPTS, max_new_tokens=12, chat=False)
+    replayer = Replayer(recording, at.live)
+    replayed(replayer, "tr", recording.prompts[1])
+    replayed(replayer, f"sd:draft={draft}", recording.prompts[0])
+    path = tmp_path_factory.mktemp("saved") / "r.safetensors"
+    file.write(path, recording)
+    back = file.read(path)
+    assert (back.model, back.asked, back.rooted) == (
+        recording.model,
+        recording.asked,
+        recording.rooted,
+    )
+    for one, other in zip(recording.prompts, back.prompts, strict=True):
+        assert (one.id, one.task, one.set, one.seed) == (
+            other.id,
+            other.task,
+            other.set,
+            other.seed,
+        )
+        assert all(map(equal, one.texts, other.texts))
+    return path
+
+
+def test_what_was_learnt_is_there_after_writing_and_reading(saved: Path, draft: str) -> None:
+    recording = file.read(saved)
+    assert not replayed(Replayer(recording), "tr", recording.prompts[1])[1].live
+    spelt = f"sd:draft={draft}"
+    assert not replayed(Replayer(recording), spelt, recording.prompts[0])[1].live
+    with pytest.raises(MissingRowError):
+        replayed(Replayer(recording), "tr", recording.prompts[0])
+
+
+def test_a_recording_that_was_read_goes_on_learning(saved: Path, at: Stage) -> None:
+    recording = file.read(saved)
+    replayed(Replayer(recording, at.live), "tr", recording.prompts[0])
+    assert not replayed(Replayer(recording), "tr", recording.prompts[0])[1].live
+
+
+def test_other_files_are_refused(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(DraftwoodError, match="cannot read the recording"):
+        file.read(tmp_path / "none")
+    (tmp_path / "text").write_text("no tensors")
+    with pytest.raises(DraftwoodError, match="cannot read the recording"):
+        file.read(tmp_path / "text")
+    arrays = load_file(saved)
+    save_file(arrays, tmp_path / "bare")
+    with pytest.raises(DraftwoodError, match="is not a version-1 recording"):
+        file.read(tmp_path / "bare")
+    save_file(arrays, tmp_path / "newer", {"draftwood_recording": json.dumps({"version": 2})})
+    with pytest.raises(DraftwoodError, match="is not a version-1 recording"):
+        file.read(tmp_path / "newer")
+
+
+def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path) -> None:
+    with safe_open(saved, "np") as opened:
+        metadata = opened.metadata()
+    arrays = load_file(saved)
+    for name in ("rows.keys", "text.context"):
+        save_file({k: v for k, v in arrays.items() if k != name}, tmp_path / "part", metadata)
+        with pytest.raises(DraftwoodError, match="is damaged"):
+            file.read(tmp_path / "part")
+    save_file({**arrays, "main": arrays["main"][:-1]}, tmp_path / "short", metadata)
+    with pytest.raises(DraftwoodError, match="is damaged"):
+        file.read(tmp_path / "short")
+
+
+def test_rows_at_another_temperature_are_others() -> None:
+    assert draft_name("d", 1.0) == "d"
+    assert draft_name("d", 0.5) == "d at temperature 0.5"

@@ -1,0 +1,60 @@
+"""Checkpoints come back as they were, or say what is wrong."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.lab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+CHECKPOINT = Checkpoint(
+    step=7,
+    wall_seconds=1.5,
+    cpu_seconds=2.5,
+    identity={"seed": 1, "shape": {"layers": 2}},
+    model={"w": torch.arange(4.0)},
+    optimisers=[{"state": {0: {"momentum": torch.ones(2)}}}],
+)
+
+
+def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "new", CHECKPOINT)
+    found = load_checkpoint(tmp_path / "new", CHECKPOINT.identity)
+    assert found is not None
+    assert (found.step, found.wall_seconds, found.cpu_seconds) == (7, 1.5, 2.5)
+    assert torch.equal(found.model["w"], CHECKPOINT.model["w"])
+    assert torch.equal(found.optimisers[0]["state"][0]["momentum"], torch.ones(2))
+
+
+def test_a_later_one_replaces_it_and_leaves_nothing_else(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, CHECKPOINT)
+    save_checkpoint(tmp_path, replace(CHECKPOINT, step=8))
+    found = load_checkpoint(tmp_path, CHECKPOINT.identity)
+    assert found is not None
+    assert found.step == 8
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_no_checkpoint_is_none(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path, {}) is None
+
+
+def test_another_run_is_named(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, CHECKPOINT)
+    with pytest.raises(DraftwoodError, match="seed 1 there, 2 here"):
+        load_checkpoint(tmp_path, {"seed": 2, "shape": {"layers": 2}})
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint"])
+def test_a_broken_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(DraftwoodError, match="start afresh"):
+        load_checkpoint(tmp_path, {})
+
+
+def test_an_older_layout_is_refused(tmp_path: Path) -> None:
+    torch.save({"step": 1}, tmp_path / "checkpoint.pt")
+    with pytest.raises(DraftwoodError, match="start afresh"):
+        load_checkpoint(tmp_path, {})

@@ -1,0 +1,164 @@
+"""The head before training, its teacher, and what both refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM
+
+from draftwood.eagle.checkpoint import load_head
+from draftwood.errors import DraftwoodError
+from draftwood.lab.train.corpus import Domain
+from draftwood.lab.train.export import export_head, is_finished
+from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
+from draftwood.lab.train.teacher import Teacher
+from draftwood.protocols import TargetInfo
+from tests.lab.train.heads import random_head, teacher
+
+VOCABULARY = 40
+
+
+def test_what_is_not_asked_for_is_the_targets() -> None:
+    config = HeadPlan().config(teacher(VOCABULARY))
+    assert describe(config) == {
+        "hidden": 16,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 6,
+        "ffn": 24,
+        "taps": [2, 2, 1],
+        "draft_vocab": VOCABULARY,
+    }
+    assert config.target_hidden_size == 16
+    assert config.max_position_embeddings == 256
+    assert config.rms_norm_eps == 1e-6
+    asked = HeadPlan(1, (0, 3), 7, heads=2, kv_heads=1, head_dim=4, ffn=10)
+    assert list(describe(asked.config(teacher(VOCABULARY))).values()) == [
+        16,
+        2,
+        1,
+        4,
+        10,
+        [0, 3],
+        7,
+    ]
+
+
+def test_a_target_of_another_family_and_vocabulary() -> None:
+    settings: dict[str, Any] = {"n_embd": 16, "n_layer": 4, "n_head": 2, "n_positions": 32}
+    sizes = [
+        HeadPlan().config(Teacher(GPT2LMHeadModel(GPT2Config(vocab_size=size, **settings)), "gpt2"))
+        for size in (8192, 8193, 40_000)
+    ]
+    assert [config.draft_vocab_size for config in sizes] == [8192, 8193, 32_000]
+    assert describe(sizes[0])["ffn"] == 64
+    assert describe(sizes[0])["head_dim"] == 8
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"taps": (1, 4)}, r"--taps 1\+4 .* tiny has not; give layers from 0 to 3"),
+        ({"taps": (-1,)}, "from 0 to 3"),
+        ({"draft_vocab": 0}, "--draft-vocab is 0; give 1 to 40"),
+        ({"draft_vocab": 41}, "1 to 40"),
+        ({"heads": 3, "kv_heads": 1}, "cannot have 3 heads"),
+        ({"heads": 4, "kv_heads": 3}, "evenly"),
+        ({"head_dim": 5}, "even head size"),
+    ],
+)
+def test_plans_that_do_not_fit_are_refused(plan: dict[str, Any], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
+        HeadPlan(**plan).config(teacher(VOCABULARY))
+
+
+def test_a_chain_has_a_step() -> None:
+    with pytest.raises(DraftwoodError, match="--unroll is 0"):
+        HeadPlan(unroll=0)
+
+
+def test_frequent_tokens_weigh_domains_by_the_mixture() -> None:
+    def domain(name: str, tokens: list[int]) -> Domain:
+        return Domain(name, np.array(tokens, dtype=np.uint16), np.zeros(2, dtype=np.uint16))
+
+    # Shares: 5 has 0.75 * 0.5, 1 and 2 have 0.75 * 0.25, 7 has 0.25, and nothing else is there.
+    domains = (domain("a", [5, 5, 1, 2] * 10), domain("b", [7]))
+    mixture = {"a": 0.75, "b": 0.25}
+    picked = [frequent_tokens(domains, mixture, 9, count).tolist() for count in (1, 2, 3, 5)]
+    assert picked == [[5], [5, 7], [1, 5, 7], [0, 1, 2, 5, 7]]
+
+
+def test_a_new_head_starts_from_its_target() -> None:
+    target = teacher(VOCABULARY)
+    drafted = np.array([3, 4, 9])
+    head = new_head(HeadPlan(draft_vocab=3).config(target), target, drafted, seed=5)
+    assert head.to_target(torch.arange(3)).tolist() == [3, 4, 9]
+    assert torch.nonzero(head.t2d).flatten().tolist() == [3, 4, 9]
+    assert torch.equal(head.lm_head.weight, target.head[[3, 4, 9]])
+    assert head.get_input_embeddings() is target.model.get_input_embeddings()
+    weights = dict(head.named_parameters())
+    assert not weights["midlayer.self_attn.o_proj.weight"].any()
+    assert not weights["midlayer.mlp.down_proj.weight"].any()
+    norms = [weight for name, weight in weights.items() if "norm" in name]
+    assert len(norms) == 4
+    assert all(torch.equal(weight, torch.ones(16)) for weight in norms)
+    assert not [name for name in weights if "embed" in name]
+    # Nothing is added to the projected features: the layer hands them through.
+    tokens = torch.arange(6)[None]
+    hidden = torch.randn(1, 6, 16)
+    assert torch.equal(head(tokens, hidden=hidden).hidden, hidden)
+    again = new_head(head.config, target, drafted, seed=5)
+    assert torch.equal(again.fc.weight, head.fc.weight)
+    other = new_head(head.config, target, drafted, seed=6)
+    assert not torch.equal(other.fc.weight, head.fc.weight)
+
+
+def test_an_export_is_read_as_a_head(tmp_path: Path) -> None:
+    target = teacher(VOCABULARY)
+    head = random_head(target, [3, 4, 9])
+    export_head(head, {"finished": True}, tmp_path)
+    assert is_finished(tmp_path)
+    info = TargetInfo(VOCABULARY, 256, 4, 16, torch.device("cpu"), torch.float32)
+    loaded = load_head(tmp_path, info, target.model.get_input_embeddings())
+    assert list(loaded.config.taps) == [2, 2, 1]
+    assert head.dtype == torch.float32
+    for name, tensor in head.state_dict().items():
+        narrow = tensor.bfloat16().float() if tensor.is_floating_point() else tensor
+        assert torch.equal(loaded.state_dict()[name], narrow), name
+    assert json.loads((tmp_path / "config.json").read_text())["torch_dtype"] == "bfloat16"
+
+
+def test_a_teacher_reads_what_transformers_returns() -> None:
+    target = teacher(VOCABULARY)
+    tokens = torch.arange(10).view(2, 5)
+    wanted = target.model(input_ids=tokens, output_hidden_states=True)
+    found = target.read(tokens, (3, 0))
+    assert torch.equal(found.features[..., :16], wanted.hidden_states[3])
+    assert torch.equal(found.features[..., 16:], wanted.hidden_states[0])
+    scores = target.log_probs(found.last.flatten(0, 1))
+    torch.testing.assert_close(scores, wanted.logits.log_softmax(-1).flatten(0, 1))
+    assert not found.features.requires_grad
+    assert not target.model.training
+
+
+def test_teachers_are_told_apart() -> None:
+    one, same, other = (teacher(VOCABULARY, seed).fingerprint() for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_a_teacher_that_changes_its_logits_is_refused() -> None:
+    config = GraniteConfig(
+        vocab_size=20,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        logits_scaling=4.0,
+        initializer_range=1.0,
+    )
+    with pytest.raises(DraftwoodError, match="scaled changes its logits"):
+        Teacher(GraniteForCausalLM(config), "scaled")

@@ -16,7 +16,7 @@ from draftwood.requests import Finished as Finished
 from draftwood.recipes import Method as Method
 from draftwood.recipes import Recipe as Recipe
 from draftwood.requests import Request as Request
-from draftwood.sampling_params import SamplingParams as SamplingParams
+from draftwood.sampling.params import SamplingParams as SamplingParams
 from draftwood.requests import Stepped as Stepped
 from draftwood.tree import TokenTree as TokenTree
 from draftwood.target.attach import attach as attach

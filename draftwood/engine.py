@@ -23,7 +23,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
 from draftwood.checks import integer
-from draftwood.distributions import TreeDistributions, TreeProposals
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
@@ -44,6 +43,7 @@ from draftwood.requests import (
     prepared,
 )
 from draftwood.running import RunningRequest
+from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.stats import StepStats, Times
 from draftwood.target.attach import runner_of
 from draftwood.tree import ROOT, TokenTree, TreeBuilder

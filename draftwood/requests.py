@@ -9,7 +9,7 @@ import torch
 
 from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.protocols import Outcome, Prefill, TargetInfo
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
 
 if TYPE_CHECKING:

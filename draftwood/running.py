@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.bids import Outlook
 from draftwood.byte_text import text_stream
-from draftwood.history import History
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Growth
 from draftwood.requests import Completion, Delta, FinishReason, Request, failure
-from draftwood.sampling import Sampler
+from draftwood.sampling.history import History
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.sampler import Sampler
 from draftwood.stats import Tally
 from draftwood.text import StopMatcher
 from draftwood.tuning import Load

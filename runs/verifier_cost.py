@@ -18,16 +18,16 @@ import torch
 
 from draftwood import attach, load
 from draftwood.busy import watched
-from draftwood.distributions import TreeDistributions
-from draftwood.history import History
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
-from draftwood.noise import RequestNoise
 from draftwood.outputs import Outputs
 from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier
 from draftwood.racing import race
 from draftwood.registry import load as part
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.distributions import TreeDistributions
+from draftwood.sampling.history import History
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 VOCABULARIES = (4096, 32_000, 152_000)

@@ -6,13 +6,13 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.outputs import Outputs
 from draftwood.policies.auto import Auto
 from draftwood.protocols import Candidates, Case, Expand, TargetInfo
 from draftwood.racing import couple
 from draftwood.recipes import Method
 from draftwood.residuals import judge
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from draftwood.verifiers.traversal import Traversal
 

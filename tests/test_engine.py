@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, Host
 from draftwood.methods import method, recipes
 from draftwood.requests import Delta, Finished, Request, Stepped
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import Tally
 from draftwood.tree import Draw
 from draftwood.tuners.none import Untuned

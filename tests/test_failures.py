@@ -12,7 +12,7 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.requests import Completion, Delta, Event, Finished, Request, checked
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import TokenTree
 from tests.fakes import FakeHost, MarkovTarget
 

@@ -15,7 +15,7 @@ from draftwood.hosts import DraftModel, Head
 from draftwood.methods import method, recipes
 from draftwood.pool import Pool
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.fakes import FakeHost, MarkovTarget
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, TargetInfo
 from draftwood.racing import Draws, Race, race, race_blocks, race_whole
 from draftwood.racing.races import WHOLE
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, TreeBuilder
 
 LOGITS = [1.0, 0.2, -0.7, 1.4, 0.0]

@@ -24,7 +24,7 @@ from draftwood.hosting import TargetHost
 from draftwood.hosts import Built
 from draftwood.methods import method
 from draftwood.requests import Finished, Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
 from tests.fakes import FakeHost, MarkovTarget, SteadyCosts

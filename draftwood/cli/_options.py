@@ -11,7 +11,7 @@ import click
 
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.models import Loaded

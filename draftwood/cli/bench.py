@@ -25,7 +25,7 @@ from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.runs import stoppable
 from draftwood.lab.bench.verdicts import differences
 from draftwood.methods import check as check_method
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.lab.bench.journal import Journal

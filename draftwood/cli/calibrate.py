@@ -27,7 +27,7 @@ from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.recipes import Method
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 from draftwood.shipped import check_drafts
 from draftwood.tuners.learnt import Tuner
 

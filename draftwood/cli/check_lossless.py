@@ -16,7 +16,7 @@ from draftwood.cli._options import load_model, model_options
 from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
 from draftwood.recipes import Method
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rich.progress import track
 from draftwood.cli._options import load_model, model_options
 from draftwood.files import check_writable
 from draftwood.lab.bench.prompts import read, sources
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 
 
 @click.command()

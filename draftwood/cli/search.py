@@ -25,7 +25,7 @@ from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.runs import stoppable
 from draftwood.methods import recipe
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.lab.bench.session import Session

@@ -23,7 +23,7 @@ from draftwood.byte_text import text_stream
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.generate_rows import Recorder, Row, Stops, processors_for, rows_of
 from draftwood.requests import Completion, Request
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.sampler import Sampler, SamplingParams
 
 logger = logging.getLogger(__name__)
 

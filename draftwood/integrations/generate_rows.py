@@ -21,9 +21,9 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.processors import may_keep_state
 from draftwood.protocols import Outcome, Prefill
-from draftwood.sampling import Sampler
+from draftwood.sampling.processors import may_keep_state
+from draftwood.sampling.sampler import Sampler
 
 # Of transformers' own processors, these hold something for every row of the batch.
 _BATCH_SHAPED = (

@@ -1,6 +1,6 @@
 """Drafts that follow the target's own random numbers.
 
-The target draws a token as the winner of a race (:mod:`draftwood.noise`): token i runs at the speed
+The target draws a token as the winner of a race (:mod:`draftwood.sampling.noise`): token i runs at the speed
 p_i / E_i, with exponential clocks E that depend on the request's seed and the token's position, and
 on nothing else. A draft model that runs the race of its own q with the same clocks names the very
 token that the target will draw where q = p, and where q is near p most often; those that come in

@@ -9,7 +9,7 @@ from draftwood.cli import _bench_view as bar
 from draftwood.lab.bench.measure import Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.runs import Job
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 
 JOB = Job("goose", 0, 0, 0, (Item(Prompt("s/1", "t", "s", ("x",)), SamplingParams()),))
 

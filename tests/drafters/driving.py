@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Candidates, Drafter, Expand
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, TreeBuilder
 
 TOLERANCE = 1e-4

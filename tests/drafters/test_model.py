@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.sampling.noise import RequestNoise
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
 from draftwood.tree import ROOT, Draw, TreeBuilder

@@ -10,8 +10,8 @@ import torch
 
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import MarkovTarget
 

@@ -24,7 +24,7 @@ import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.requests import Completion, Delta
-from tests.stateful.grammars import Forking, Grammar
+from tests.sampling.stateful.grammars import Forking, Grammar
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 GOOSE = custom_generate("goose", budget=12)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.policies.sampled import Sampled
+from draftwood.sampling.noise import RequestNoise
 from draftwood.shapes.static import SPARSE
 from draftwood.tree import Draw
 from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.sampled_dynatree import SampledDynaTree
+from draftwood.sampling.noise import RequestNoise
 from draftwood.shapes.dynatree import DynaTreeState
 from draftwood.tree import Draw, tree_of
 from tests.policies.canned import Row, check_shape, distributions, drafter, outcome, paths

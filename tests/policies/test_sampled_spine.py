@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.policies.sampled_spine import SampledSpine, spine_last
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continue
+from draftwood.sampling.noise import RequestNoise
 from draftwood.shapes.spine import SpineShape, SpineState, bypasses
 from draftwood.tree import Draw, TreeBuilder
 from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths

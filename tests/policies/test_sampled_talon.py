@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise
 from draftwood.policies.sampled_talon import SampledTalon
 from draftwood.policies.talon import Talon
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
 from tests.policies.canned import (
     Row,

@@ -6,7 +6,7 @@ from click import ClickException
 from draftwood.engine import Engine
 from draftwood.methods import method, recipes
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from runs.contenders import contenders
 from tests.fakes import FakeHost, MarkovTarget
 

@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.methods import method
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.target.attach import attach
 from draftwood.target.runner import Runner
 from tests.tiny import VOCAB, tiny_llama

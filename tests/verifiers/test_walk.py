@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Case, Noise, Verdict, Verifier
+from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, tree_of
 from draftwood.verifiers.walk import Walk
 from tests.verifiers.courses import committed_law, distance

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from draftwood.models import Loaded
-from draftwood.noise import RequestNoise
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.sampler import Sampler, SamplingParams
 
 ROUNDINGS = 8
 """Units in the last place of the largest logit within which rounding decides.
@@ -75,7 +75,7 @@ def margin(
 class _Race:
     """A draw: of the tokens that filters keep, the one with the largest logit plus noise.
 
-    A draw is the winner of a race (:meth:`draftwood.noise.RequestNoise.choose`), whose fastest
+    A draw is the winner of a race (:meth:`draftwood.sampling.noise.RequestNoise.choose`), whose fastest
     runner is the largest sum of a logit over the temperature and a number that is the token's own.
     """
 

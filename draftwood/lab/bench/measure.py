@@ -20,7 +20,7 @@ from draftwood.lab.bench.excerpts import Excerpt, Quote
 from draftwood.lab.bench.forecast import Forecasts, forecasts_of
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.requests import Completion, Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import StepStats
 
 

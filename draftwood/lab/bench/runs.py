@@ -23,8 +23,8 @@ from draftwood.lab.bench.measure import Contender, Decoding, Item, play
 from draftwood.lab.bench.memory import peak_memory
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
-from draftwood.noise import SEED_LIMIT
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.noise import SEED_LIMIT
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import StepStats
 
 

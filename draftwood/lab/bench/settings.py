@@ -11,8 +11,8 @@ from draftwood.lab.bench.best import Best
 from draftwood.lab.bench.contenders import plain
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Source
-from draftwood.noise import SEED_LIMIT
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.noise import SEED_LIMIT
+from draftwood.sampling.sampler import SamplingParams
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from draftwood.distributions import TreeProposals
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedDistributions, CannedDrafter
@@ -30,6 +29,7 @@ from draftwood.protocols import (
     Verdict,
     Verifier,
 )
+from draftwood.sampling.distributions import TreeProposals
 from draftwood.tree import ROOT, Draw, TokenTree
 
 

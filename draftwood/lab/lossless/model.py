@@ -15,19 +15,19 @@ from typing import ClassVar
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.distributions import TreeDistributions
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.history import History
 from draftwood.hosting import TargetHost
 from draftwood.lab.lossless.chi_square import chi_square
 from draftwood.lab.lossless.tiny import Prefix
 from draftwood.methods import method
-from draftwood.noise import SEED_LIMIT
 from draftwood.protocols import Needs, Rows, Target
 from draftwood.recipes import Method
 from draftwood.requests import Completion, Request
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.distributions import TreeDistributions
+from draftwood.sampling.history import History
+from draftwood.sampling.noise import SEED_LIMIT
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import ROOT, TreeBuilder
 
 LENGTH = 3

@@ -22,7 +22,6 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import PAST_END, Asked, RecordedPrompt, Text
 from draftwood.lab.replay.rows import Paths, Ranked
 from draftwood.methods import method
-from draftwood.noise import SEED_LIMIT
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -36,7 +35,8 @@ from draftwood.protocols import (
 )
 from draftwood.recipes import Method
 from draftwood.requests import Completion, Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.noise import SEED_LIMIT
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
 
 

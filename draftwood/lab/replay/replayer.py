@@ -21,7 +21,7 @@ from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import Target
 from draftwood.recipes import Method
 from draftwood.requests import Finished, Request, Stepped, checked
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally
 
 

@@ -16,7 +16,7 @@ from draftwood.lab.bench.peers.hf_assistant import HuggingFaceAssistant
 from draftwood.lab.bench.peers.hf_lookup import HuggingFaceLookup
 from draftwood.models import Loaded
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 
 EOS = frozenset({256})

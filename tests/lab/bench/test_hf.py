@@ -7,7 +7,7 @@ from transformers import GenerationConfig
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.models import Loaded
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from tests.tiny import tiny_llama, tiny_tokenizer
 
 EOS = frozenset({256})

@@ -16,7 +16,7 @@ from draftwood.lab.bench.measure import Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import Tally
 from tests.lab.bench.made import random_steps, run, told, turn
 

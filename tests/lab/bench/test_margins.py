@@ -9,8 +9,8 @@ import torch
 
 from draftwood.lab.bench.margins import ROUNDINGS, Margin, margin
 from draftwood.models import Loaded
-from draftwood.noise import RequestNoise
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.sampler import Sampler, SamplingParams
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CONTEXT = [5, 6, 7]

@@ -17,7 +17,7 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job, execute, grouped, items, plan, warm_up
 from draftwood.requests import Completion, Request, failure
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import Tally
 from tests.tiny import tiny_tokenizer
 

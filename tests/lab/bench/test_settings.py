@@ -8,7 +8,7 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.settings import Settings
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 
 
 def made(**values: Any) -> Settings:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from draftwood.lab.lossless.tape import Chance, ChanceError, Tape
-from draftwood.noise import RequestNoise
 from draftwood.protocols import Verdict
+from draftwood.sampling.noise import RequestNoise
 
 
 def weights(*values: float) -> torch.Tensor:

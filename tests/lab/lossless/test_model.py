@@ -12,7 +12,7 @@ from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, Ground
 from draftwood.methods import method
 from draftwood.protocols import Case, Verdict
 from draftwood.recipes import Method
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
 from tests.fakes import MarkovTarget
 

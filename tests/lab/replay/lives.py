@@ -19,7 +19,7 @@ from draftwood.lab.replay.replayer import Live, Replayed, Replayer
 from draftwood.methods import method
 from draftwood.models import Loaded
 from draftwood.requests import Request, Stepped
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import StepStats
 from draftwood.target.attach import attach
 

@@ -27,7 +27,7 @@ from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.models import Loaded
 from draftwood.requests import Completion, FinishReason, Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import Tally
 
 Lookup: TypeAlias = Callable[..., Any]

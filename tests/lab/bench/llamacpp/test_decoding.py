@@ -14,7 +14,7 @@ from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
 from draftwood.models import Loaded
 from draftwood.requests import Completion, Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from tests.lab.bench.llamacpp import fake
 from tests.lab.bench.llamacpp.fake import Llama, Script
 from tests.lab.bench.llamacpp.test_layout import llama

@@ -14,7 +14,7 @@ from draftwood.lab.bench.peers.llamacpp import LlamaCpp
 from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
 from draftwood.requests import Request
-from draftwood.sampling import SamplingParams
+from draftwood.sampling.sampler import SamplingParams
 from tests.lab.bench.llamacpp.test_layout import llama
 from tests.lab.bench.llamacpp.test_weights_file import LLAMA3
 from tests.tiny import tiny_llama, tiny_tokenizer

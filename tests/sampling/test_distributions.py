@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from draftwood.distributions import TreeProposals
+from draftwood.sampling.distributions import TreeProposals
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 

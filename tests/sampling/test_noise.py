@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from draftwood.errors import DraftwoodError
-from draftwood.noise import RequestNoise, Stream
+from draftwood.sampling.noise import RequestNoise, Stream
 
 
 def reference(seed: int, stream: Stream, position: int, lane: int) -> float:

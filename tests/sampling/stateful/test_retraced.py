@@ -13,9 +13,9 @@ from transformers import LogitsProcessor
 from transformers.generation import logits_process
 
 from draftwood.errors import DraftwoodError
-from draftwood.processors import _FUNCTIONS, may_keep_state
-from draftwood.sampling import Sampler
-from draftwood.stateful import Retraced
+from draftwood.sampling.processors import _FUNCTIONS, may_keep_state
+from draftwood.sampling.sampler import Sampler
+from draftwood.sampling.stateful import Retraced
 from tests.tiny import tiny_llama, tiny_tokenizer
 
 PROMPT = [7, 3]

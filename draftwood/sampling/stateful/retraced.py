@@ -7,8 +7,8 @@ import torch
 from transformers import LogitsProcessor
 
 from draftwood.errors import DraftwoodError
-from draftwood.stateful.copying import Copier
-from draftwood.stateful.inventory import inventory
+from draftwood.sampling.stateful.copying import Copier
+from draftwood.sampling.stateful.inventory import inventory
 
 
 class Retraced(LogitsProcessor):

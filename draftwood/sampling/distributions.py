@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.history import History
 from draftwood.protocols import Drafter, Noise, Rows
-from draftwood.sampling import Sampler
+from draftwood.sampling.history import History
+from draftwood.sampling.sampler import Sampler
 from draftwood.tree import TokenTree
 
 

@@ -4,6 +4,9 @@ They are transformers' own wherever it has them. Knows nothing of trees: a proce
 and scores.
 """
 
+from typing import ClassVar
+
+import torch
 from transformers import LogitsProcessor
 from transformers.generation.logits_process import (
     MinPLogitsWarper,
@@ -15,8 +18,30 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from draftwood.penalties import PresenceFrequencyPenalty
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
+
+
+class PresenceFrequencyPenalty(LogitsProcessor):
+    """Lowers the scores of tokens generated before, as OpenAI's API defines it.
+
+    ``scores[j] -= frequency * count[j] + presence * (count[j] > 0)``, where ``count[j]`` is how
+    often ``j`` was *generated*: the first ``prompt_length`` ids are not counted. (OpenAI API
+    reference, "Frequency and presence penalties".)
+    """
+
+    keeps_state: ClassVar = False
+
+    def __init__(self, *, presence: float, frequency: float, prompt_length: int) -> None:
+        self._presence = presence
+        self._frequency = frequency
+        self._prompt_length = prompt_length
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores float ``[B, V]`` after ``input_ids`` int64 ``[B, L]``."""
+        generated = input_ids[:, self._prompt_length :]
+        ones = torch.ones(generated.shape, dtype=scores.dtype, device=scores.device)
+        counts = torch.zeros_like(scores).scatter_add_(1, generated, ones)
+        return scores - self._frequency * counts - self._presence * (counts > 0)
 
 
 def processors_of(params: SamplingParams, prompt_length: int) -> tuple[LogitsProcessor, ...]:

@@ -6,9 +6,9 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.requests import Completion, Request
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from tests.fakes import FakeHost, MarkovTarget
-from tests.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
+from tests.sampling.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
 
 METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:drafter=model"]
 PROMPTS = [(1, 5, 2, 7, 1, 5, 2, 7, 1), (3, 3, 4), (9, 0, 2, 9, 0)]

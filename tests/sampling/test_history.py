@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.history import History
+from draftwood.sampling.history import History
 
 ids = st.lists(st.integers(0, 2**40), max_size=400)
 

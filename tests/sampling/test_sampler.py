@@ -15,13 +15,13 @@ from transformers.generation.logits_process import (
     TopKLogitsWarper,
 )
 
-from draftwood.distributions import TreeDistributions
 from draftwood.errors import DraftwoodError
-from draftwood.history import History
-from draftwood.noise import RequestNoise
-from draftwood.penalties import PresenceFrequencyPenalty
 from draftwood.protocols import Distributions, Noise, Rows
-from draftwood.sampling import Sampler, SamplingParams
+from draftwood.sampling.distributions import TreeDistributions
+from draftwood.sampling.history import History
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.processors import PresenceFrequencyPenalty
+from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import tree_of
 
 VOCAB = 64

@@ -2,7 +2,7 @@
 
 import torch
 
-from draftwood.penalties import PresenceFrequencyPenalty
+from draftwood.sampling.processors import PresenceFrequencyPenalty
 
 
 def test_generated_tokens_are_counted_and_the_prompt_is_not() -> None:

@@ -13,9 +13,9 @@ import torch
 from transformers import LogitsProcessor
 
 from draftwood.errors import DraftwoodError
-from draftwood.processors import may_keep_state, processors_of, reads_history
-from draftwood.sampling_params import SamplingParams
-from draftwood.stateful import Retraced
+from draftwood.sampling.params import SamplingParams
+from draftwood.sampling.processors import may_keep_state, processors_of, reads_history
+from draftwood.sampling.stateful import Retraced
 
 __all__ = ["Sampler", "SamplingParams"]
 
@@ -39,7 +39,7 @@ class Sampler:
     def given(cls, processors: Sequence[LogitsProcessor], *, temperature: float) -> "Sampler":
         """A sampler with processors made elsewhere, such as the list that ``generate`` prepares.
 
-        Those that may keep state are copied, and the copies are asked (:mod:`draftwood.stateful`).
+        Those that may keep state are copied, and the copies are asked (:mod:`draftwood.sampling.stateful`).
 
         Args:
             processors: in the order of application; of one sequence, and not used yet.

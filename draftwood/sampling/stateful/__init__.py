@@ -6,6 +6,6 @@ is asked about siblings, and about nodes that are rejected. :class:`Retraced` sh
 path, the calls that ``generate`` would have made.
 """
 
-from draftwood.stateful.retraced import Retraced
+from draftwood.sampling.stateful.retraced import Retraced
 
 __all__ = ["Retraced"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.sampling_params import SamplingParams
+from draftwood.sampling.params import SamplingParams
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from numbers import Real
 
 from draftwood.checks import integer
 from draftwood.errors import DraftwoodError
-from draftwood.noise import SEED_LIMIT
+from draftwood.sampling.noise import SEED_LIMIT
 
 COLDEST = 1e-5
 """Lowest temperature above 0; below it, logits divided by it may leave float32."""

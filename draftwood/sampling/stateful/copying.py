@@ -9,8 +9,8 @@ import copy
 from typing import Any
 
 from draftwood.errors import DraftwoodError
-from draftwood.stateful.inventory import fork_of, inventory
-from draftwood.stateful.rewinding import Rewound, Shared
+from draftwood.sampling.stateful.inventory import fork_of, inventory
+from draftwood.sampling.stateful.rewinding import Rewound, Shared
 
 
 class Copier:

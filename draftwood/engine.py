@@ -22,9 +22,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
-from draftwood.checks import integer
 from draftwood.drafting import draft
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, integer
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
 from draftwood.isolation import Failures, each_judged

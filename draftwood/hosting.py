@@ -14,14 +14,13 @@ from draftwood import models
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import fit
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.machine import identity_at, key_of
 from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
-from draftwood.costs.store import recall
+from draftwood.costs.progress import working
+from draftwood.costs.store import identity_at, key_of, recall
 from draftwood.eagle.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.models import origin_of
-from draftwood.progress import working
 from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.target.attach import attach, runner_of
 from draftwood.vocabulary import Vocabulary, check_vocabularies

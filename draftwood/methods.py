@@ -5,10 +5,9 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from draftwood.builtin import BUILT_IN
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.recipes import Method, Recipe
 from draftwood.settings import parse
-from draftwood.suggest import did_you_mean
 
 
 @cache

@@ -11,11 +11,10 @@ from typing import Any, cast
 
 from draftwood import registry
 from draftwood.binding import DRAFT, binder, bindings, model_flags
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.hosts import DrafterSpec
 from draftwood.protocols import Policy, Verifier
 from draftwood.settings import Setting, checked, settings
-from draftwood.suggest import did_you_mean
 from draftwood.tree import SAMPLED, Draw
 from draftwood.tuning import TunerSpec
 

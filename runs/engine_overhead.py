@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.busy import watched
+from draftwood.costs.busy import watched
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine import Engine

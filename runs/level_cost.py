@@ -25,7 +25,7 @@ import click
 import numpy as np
 import torch
 
-from draftwood.busy import watched
+from draftwood.costs.busy import watched
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.busy import watched
+from draftwood.costs.busy import watched
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.outputs import Outputs

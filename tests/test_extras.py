@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from draftwood.errors import DraftwoodError
-from draftwood.extras import need
+from draftwood.errors import DraftwoodError, need
 
 
 def test_what_is_missing_is_named_with_its_extra() -> None:

@@ -79,7 +79,7 @@ class _Lazy(click.Group):
         """Refuse an unknown command with the nearest one, without importing any."""
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
-            from draftwood.suggest import did_you_mean
+            from draftwood.errors import did_you_mean
 
             near = did_you_mean(name, _COMMANDS) or "'draftwood --help' lists them"
             raise click.UsageError(f"No such command {name!r}: {near}", ctx)

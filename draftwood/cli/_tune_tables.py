@@ -11,8 +11,7 @@ import numpy as np
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
-from draftwood.errors import DraftwoodError
-from draftwood.extras import need
+from draftwood.errors import DraftwoodError, need
 from draftwood.files import check_writable
 
 _FORMATS = (".png", ".svg", ".pdf")

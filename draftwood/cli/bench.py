@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from rich.console import Console
 
-from draftwood.busy import warn_if_busy
 from draftwood.cli._bench_view import best_table, table
 from draftwood.cli._options import model_options, numbers
+from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best
 from draftwood.lab.bench.peers import names as peer_names

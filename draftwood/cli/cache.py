@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood import kept
+from draftwood.costs import cache as kept
 
 _FILE_WIDTH = 120
 """Columns of the table where there is no terminal to ask."""

@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.busy import warn_if_busy
 from draftwood.cli._options import load_model, model_options
 from draftwood.cli._prompt import encode
 from draftwood.cli.generate import show
+from draftwood.costs.busy import warn_if_busy
 from draftwood.lab.bench.loop_marks import marked, note
 from draftwood.lab.loops import repeats
 from draftwood.methods import method

@@ -16,8 +16,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.busy import warn_if_busy
 from draftwood.cli._options import model_options
+from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
 from draftwood.lab.bench import best, grid

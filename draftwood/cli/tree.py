@@ -12,8 +12,7 @@ from draftwood.cli._method_flags import MethodCommand, method_of, method_options
 from draftwood.cli._options import load_model, model_options
 from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
-from draftwood.errors import DraftwoodError
-from draftwood.extras import need
+from draftwood.errors import DraftwoodError, need
 from draftwood.files import check_writable, write_bytes, write_text
 from draftwood.shipped import check_drafts
 

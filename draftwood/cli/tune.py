@@ -20,12 +20,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from draftwood import kept, registry
-from draftwood.busy import Others, warn_if_busy, watched
+from draftwood import registry
 from draftwood.cli import _tune_tables as pictures
 from draftwood.cli._options import load_model, model_options, numbers
 from draftwood.cli._tune_tables import level_rows, target_rows
+from draftwood.costs import cache as kept
 from draftwood.costs import store
+from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
@@ -114,8 +115,8 @@ def tune(
 
     from draftwood import models
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
-    from draftwood.costs.machine import identity_at, key_of
     from draftwood.costs.measure import Grid, measure_reached, measure_target
+    from draftwood.costs.store import identity_at, key_of
     from draftwood.hosting import TargetHost
     from draftwood.lab.bench.document import write
     from draftwood.target.attach import attach

@@ -22,7 +22,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 
 from draftwood.costs.curve import Curve
-from draftwood.costs.regression import isotonic
+from draftwood.costs.fit import isotonic
 
 _DRIFT = 0.1
 """Part of an error that goes to the drift."""

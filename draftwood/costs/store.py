@@ -1,14 +1,21 @@
 """Keeps measured costs, by what they depend on; knows nothing of how costs are measured."""
 
+import json
 import logging
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from draftwood import kept
-from draftwood.busy import watched
+import torch
+
+import draftwood
+from draftwood.costs import cache as kept
+from draftwood.costs.busy import watched
 from draftwood.costs.curve import StepCosts
+from draftwood.costs.store import Key, identity
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetInfo
 
 logger = logging.getLogger(__name__)
 
@@ -90,3 +97,47 @@ def _about(key: Key, costs: StepCosts) -> str:
         f"{key.device}, {key.threads} threads, {key.dtype}: "
         f"{costs.target.seconds(1) * 1e3:.3g} ms for one token{drafted}"
     )
+
+
+def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
+    """The key of a target and its drafters, as of now: threads may be set anew at any time.
+
+    Args:
+        info: of the attached target.
+        drafters: :func:`identity_at` of each drafter with a model, by source name.
+    """
+    return Key(
+        model=info.identity,
+        drafters=tuple(sorted((drafters or {}).items())),
+        device=device_name(info.device),
+        dtype=str(info.dtype).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        draftwood=draftwood.__version__,
+    )
+
+
+def identity_at(where: str) -> str:
+    """The identity of a model or head in a directory, or by its hub id if there is none."""
+    try:
+        found = json.loads((Path(where) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return identity({"hub": where})
+    return identity(found)
+
+
+def device_name(device: torch.device) -> str:
+    """What the device is called: the GPU's name, or the processor's."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # only Linux has the file
+    return platform.processor() or platform.machine()

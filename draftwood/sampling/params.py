@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 
-from draftwood.checks import integer
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, integer
 from draftwood.sampling.noise import SEED_LIMIT
 
 COLDEST = 1e-5

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from draftwood.checks import integer
+from draftwood.costs.progress import working
 from draftwood.costs.store import identity
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, integer
 from draftwood.models import eos_of, origin_of
-from draftwood.progress import working
 from draftwood.protocols import TargetInfo
 from draftwood.target.attached import forget, found, keep
 from draftwood.target.attention import PREFIX, register

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from draftwood import __version__, kept
-from draftwood.busy import watched
-from draftwood.costs.machine import cpu_model
-from draftwood.progress import working
+from draftwood import __version__
+from draftwood.costs import cache as kept
+from draftwood.costs.busy import watched
+from draftwood.costs.progress import working
+from draftwood.costs.store import cpu_model
 from draftwood.target.speeds import BLOCKED, TRANSPOSED, Choice, Weight, blocked_works, measured
 
 logger = logging.getLogger(__name__)

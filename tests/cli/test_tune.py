@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from draftwood import kept
-from draftwood.busy import Others, Watched
 from draftwood.cli import _tune_tables as plot
 from draftwood.cli._timed_steps import Check, Timed, check, run_steps
 from draftwood.cli.tune import tune, verdict
+from draftwood.costs import cache as kept
+from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError

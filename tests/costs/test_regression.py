@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from draftwood.costs.regression import isotonic, nonnegative
+from draftwood.costs.fit import isotonic, nonnegative
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 6))

@@ -11,12 +11,11 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from draftwood import kept
-from draftwood.busy import Others, Watched
+from draftwood.costs import cache as kept
 from draftwood.costs import store
+from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.machine import device_name, identity_at, key_of
-from draftwood.costs.store import Key
+from draftwood.costs.store import Key, device_name, identity_at, key_of
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 

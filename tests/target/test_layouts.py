@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftwood import kept
-from draftwood.busy import Others, Watched
+from draftwood.costs import cache as kept
+from draftwood.costs.busy import Others, Watched
 from draftwood.target import layouts
 from draftwood.target.layouts import remembered
 from draftwood.target.speeds import TRANSPOSED, Choice, Weight

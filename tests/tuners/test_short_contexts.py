@@ -5,7 +5,8 @@ from itertools import product
 
 import pytest
 
-from draftwood import hosting, kept
+from draftwood import hosting
+from draftwood.costs import cache as kept
 from draftwood.costs.measure import Grid
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-from draftwood.errors import DraftwoodError
-from draftwood.extras import need
+from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.formats._entry import Row
 
 PREFIX = "hf:"

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import draftwood
-from draftwood.costs.machine import cpu_model
+from draftwood.costs.store import cpu_model
 from draftwood.lab.bench.prompts import Source, origin
 
 _PEERS = ("llama-cpp-python", "gguf")

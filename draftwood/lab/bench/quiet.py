@@ -9,7 +9,7 @@ tokens) do not depend on it. Knows nothing of what the run measured.
 from collections.abc import Mapping
 from typing import Any
 
-from draftwood.busy import Others
+from draftwood.costs.busy import Others
 
 LIMIT = 0.05
 """Share of the cores; times of a run in which other processes used more are not published."""

@@ -6,7 +6,7 @@ Pure: knows nothing of models and clocks.
 from dataclasses import dataclass
 from statistics import median
 
-from draftwood.busy import Others
+from draftwood.costs.busy import Others
 from draftwood.lab.bench import acceptance, forecast
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.forecast import Forecasts

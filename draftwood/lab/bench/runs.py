@@ -15,7 +15,7 @@ from types import FrameType
 
 import torch
 
-from draftwood.busy import watched
+from draftwood.costs.busy import watched
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.excerpts import Quote

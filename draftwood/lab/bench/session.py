@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import torch
 
-from draftwood import busy
-from draftwood.busy import between, together
+from draftwood.costs import busy
+from draftwood.costs.busy import between, together
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.contenders import (

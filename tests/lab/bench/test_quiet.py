@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from draftwood import busy
-from draftwood.busy import Counters, Others
+from draftwood.costs import busy
+from draftwood.costs.busy import Counters, Others
 from draftwood.lab.bench.quiet import LIMIT, objection, recorded, warning
 from tests.lab.bench.commanding import run, two_sets
 from tests.tiny import save_tiny

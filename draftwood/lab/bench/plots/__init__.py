@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from draftwood.extras import need
+from draftwood.errors import need
 from draftwood.files import write_bytes
 from draftwood.lab.bench.plots.reading import read
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from draftwood import busy, cli, models
-from draftwood.busy import Counters, Others, advice, between, counters, together, watched
+from draftwood import cli, models
+from draftwood.costs import busy
+from draftwood.costs.busy import Counters, Others, advice, between, counters, together, watched
 from draftwood.errors import DraftwoodError
 
 STAT = "cpu  9 9 9 9 9 9 9 9 9 9\n{cores}intr 1 2 3\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from draftwood import kept
 from draftwood.cli.cache import cache
+from draftwood.costs import cache as kept
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from draftwood import progress
-from draftwood.progress import working
+from draftwood.costs import progress
+from draftwood.costs.progress import working
 
 
 @pytest.mark.parametrize(("patience", "told"), [(0.0, ["doing a thing"]), (60.0, [])])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from draftwood.busy import Others
+from draftwood.costs.busy import Others
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
 

@@ -19,7 +19,7 @@ from draftwood.requests import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
 from draftwood.requests import Stepped as Stepped
 from draftwood.tree import TokenTree as TokenTree
-from draftwood.target.attach import attach as attach
+from draftwood.runner.attach import attach as attach
 from draftwood.integrations.transformers import custom_generate as custom_generate
 from draftwood.integrations.attachment import detach as detach
 from draftwood.models import embedded as embedded

@@ -41,10 +41,10 @@ from draftwood.requests import (
     admit,
     prepared,
 )
+from draftwood.runner.attach import runner_of
 from draftwood.running import RunningRequest
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.stats import StepStats, Times
-from draftwood.target.attach import runner_of
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuning import Spent
 

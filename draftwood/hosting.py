@@ -22,7 +22,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.models import origin_of
 from draftwood.protocols import Needs, Target, TargetInfo
-from draftwood.target.attach import attach, runner_of
+from draftwood.runner.attach import attach, runner_of
 from draftwood.vocabulary import Vocabulary, check_vocabularies
 
 _OUTSIDE, _NODE = 0.08, 0.001

@@ -32,7 +32,7 @@ from draftwood.methods import method
 from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo
 from draftwood.ranking import rank
-from draftwood.target.harvest import hand_over
+from draftwood.runner.harvest import hand_over
 
 METHODS = ("eagle3", "talon", "dynatree", "opt-tree", "fixed-tree")
 PARTS = ("hand_over", "ranking", "policy")

@@ -15,7 +15,7 @@ from draftwood.eagle.config import Eagle3Config
 from draftwood.eagle.head import Eagle3Head
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.protocols import Needs, Rows, TargetInfo
-from draftwood.target.attach import attach
+from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 
 

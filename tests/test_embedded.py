@@ -15,9 +15,9 @@ from draftwood.engine import Engine
 from draftwood.hosting import TargetHost
 from draftwood.methods import method, recipes
 from draftwood.requests import Request
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
 from draftwood.tree import Draw
 
 NAMES = sorted(models.EMBEDDED)

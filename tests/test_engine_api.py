@@ -15,8 +15,8 @@ from draftwood.integrations.attachment import attachment_of, detach
 from draftwood.integrations.transformers import custom_generate
 from draftwood.methods import method
 from draftwood.requests import prepared
-from draftwood.target.attach import detach as undo
-from draftwood.target.attach import runner_of
+from draftwood.runner.attach import detach as undo
+from draftwood.runner.attach import runner_of
 from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = (5, 17, 44, 5, 17)

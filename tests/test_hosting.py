@@ -13,8 +13,8 @@ from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.protocols import Prefill
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from tests.eagle.made import tiny_config
 from tests.fakes import MarkovTarget
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer

@@ -24,9 +24,9 @@ from draftwood.hosting import TargetHost
 from draftwood.hosts import Built
 from draftwood.methods import method
 from draftwood.requests import Finished, Request
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
 from tests.fakes import FakeHost, MarkovTarget, SteadyCosts
 from tests.tiny import tiny_llama
 

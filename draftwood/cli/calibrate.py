@@ -87,7 +87,7 @@ def calibrate(
     from draftwood.hosting import TargetHost
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.requests import Request
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     sampled = [SamplingParams(temperature=t) for t in heats]
     members = read(sources(prompts), limit)

@@ -95,7 +95,7 @@ def check_lossless(
     check_prompt(prompt, "the prompt")
 
     from draftwood.lab.lossless.model import Ground, check_countable
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     facts: dict[str, object] = {}
     ground = None

@@ -94,7 +94,7 @@ def demo(
     from draftwood.engine import Engine
     from draftwood.hosting import TargetHost
     from draftwood.requests import Request
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     chosen = [method(text) for text in METHODS]
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)

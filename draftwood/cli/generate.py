@@ -103,7 +103,7 @@ def generate(
     from draftwood.engine import Engine
     from draftwood.lab.bench.trace import fields as step_fields
     from draftwood.requests import Request
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
     if params.logit_bias or params.banned_tokens:

@@ -78,7 +78,7 @@ def record(
     from draftwood.lab.replay.file import digest, write
     from draftwood.lab.replay.recorder import Recorder
     from draftwood.lab.replay.recording import Asked, ModelFacts, Recording
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     members = read(sources(prompts), limit)

@@ -151,7 +151,7 @@ def live_model(
     from draftwood.hosting import TargetHost
     from draftwood.lab.replay.file import digest
     from draftwood.lab.replay.replayer import Live
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     loaded = load_model(name, facts.dtype, device, None, trust_remote_code=trust_remote_code)
     if digest(loaded.model) != facts.digest:

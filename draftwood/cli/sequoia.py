@@ -90,7 +90,7 @@ def sequoia(
     from draftwood.lab.bench.makers.rank_trees import Counted, one_level
     from draftwood.lab.bench.ranks import count_ranks, target_seconds
     from draftwood.requests import Request
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     counting = one_level(ranks, **given)
     check_drafts(model, {"sequoia": counting}, trust_remote_code=trust_remote_code)

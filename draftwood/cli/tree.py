@@ -124,7 +124,7 @@ def tree(
 
     from draftwood.engine import Engine
     from draftwood.requests import Request
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)

@@ -119,7 +119,7 @@ def tune(
     from draftwood.costs.store import identity_at, key_of
     from draftwood.hosting import TargetHost
     from draftwood.lab.bench.document import write
-    from draftwood.target.attach import attach
+    from draftwood.runner.attach import attach
 
     grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
     if output is not None:

@@ -16,10 +16,10 @@ from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.recipes import Method
-from draftwood.target.attach import detach as undo
-from draftwood.target.attach import refuse_other, runner_of
-from draftwood.target.attached import Attached, found
-from draftwood.target.runner import Runner
+from draftwood.runner.attach import detach as undo
+from draftwood.runner.attach import refuse_other, runner_of
+from draftwood.runner.attached import Attached, found
+from draftwood.runner.runner import Runner
 
 _KEY = "_draftwood_attachment"
 _making = Lock()

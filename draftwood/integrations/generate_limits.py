@@ -12,7 +12,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.calling_frame import KeptBack
-from draftwood.target.attach import refuse_model
+from draftwood.runner.attach import refuse_model
 
 _REASONS = {
     "output_attentions": "attention weights of a tree are not those of a sequence",

@@ -9,8 +9,8 @@ import pytest
 
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
+from draftwood.runner.runner import Runner
 from draftwood.running import RunningRequest
-from draftwood.target.runner import Runner
 from tests.cli.test_cli import run
 from tests.tiny import save_tiny
 

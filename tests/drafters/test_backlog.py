@@ -13,8 +13,8 @@ from draftwood.drafters.eagle3 import Eagle3Drafter
 from draftwood.drafters.model import ModelDrafter
 from draftwood.eagle.head import Eagle3Head
 from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill, Rows, TargetInfo
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
 from tests.eagle.made import HT, LAYERS, V, tiny_config, tiny_head
 from tests.tiny import VOCAB, tiny_llama

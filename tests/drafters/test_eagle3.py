@@ -12,8 +12,8 @@ from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
 from tests.drafters.driving import check, drive, sampled
 from tests.eagle.made import tiny_config

@@ -10,14 +10,14 @@ import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.sampling.noise import RequestNoise
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from tests.drafters.driving import check, drive
 from tests.fakes import FakeHost
-from tests.target.checks import plain_logits
-from tests.target.families import FAMILIES, VOCAB
+from tests.runner.checks import plain_logits
+from tests.runner.families import FAMILIES, VOCAB
 
 ANY_ROWS: Any = None
 

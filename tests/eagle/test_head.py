@@ -10,8 +10,8 @@ from transformers import DynamicCache
 
 from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
-from draftwood.target.attach import attach
-from draftwood.target.attention import Step
+from draftwood.runner.attach import attach
+from draftwood.runner.attention import Step
 from tests.eagle.made import HT, VD, H, V, embedding, tiny_head
 
 VARIANTS: list[dict[str, Any]] = [

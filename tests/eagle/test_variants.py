@@ -20,9 +20,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.protocols import Needs
 from draftwood.requests import Request
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
 from tests.tiny import VOCAB as V
 from tests.tiny import tiny_llama
 

@@ -16,8 +16,8 @@ from draftwood.integrations import attachment
 from draftwood.integrations.attachment import detach
 from draftwood.integrations.transformers import custom_generate, generate
 from draftwood.requests import Delta
-from draftwood.target.attached import found
-from draftwood.target.probe import learn_layout
+from draftwood.runner.attached import found
+from draftwood.runner.probe import learn_layout
 from tests.tiny import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -63,7 +63,7 @@ def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(args[0])
         return learn_layout(*args)
 
-    monkeypatch.setattr("draftwood.target.attach.learn_layout", counted)
+    monkeypatch.setattr("draftwood.runner.attach.learn_layout", counted)
     model = tiny_llama()
     for method in ("goose", "pld", "goose", "ar"):
         ours(model, method)

@@ -13,7 +13,7 @@ import draftwood
 from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
-from draftwood.target.attached import found
+from draftwood.runner.attached import found
 from tests.eagle.made import tiny_config
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 

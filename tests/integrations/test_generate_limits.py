@@ -16,7 +16,7 @@ from transformers.generation.configuration_utils import CompileConfig
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
-from draftwood.target.attach import attach, runner_of
+from draftwood.runner.attach import attach, runner_of
 from tests.tiny import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])

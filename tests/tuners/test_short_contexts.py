@@ -13,9 +13,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.methods import method
 from draftwood.requests import Request
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.target.attach import attach
-from draftwood.target.runner import Runner
 from tests.tiny import VOCAB, tiny_llama
 
 LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)

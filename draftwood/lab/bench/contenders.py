@@ -22,10 +22,10 @@ from draftwood.models import Loaded
 from draftwood.protocols import Target
 from draftwood.recipes import Method
 from draftwood.requests import Completion, Finished, Request, Stepped
+from draftwood.runner.attach import attach
 from draftwood.settings import parse
 from draftwood.settings import settings as fields_of
 from draftwood.stats import StepStats
-from draftwood.target.attach import attach
 
 REFERENCE = "ar"
 """Plain decoding through our engine: every run has it, and speed and tokens are held against it."""

@@ -25,7 +25,7 @@ from draftwood.lab.inflate.model import (
 from draftwood.lab.inflate.shapes import Shape
 from draftwood.methods import method
 from draftwood.requests import Request
-from draftwood.target.attach import attach
+from draftwood.runner.attach import attach
 from tests.lab.inflate.made import LARGE, SMALL, ids, inflated, small_llama, with_config
 from tests.tiny import VOCAB as TINY_VOCAB
 from tests.tiny import tiny_llama, tiny_tokenizer

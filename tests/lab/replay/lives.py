@@ -19,9 +19,9 @@ from draftwood.lab.replay.replayer import Live, Replayed, Replayer
 from draftwood.methods import method
 from draftwood.models import Loaded
 from draftwood.requests import Request, Stepped
+from draftwood.runner.attach import attach
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.stats import StepStats
-from draftwood.target.attach import attach
 
 COSTS = StepCosts(Curve((1, 8, 64), (0.010, 0.011, 0.020)), fixed=0.0004, node=0.00001)
 

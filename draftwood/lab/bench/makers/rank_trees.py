@@ -22,7 +22,7 @@ from draftwood.methods import method
 from draftwood.models import load_quietly
 from draftwood.recipes import Method
 from draftwood.requests import Request
-from draftwood.target.attach import attach
+from draftwood.runner.attach import attach
 
 RANKS, NODES, DEEPEST, CONTEXT = 10, 59, 12, 512
 

@@ -1,0 +1,99 @@
+"""One small forward that learns what the model caches, before anything is allocated for it.
+
+Knows the shapes of keys and values per layer and the width of the logits; refuses models whose
+layers keep anything else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import Cache
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner.attention import Survey
+from draftwood.runner.cache import Plane
+from draftwood.runner.masks import Kind
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a model caches and computes.
+
+    Attributes:
+        layers: planes of keys and of values, per layer.
+        group: query heads that share one key head in attention.
+        vocab_size: how wide the logits are.
+        dtype: of the keys, hence of masks.
+    """
+
+    layers: tuple[tuple[Plane, Plane], ...]
+    group: int
+    vocab_size: int
+    dtype: torch.dtype
+
+
+class _Recorder(Cache):
+    """Answers every update with what was just written, and remembers its shape."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self.seen: dict[int, tuple[Plane, Plane]] = {}
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.seen[layer_idx] = (_plane(key_states), _plane(value_states))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
+        return 0
+
+
+def _plane(states: torch.Tensor) -> Plane:
+    return Plane(states.shape[1], states.shape[3], states.dtype, states.device)
+
+
+def learn_layout(model: Any, kinds: tuple[Kind, ...], layers: int, device: torch.device) -> Layout:
+    """Run two tokens through the model and note what it caches.
+
+    Raises:
+        DraftwoodError: some layer caches something other than keys and values.
+    """
+    recorder, survey = _Recorder(), Survey()
+    ids = torch.zeros((1, 2), dtype=torch.int64, device=device)
+    mask = torch.zeros((1, 1, 2, 2), dtype=model.dtype, device=device)
+    with torch.inference_mode():
+        try:
+            logits = model(
+                input_ids=ids,
+                position_ids=torch.arange(2, device=device)[None],
+                attention_mask=mask if len(kinds) == 1 else {kind.name: mask for kind in kinds},
+                past_key_values=recorder,
+                use_cache=True,
+                draftwood_step=survey,
+            ).logits
+        except DraftwoodError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
+            raise DraftwoodError(
+                f"{type(model).__name__} does not run on a cache of keys and values with given "
+                f"positions ({type(error).__name__}: {error}); decode it without draftwood"
+            ) from error
+    if sorted(recorder.seen) != list(range(layers)):
+        raise DraftwoodError(
+            f"{type(model).__name__} caches keys and values in {len(recorder.seen)} of its "
+            f"{layers} layers; the state of the others cannot branch into a tree"
+        )
+    if len(survey.groups) != 1:
+        raise DraftwoodError(
+            f"the layers of {type(model).__name__} group their heads in {len(survey.groups)} "
+            "different ways, which one mask cannot serve; decode it without draftwood"
+        )
+    found = tuple(recorder.seen[i] for i in range(layers))
+    return Layout(found, survey.groups.pop(), logits.shape[-1], found[0][0].dtype)

@@ -1,0 +1,66 @@
+"""Norms are replaced where nothing changes, and only there."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from draftwood.runner.cpu.norms import fuse_norms
+from tests.runner.families import FAMILIES
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_not_a_bit_of_the_logits_changes(family: str, dtype: torch.dtype) -> None:
+    model = FAMILIES[family]().to(dtype)
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter) * 0.1)
+    ids = torch.arange(2, 26).view(2, 12)
+    with torch.inference_mode():
+        plain = model(input_ids=ids).logits
+        fused = fuse_norms(model)
+        assert torch.equal(model(input_ids=ids).logits, plain)
+    fused.undo()
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+def test_every_norm_of_a_llama_is_found() -> None:
+    model = FAMILIES["llama"]()
+    assert len(fuse_norms(model)) == 5
+    assert len(fuse_norms(FAMILIES["gpt2"]())) == 0
+
+
+class _Offset(nn.Module):
+    """Gemma's norm: the weight is an offset from one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.zeros(8)), 1e-6
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.rms_norm(x, (8,), 1 + self.weight, self.eps)
+
+
+class _TwoInputs(_Offset):
+    def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(x * gate)
+
+
+@pytest.mark.parametrize("module", [_Offset(), _TwoInputs(), nn.LayerNorm(8), nn.RMSNorm(8)])
+def test_other_norms_are_left_alone(module: nn.Module) -> None:
+    assert len(fuse_norms(nn.Sequential(module))) == 0
+
+
+def test_gradients_and_copies_take_the_plain_way() -> None:
+    model = FAMILIES["llama"]()
+    fused = fuse_norms(model)
+    model.model.norm(torch.ones(1, 2, 32)).sum().backward()
+    assert model.model.norm.weight.grad is not None
+    for twin in (copy.deepcopy(model.model.norm), pickle.loads(pickle.dumps(model.model.norm))):
+        with torch.no_grad():
+            twin.weight.zero_()
+            assert not twin(torch.ones(1, 2, 32)).any()
+            assert model.model.norm(torch.ones(1, 2, 32)).any()
+    fused.undo()

@@ -1,0 +1,364 @@
+"""Packed linears compute the same, leave the model's face alone, and come off without a trace."""
+
+import copy
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from draftwood.runner.cpu.layouts import (
+    BLOCKED,
+    TRANSPOSED,
+    Choice,
+    Form,
+    Weight,
+    best_form,
+    blocked_works,
+    measured,
+    sample_of,
+)
+from draftwood.runner.cpu.packing import Chooser, Packed, pack
+from tests.runner.families import FAMILIES
+
+FORMS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
+
+
+def always(form: Form, low: int = 0, high: int = 1 << 40) -> Chooser:
+    return lambda weights: [Choice(form, low, high)] * len(weights)
+
+
+def never(weights: Sequence[Weight]) -> list[Choice | None]:
+    return [None] * len(weights)
+
+
+def state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(before: dict[str, torch.Tensor], model: nn.Module) -> bool:
+    after = model.state_dict()
+    return before.keys() == after.keys() and all(
+        torch.equal(value, after[name]) for name, value in before.items()
+    )
+
+
+@pytest.fixture
+def model() -> Any:
+    return FAMILIES["qwen2"]()
+
+
+def freed(linear: nn.Linear) -> bool:
+    """Whether the module holds no plain weight; asks past the module, whose answer would bring it
+    back."""
+    weight = dict.__getitem__(linear._parameters, "weight")
+    assert weight is not None
+    return bool(weight.untyped_storage().nbytes() == weight.element_size())
+
+
+def one(form: Form = TRANSPOSED) -> tuple[nn.Linear, Packed]:
+    """A packed linear of 6 x 8 without a bias, that nobody else holds."""
+    linear = nn.Linear(8, 6, bias=False)
+    return linear, pack(nn.Sequential(linear), always(form))
+
+
+def held_one() -> tuple[nn.Linear, Packed, torch.Tensor]:
+    """The same, whose weight somebody holds, as an optimizer does."""
+    linear = nn.Linear(8, 6, bias=False)
+    held = linear.weight
+    return linear, pack(nn.Sequential(linear), always(TRANSPOSED)), held
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_same_logits_with_and_without(
+    model: Any, form: Form, dtype: torch.dtype, shared: bool
+) -> None:
+    model.to(dtype)
+    held = list(model.parameters()) if shared else []
+    ids = torch.arange(2, 26).view(2, 12)
+    with torch.inference_mode():
+        plain = model(input_ids=ids).logits
+        before = state(model)
+        packed = pack(model, always(form))
+        # Seven linears in each of two layers, and the lm_head.
+        assert len(packed) == 15
+        linears = [module for module in model.modules() if type(module) is nn.Linear]
+        assert [freed(linear) for linear in linears] == [not shared] * 15
+        found = model(input_ids=ids).logits
+        assert [freed(linear) for linear in linears] == [not shared] * 15
+    tolerance = 1e-4 if dtype is torch.float32 else 0.1
+    torch.testing.assert_close(found, plain, rtol=0, atol=tolerance)
+    assert same(before, model)
+    packed.undo()
+    assert same(before, model)
+    with torch.inference_mode():
+        assert torch.equal(model(input_ids=ids).logits, plain)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+    assert all(type(module._parameters) is dict for module in model.modules())
+    del held
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_packing_takes_no_memory_where_nobody_shares_a_weight(form: Form) -> None:
+    model = FAMILIES["llama"]()
+    model.lm_head.weight = model.model.embed_tokens.weight
+    packed = pack(model, always(form))
+    assert freed(model.model.layers[0].mlp.up_proj)
+    assert not freed(model.lm_head)
+    packed.undo()
+    assert not freed(model.model.layers[0].mlp.up_proj)
+
+
+READERS: dict[str, Callable[[nn.Linear], Any]] = {
+    "attribute": lambda linear: linear.weight,
+    "parameters": lambda linear: next(linear.parameters()),
+    "named_parameters": lambda linear: dict(linear.named_parameters())["weight"],
+    "state_dict": lambda linear: linear.state_dict()["weight"],
+    "get_parameter": lambda linear: linear.get_parameter("weight"),
+    "dict": lambda linear: dict(linear._parameters)["weight"],
+    "unpacked": lambda linear: {**linear._parameters}["weight"],
+    "copy": lambda linear: linear._parameters.copy()["weight"],
+    "get": lambda linear: linear._parameters.get("weight"),
+    "values": lambda linear: next(iter(linear._parameters.values())),
+    "pop": lambda linear: linear._parameters.pop("weight"),
+    "deepcopy": lambda linear: copy.deepcopy(linear).weight,
+    "pickle": lambda linear: pickle.loads(pickle.dumps(linear)).weight,
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("reader", READERS)
+def test_whoever_reads_a_weight_gets_it(form: Form, reader: str) -> None:
+    torch.manual_seed(0)
+    wanted = nn.Linear(8, 6, bias=False).weight.detach().clone()
+    torch.manual_seed(0)
+    linear, packed = one(form)
+    assert freed(linear)
+    with torch.inference_mode():
+        found = READERS[reader](linear)
+    assert torch.equal(found, wanted)
+    if reader != "pop":
+        assert not linear.weight.is_inference()
+    if reader == "pop":
+        linear._parameters["weight"] = found
+    packed.undo()
+    assert torch.equal(linear.weight, wanted)
+
+
+def _in_place(linear: nn.Linear) -> None:
+    with torch.no_grad():
+        linear.weight.mul_(2)
+
+
+def _replaced(linear: nn.Linear) -> None:
+    linear.weight = nn.Parameter(linear.weight.detach() * 2)
+
+
+def _through_data(linear: nn.Linear) -> None:
+    linear.weight.data = linear.weight.data * 2
+
+
+def _in_place_through_data(linear: nn.Linear) -> None:
+    linear.weight.data.mul_(2)
+
+
+def _loaded(linear: nn.Linear) -> None:
+    linear.load_state_dict({"weight": linear.weight.detach() * 2})
+
+
+CHANGES = [_in_place, _replaced, _through_data, _in_place_through_data, _loaded]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_weight_counts_and_is_packed_anew(change: Callable[[nn.Linear], None]) -> None:
+    linear, packed = one()
+    x = torch.ones(1, 3, 8)
+    with torch.inference_mode():
+        before = linear(x)
+    change(linear)
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), 2 * before)
+        packed.refresh()
+        assert freed(linear)
+    packed.undo()
+
+
+@pytest.mark.parametrize("change", CHANGES[:3])
+def test_a_shared_weight_that_changes_counts(change: Callable[[nn.Linear], None]) -> None:
+    linear, packed, _held = held_one()
+    x = torch.ones(1, 3, 8)
+    with torch.inference_mode():
+        before = linear(x)
+    change(linear)
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), 2 * before)
+        packed.refresh()
+    packed.undo()
+
+
+def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
+    for first in (True, False):
+        linear = nn.Linear(8, 6, bias=False)
+        if first:
+            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+        else:
+            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+        x = torch.ones(1, 3, 8)
+        for _ in range(3):
+            packed.refresh()
+            with torch.inference_mode():
+                before = linear(x)
+            optimizer.zero_grad()
+            linear(x).sum().backward()
+            optimizer.step()
+            with torch.inference_mode():
+                # Every weight's gradient is 3, so every output falls by 8 x 0.3.
+                torch.testing.assert_close(linear(x), before - 2.4)
+        packed.undo()
+
+
+def test_a_weight_that_is_read_again_and_again_is_no_longer_moved() -> None:
+    linear, packed = one()
+    for _ in range(3):
+        assert freed(linear)
+        assert linear.weight.shape == (6, 8)
+        assert not freed(linear)
+        packed.refresh()
+    assert not freed(linear)
+    packed.undo()
+
+
+def test_a_replaced_bias_counts() -> None:
+    linear = nn.Linear(8, 6)
+    packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+    x = torch.ones(1, 3, 8)
+    with torch.inference_mode():
+        before = linear(x) - linear.bias
+    packed.refresh()
+    linear.bias = nn.Parameter(torch.full((6,), 5.0))
+    for _ in range(2):
+        with torch.inference_mode():
+            torch.testing.assert_close(linear(x), before + 5)
+        packed.refresh()
+    packed.undo()
+
+
+def test_what_cannot_be_packed_any_more_computes_plainly() -> None:
+    linear, packed = one()
+    linear.double()
+    packed.refresh()
+    with torch.inference_mode():
+        assert linear(torch.ones(1, 3, 8).double()).dtype is torch.float64
+    packed.undo()
+
+
+def test_gradients_flow_past_the_packing() -> None:
+    linear, packed = one()
+    linear(torch.ones(2, 8)).sum().backward()
+    assert linear.weight.grad is not None
+    packed.undo()
+
+
+def test_copies_and_pickles_are_plain(model: Any) -> None:
+    packed = pack(model, always(TRANSPOSED))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert all(type(module._parameters) is dict for module in twin.modules())
+        with torch.no_grad():
+            twin.lm_head.weight.zero_()
+        with torch.inference_mode():
+            ids = torch.arange(2, 9)[None]
+            assert not twin(input_ids=ids).logits.any()
+            assert model(input_ids=ids).logits.any()
+    packed.undo()
+
+
+def test_only_row_counts_that_pay_are_packed() -> None:
+    used: list[int] = []
+
+    def apply(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        used.append(x.numel() // x.shape[-1])
+        return torch.nn.functional.linear(x, weight, bias)
+
+    noted = Form("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
+    linear = nn.Linear(8, 6)
+    held = linear.weight  # so that the plain weight stays, and may be used
+    packed = pack(nn.Sequential(linear), always(noted, 4, 16))
+    with torch.inference_mode():
+        for n in (1, 3, 4, 15, 16, 300):
+            linear(torch.ones(1, n, 8))
+    assert used == [4, 15]
+    packed.undo()
+    del held
+
+
+def test_nothing_else_is_touched() -> None:
+    class Special(nn.Linear):
+        pass
+
+    adapter = nn.Module()
+    adapter.base_layer = nn.Linear(4, 4)
+    held = nn.Sequential(Special(4, 4), nn.Linear(4, 4).double(), adapter)
+    assert len(pack(held, always(TRANSPOSED))) == 0
+    assert len(pack(nn.Sequential(nn.Linear(4, 4)), never)) == 0
+
+
+def test_the_measured_choice_names_a_form() -> None:
+    weights: list[Weight] = [(torch.randn(64, 64), None), (torch.randn(32, 64), torch.ones(32))]
+    found = measured([*weights, weights[0]])
+    assert len(found) == 3
+    assert found[0] is found[2]
+    for choice in found:
+        assert choice is None or (choice.form in FORMS and 1 <= choice.low < choice.high)
+
+
+def test_nothing_to_choose_for_is_no_work() -> None:
+    assert measured([]) == []
+
+
+@pytest.mark.parametrize(
+    ("ratios", "low", "high"),
+    [
+        ((0.9, 0.9, 0.9, 0.9, 0.9, 0.9), 1, 256),
+        ((1.2, 0.9, 0.9, 1.2, 0.9, 0.99), 2, 8),
+        # One bucket that was slow by chance does not part those around it.
+        ((0.7, 0.7, 1.05, 0.7, 0.7, 1.3), 1, 64),
+    ],
+)
+def test_a_form_is_used_where_it_saves_in_all(
+    ratios: tuple[float, ...], low: int, high: int
+) -> None:
+    found = best_form({TRANSPOSED: [1.0] * 6, BLOCKED: ratios})
+    assert found == Choice(BLOCKED, low, high)
+
+
+def test_a_form_that_hardly_saves_is_not_used() -> None:
+    assert best_form({TRANSPOSED: [1.0, 0.97, 0.99, 1.0, 1.0, 1.1]}) is None
+
+
+def test_the_form_that_saves_most_is_used() -> None:
+    found = best_form({TRANSPOSED: [0.5, 1.0, 1, 1, 1, 1], BLOCKED: [1.1, 0.8, 0.8, 0.8, 1, 1]})
+    assert found == Choice(BLOCKED, 2, 16)
+
+
+def test_every_shape_is_measured_among_weights_that_fill_no_cache() -> None:
+    large, small = torch.empty(1 << 12, 1 << 12), torch.empty(2, 2)
+    weights: list[Weight] = [(large, None), (large, None), (small, None), (small, None)]
+    assert [w is large for w, _ in sample_of(weights)] == [True, False]
+    assert len(sample_of(weights[2:] * 100)) == 200
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unpacking_is_exact(form: Form, dtype: torch.dtype) -> None:
+    weight = torch.randn(37, 53).to(dtype)
+    found = form.unpack(form.pack(weight))
+    assert torch.equal(found, weight)
+    assert found.is_contiguous()

@@ -1,0 +1,92 @@
+"""Grouped, masked and capped attention against the textbook formula."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner.attention import Step, Survey, register
+from tests.runner.families import FAMILIES
+
+B, HEADS, KEY_HEADS, Q, KV, D = 2, 6, 2, 3, 7, 8
+GROUP = HEADS // KEY_HEADS
+
+
+def textbook(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    cap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    key, value = key.repeat_interleave(GROUP, 1), value.repeat_interleave(GROUP, 1)
+    scores = query @ key.transpose(2, 3) * 0.3
+    if cap is not None:
+        scores = (scores / cap).tanh() * cap
+    weights = (scores + mask).exp()
+    total = weights.sum(-1, keepdim=True)
+    if sinks is not None:
+        total = total + sinks.exp().view(-1, 1, 1)
+    return (weights / total @ value).transpose(1, 2)
+
+
+@pytest.mark.parametrize("sunk", [False, True])
+@pytest.mark.parametrize("cap", [None, 0.5])
+@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("width", [D, 5])
+def test_every_step_is_the_textbook_formula(
+    step: Step, cap: float | None, width: int, sunk: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    kv = Q if step is Step.CAUSAL else KV
+    query = torch.randn(B, HEADS, Q, D, generator=generator)
+    key = torch.randn(B, KEY_HEADS, kv, D, generator=generator)
+    value = torch.randn(B, KEY_HEADS, kv, width, generator=generator)
+    hidden = torch.rand(B, 1, Q, kv, generator=generator) < 0.4
+    hidden[..., 0] = False
+    mask = torch.zeros(B, 1, Q, kv).masked_fill(hidden, -torch.inf)
+    effective = {
+        Step.OPEN: torch.zeros(Q, kv),
+        Step.CAUSAL: torch.zeros(Q, kv).masked_fill(torch.ones(Q, kv).triu(1) > 0, -torch.inf),
+        Step.TREE: mask,
+        Step.CHUNK: mask,
+    }[step]
+    given = mask.repeat(1, 1, GROUP, 1) if step is Step.TREE else mask
+    module = FAMILIES["llama"]().model.layers[0].self_attn
+    function = registered()
+    sinks = torch.randn(HEADS, generator=generator) + 1 if sunk else None
+    found, weights = function(
+        module, query, key, value, given, scaling=0.3, draftwood_step=step, softcap=cap, s_aux=sinks
+    )
+    assert weights is None
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, textbook(query, key, value, effective, cap, sinks))
+
+
+def registered() -> Any:
+    return ALL_ATTENTION_FUNCTIONS[register("sdpa")]
+
+
+def test_a_survey_notes_the_groups() -> None:
+    survey = Survey()
+    q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
+    module = FAMILIES["llama"]().model.layers[0].self_attn
+    registered()(module, q, k, k, None, draftwood_step=survey)
+    assert survey.groups == {GROUP}
+
+
+@pytest.mark.parametrize("demand", ["position_bias", "something_new"])
+def test_demands_that_would_be_ignored_are_refused(demand: str) -> None:
+    module = FAMILIES["llama"]().model.layers[0].self_attn
+    q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
+    with pytest.raises(DraftwoodError, match=f"asks for {demand}"):
+        registered()(module, q, k, k, None, draftwood_step=Step.OPEN, **{demand: k})
+    registered()(module, q, k, k, None, draftwood_step=Step.OPEN, **{demand: None})
+
+
+def test_only_known_originals_are_wrapped() -> None:
+    with pytest.raises(DraftwoodError, match="'flash_attention_2' cannot be restored"):
+        register("flash_attention_2")

@@ -1,0 +1,98 @@
+"""Compiled models decode: their own calls stay compiled, and tree steps run eagerly."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+import draftwood
+from draftwood.runner.cpu.layouts import TRANSPOSED, Choice
+from draftwood.runner.cpu.packing import Packed, pack
+from draftwood.runner.eager import eagerly, is_compiled
+from tests.runner.families import FAMILIES
+
+IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
+
+
+@pytest.fixture(autouse=True)
+def everything_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = Choice(TRANSPOSED)
+
+    def always(model: Any, _choose: Any) -> Packed:
+        return pack(model, lambda weights: [choice] * len(weights))
+
+    monkeypatch.setattr("draftwood.runner.attach.pack", always)
+    torch._dynamo.reset()
+
+
+def generated(model: Any, **settings: Any) -> list[int]:
+    tokens: list[int] = model.generate(
+        IDS,
+        attention_mask=torch.ones_like(IDS),
+        max_new_tokens=12,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        **settings,
+    )[0].tolist()
+    return tokens
+
+
+def by_attribute(model: Any, backend: Any) -> None:
+    model.forward = torch.compile(model.forward, backend=backend)
+
+
+def in_place(model: Any, backend: Any) -> None:
+    model.compile(backend=backend)
+
+
+def by_layer(model: Any, backend: Any) -> None:
+    for layer in model.model.layers:
+        layer.compile(backend=backend)
+
+
+@pytest.mark.parametrize("compiled", [by_attribute, in_place, by_layer])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str) -> None:
+    model = FAMILIES["llama"]()
+    expected = generated(model)
+    if when == "after":
+        assert generated(model, custom_generate=draftwood.goose()) == expected
+    counter = CompileCounter()
+    assert not is_compiled(model)
+    compiled(model, counter)
+    assert is_compiled(model)
+    assert generated(model, custom_generate=draftwood.goose()) == expected
+    assert counter.frame_count == 0, "tree steps are not compiled"
+    assert generated(model) == expected
+    assert counter.frame_count > 0, "the model's own calls are"
+    draftwood.detach(model)
+    assert generated(model) == expected
+
+
+def test_a_compiled_wrapper_decodes_as_plainly() -> None:
+    model = FAMILIES["llama"]()
+    expected = generated(model)
+    counter = CompileCounter()
+    wrapper: Any = torch.compile(model, backend=counter)
+    assert generated(wrapper, custom_generate=draftwood.goose()) == expected
+    with torch.no_grad():
+        logits = wrapper(IDS).logits
+    assert counter.frame_count > 0
+    assert int(logits[0, -1].argmax()) == expected[IDS.shape[1]]
+    draftwood.detach(model)
+
+
+def test_the_switch_is_given_back_when_the_last_user_leaves() -> None:
+    counter = CompileCounter()
+    model = FAMILIES["llama"]().model.layers[0].mlp
+    model.compile(backend=counter)
+    x = torch.ones(1, 2, 32)
+    with eagerly(model):
+        with eagerly(model):
+            model(x)
+        model(x)
+        assert counter.frame_count == 0
+    model(x)
+    assert counter.frame_count == 1

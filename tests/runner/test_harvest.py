@@ -1,0 +1,138 @@
+"""The two-stage search finds what torch finds, on every shape and every kind of row."""
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.runner import harvest
+from draftwood.runner.harvest import hand_over
+
+
+@pytest.fixture(params=["few", "many", "long"], autouse=True)
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small inputs take every way."""
+    if request.param == "many":
+        monkeypatch.setattr(harvest, "_FEW_LOGITS", 0)
+    if request.param == "long":
+        monkeypatch.setattr(harvest, "_LONG", 0)
+
+
+def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(n * vocab)
+    return torch.randn(1, n, vocab, generator=generator, dtype=torch.float64).mul(scale).float()
+
+
+@pytest.mark.parametrize("vocab", [5, 96, 260, 4096, 4100, 32001])
+@pytest.mark.parametrize("n", [1, 4, 5, 33])
+@pytest.mark.parametrize("k", [1, 8, 300])
+def test_both_searches_agree(vocab: int, n: int, k: int) -> None:
+    logits = rows(n, vocab)
+    argmax, tokens, probs = hand_over(logits, k)
+    expected, plain_tokens, plain_probs = hand_over(logits, k, plain=True)
+    assert argmax.tolist() == expected.tolist() == logits.argmax(-1).tolist()
+    assert tokens.shape == probs.shape == (1, n, min(k, vocab))
+    values = np.take_along_axis(logits.numpy(), tokens, axis=2)
+    assert values.tolist() == np.take_along_axis(logits.numpy(), plain_tokens, axis=2).tolist()
+    np.testing.assert_allclose(probs, plain_probs, rtol=2e-5, atol=1e-7)
+    assert [str(x.dtype) for x in (argmax, tokens, probs)] == ["int64", "int64", "float32"]
+    assert all(len(set(row)) == len(row) for row in tokens[0].tolist())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0, 1e4])
+def test_probabilities_of_extreme_logits(scale: float) -> None:
+    logits = rows(12, 1024, scale)
+    probs = hand_over(logits, 6)[2]
+    expected = logits.double().softmax(-1).topk(6).values.numpy()
+    np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_the_first_of_equal_maxima_is_the_argmax(k: int) -> None:
+    logits = torch.zeros(1, 9, 2048)
+    logits[0, :, 700] = logits[0, :, 30] = 5.0
+    logits[0, 3] = 0.0
+    logits[0, 4, 2000] = logits[0, 4, 1] = 7.0
+    logits[0, 5, 0], logits[0, 5, 9] = -0.0, 0.0
+    logits[0, 5, 30] = logits[0, 5, 700] = -1.0
+    argmax, tokens, _ = hand_over(logits, k)
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    if k == 4:
+        assert {*tokens[0, 0, :2].tolist()} == {30, 700}
+        assert {*tokens[0, 4, :2].tolist()} == {1, 2000}
+
+
+def test_rows_with_removed_tokens() -> None:
+    logits = torch.full((1, 7, 4096), -torch.inf)
+    logits[0, :, 17] = 1.0
+    argmax, tokens, probs = hand_over(logits, 5)
+    assert argmax.tolist() == [[17] * 7]
+    assert tokens[0, :, 0].tolist() == [17] * 7
+    np.testing.assert_allclose(probs[0, 0], [1, 0, 0, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("vocab", [2048, 40_000])
+def test_a_row_that_is_not_numbers_has_no_argmax(vocab: int, plain: bool, k: int) -> None:
+    logits = rows(8, vocab)
+    expected = logits.argmax(-1)
+    logits[0, 3, 99] = torch.nan
+    expected[0, 3] = -1
+    assert hand_over(logits, k, plain=plain)[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("vocab", [4096, 4100])
+def test_other_dtypes(dtype: torch.dtype, vocab: int) -> None:
+    logits = rows(16, vocab).to(dtype)
+    argmax, tokens, probs = hand_over(logits, 3)
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    expected = logits.float().softmax(-1).topk(3).values.numpy()
+    np.testing.assert_allclose(probs, expected, rtol=2e-5)
+    # Half precision has ties, among which the order is not defined.
+    values = np.take_along_axis(logits.float().numpy(), tokens, axis=2)
+    assert values.tolist() == logits.float().topk(3).values.tolist()
+
+
+def test_a_batch_keeps_its_shape() -> None:
+    logits = rows(12, 4096).reshape(3, 4, 4096)
+    argmax, tokens, probs = hand_over(logits, 2)
+    assert (argmax.shape, tokens.shape, probs.shape) == ((3, 4), (3, 4, 2), (3, 4, 2))
+    assert argmax.tolist() == logits.argmax(-1).tolist()
+    nothing = hand_over(logits, 0)
+    assert (nothing[1].shape, nothing[2].shape) == ((3, 4, 0), (3, 4, 0))
+
+
+@pytest.mark.parametrize("vocab", [300, 4100, 50_000])
+def test_a_row_does_not_depend_on_the_others(vocab: int) -> None:
+    logits = rows(9, vocab)
+    logits[0, 4] += 100.0  # exponentials of this one overflow unless it is shifted
+    together = hand_over(logits, 5)
+    for i in range(9):
+        alone = hand_over(logits[:, i : i + 1], 5)
+        assert [x[:, i : i + 1].tolist() for x in together] == [x.tolist() for x in alone]
+    expected = logits.double().softmax(-1).topk(5).values.numpy()
+    np.testing.assert_allclose(together[2], expected, rtol=2e-5)
+
+
+def test_rows_of_a_wider_tensor() -> None:
+    logits = rows(12, 4200)
+    cut = logits[:, :, 50:4150]
+    found, expected = hand_over(cut, 7), hand_over(cut.contiguous(), 7)
+    assert [x.tolist() for x in found] == [x.tolist() for x in expected]
+
+
+def test_the_two_stage_search_puts_the_lowest_of_equal_tokens_first() -> None:
+    logits = rows(6, 4100).mul(8).round()  # a handful of values, ties everywhere
+    found = harvest._two_stages(logits[0], harvest._chunks(logits[0]).amax(2), 6)
+    assert found is not None
+    order = np.argsort(-logits[0].numpy(), axis=1, kind="stable")
+    assert found[1].tolist() == order[:, :6].tolist()
+    assert found[0].tolist() == order[:, 0].tolist()
+
+
+def test_a_search_that_two_stages_cannot_do() -> None:
+    for logits in (torch.zeros(2, 4096), rows(2, 4096)[0].fill_diagonal_(torch.nan)):
+        assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 4) is None
+    logits = rows(2, 4096)[0]
+    assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 65) is None

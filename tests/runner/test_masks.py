@@ -1,0 +1,112 @@
+"""Masks against a direct reading of the rule: same sequence, ancestor or prefix, within reach."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner.attention import Step
+from draftwood.runner.masks import Kind, TreeMasks, ancestors, layer_kinds
+from draftwood.tree import TokenTree, tree_of
+from tests.runner.checks import random_tree
+
+CPU = torch.device("cpu")
+FULL = Kind("full_attention")
+SLIDING = Kind("sliding_attention", window=6)
+CHUNKED = Kind("chunked_attention", chunk=8)
+
+
+def visible(kind: Kind, query: int, key: int) -> bool:
+    if kind.window is not None and query - key >= kind.window:
+        return False
+    return kind.chunk is None or query // kind.chunk == key // kind.chunk
+
+
+def by_the_rule(kind: Kind, length: int, tree: TokenTree, q: int, kv: int) -> torch.Tensor:
+    mask = torch.full((q, kv), -torch.inf)
+    for node in range(q):
+        real = node < len(tree)
+        at = length + (int(tree.depths[node]) if real else 0)
+        for key in range(length):
+            if visible(kind, at, key):
+                mask[node, key] = 0
+        for above in (0, *tree.path(node)) if real else (node,):
+            depth = int(tree.depths[above]) if real else 0
+            if visible(kind, at, length + depth):
+                mask[node, length + above] = 0
+    return mask
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kinds", [(FULL,), (SLIDING,), (SLIDING, FULL), (CHUNKED, FULL)])
+def test_every_step_follows_the_rule(kinds: tuple[Kind, ...], dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(0)
+    masks = TreeMasks(kinds, 2, dtype, CPU)
+    # Sizes go up and down, so that whatever a step leaves behind would show.
+    for b, lengths in ((1, [5]), (3, [2, 30, 17]), (2, [31, 3]), (1, [0]), (3, [18, 32, 33])):
+        trees = [random_tree(rng, int(rng.integers(1, 12)), 50) for _ in range(b)]
+        q = max(map(len, trees))
+        kv = max(lengths) + q
+        step, built = masks.build(lengths, trees, q, kv, [0] * b)
+        if step is Step.OPEN:
+            assert q == b == 1
+            continue
+        named = built if isinstance(built, dict) else {kinds[0].name: built}
+        assert named.keys() == {kind.name for kind in kinds}
+        for kind in kinds:
+            mask = named[kind.name]
+            assert mask.shape == (b, 1, 2 * q, kv)
+            assert mask.dtype == dtype
+            for i, tree in enumerate(trees):
+                expected = by_the_rule(kind, lengths[i], tree, q, kv).to(dtype)
+                assert torch.equal(mask[i, 0], expected.repeat(2, 1))
+
+
+def test_one_token_that_sees_everything_needs_no_mask() -> None:
+    single = tree_of([1], [-1])
+    assert (
+        TreeMasks((FULL,), 1, torch.float32, CPU).build([9], [single], 1, 10, [0])[0] is Step.OPEN
+    )
+    sliding = TreeMasks((FULL, SLIDING), 1, torch.float32, CPU)
+    assert sliding.build([5], [single], 1, 6, [0])[0] is Step.OPEN
+    assert sliding.build([6], [single], 1, 7, [0])[0] is Step.TREE
+    assert sliding.build([6, 6], [single] * 2, 1, 7, [0, 0])[0] is Step.TREE
+
+
+@pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])
+def test_chunks_of_a_prompt_are_causal(kinds: tuple[Kind, ...]) -> None:
+    masks = TreeMasks(kinds, 2, torch.float32, CPU)
+    built: Any = masks.chunk([4, 0], 5, 9)
+    for kind in kinds:
+        mask = built[kind.name] if len(kinds) > 1 else built
+        assert mask.shape == (2, 1, 5, 9)
+        for i, start in enumerate((4, 0)):
+            for query in range(5):
+                for key in range(9):
+                    seen = key <= start + query and visible(kind, start + query, key)
+                    assert float(mask[i, 0, query, key]) == (0 if seen else -np.inf)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 8, 9, 64, 130])
+def test_ancestors_are_those_of_the_tree(nodes: int) -> None:
+    tree = random_tree(np.random.default_rng(nodes), nodes, 10_000)
+    for node, seen in enumerate(ancestors(tree.parents.tolist())):
+        assert np.flatnonzero(seen).tolist() == sorted({0, node, *tree.path(node)})
+
+
+def test_kinds_are_read_as_the_models_read_them() -> None:
+    def kinds(**fields: Any) -> tuple[Kind, ...]:
+        return layer_kinds(SimpleNamespace(**fields))
+
+    assert kinds() == (FULL,)
+    assert kinds(sliding_window=None) == (FULL,)
+    assert kinds(sliding_window=6) == (SLIDING,)
+    assert kinds(attention_chunk_size=8) == (CHUNKED,)
+    mixed = ["sliding_attention", "full_attention", "sliding_attention"]
+    assert kinds(sliding_window=6, layer_types=mixed) == (SLIDING, FULL)
+    assert kinds(sliding_window=6, layer_types=["full_attention"]) == (FULL,)
+    with pytest.raises(DraftwoodError, match="'linear_attention' keep a state that cannot branch"):
+        kinds(layer_types=["linear_attention", "full_attention"])

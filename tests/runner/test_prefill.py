@@ -1,0 +1,75 @@
+"""Prompts in chunks, ragged and together, are cached and answered as if each came alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Needs
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
+from tests.runner.checks import TOLERANCE, plain_logits, random_prompts, worst
+from tests.runner.families import FAMILIES, VOCAB
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2", "gemma3", "gpt2"])
+@pytest.mark.parametrize("chunk", [1000, 16, 5])
+def test_chunks_change_nothing(family: str, chunk: int) -> None:
+    runner = attach(FAMILIES[family](), chunk=chunk, self_test=False)
+    texts = random_prompts(np.random.default_rng(0), (33, 4, 16, 41), VOCAB)
+    slots = [runner.open(len(text)) for text in texts]
+    needs = Needs(top_k=3, prompt_rows=True, taps=(1,))
+    for text, rows in zip(texts, runner.prefill(slots, texts, needs), strict=True):
+        expected = plain_logits(runner.model, text)
+        assert worst(rows, expected[-1:]) < TOLERANCE
+        assert rows.argmax.tolist() == expected.argmax(-1).tolist()
+        assert rows.top_tokens.tolist() == expected.topk(3).indices.tolist()
+        assert rows.top_probs.shape == (len(text), 3)
+        assert rows.features is not None
+        assert rows.features.shape == (len(text), runner.info.hidden_size)
+    last_only = [runner.open(len(text)) for text in texts]
+    found = runner.prefill(last_only, texts, Needs(top_k=2, taps=(1,)))
+    for text, rows in zip(texts, found, strict=True):
+        expected = plain_logits(runner.model, text)[-1:]
+        assert worst(rows, expected) < TOLERANCE
+        assert rows.argmax.shape == (1,)
+        assert rows.top_tokens.tolist() == expected.topk(2).indices.tolist()
+        assert rows.features is not None
+        assert rows.features.shape == (len(text), runner.info.hidden_size)
+    runner.detach()
+
+
+@pytest.fixture
+def llama() -> Runner:
+    return attach(FAMILIES["llama"](), chunk=8, self_test=False)
+
+
+def test_a_prompt_may_continue_what_a_slot_holds(llama: Runner) -> None:
+    texts = random_prompts(np.random.default_rng(1), (12, 20), VOCAB)
+    slots = [llama.open(40) for _ in texts]
+    llama.prefill(slots, [text[:7] for text in texts], Needs())
+    found = llama.prefill(slots[::-1], [text[7:] for text in texts[::-1]], Needs())
+    for text, rows in zip(texts[::-1], found, strict=True):
+        assert worst(rows, plain_logits(llama.model, text)[-1:]) < TOLERANCE
+
+
+def test_only_the_rows_asked_for_reach_the_head(llama: Runner) -> None:
+    seen: list[int] = []
+    model: Any = llama.model
+    model.lm_head.register_forward_hook(lambda module, given, out: seen.append(out.shape[1]))
+    slots = [llama.open(20) for _ in range(2)]
+    llama.prefill(slots, [[1] * 20, [2] * 17], Needs())
+    assert seen == [1, 1, 2]
+
+
+def test_prompts_that_cannot_be_cached_are_refused(llama: Runner) -> None:
+    slot = llama.open(8)
+    with pytest.raises(DraftwoodError, match="a prompt is empty"):
+        llama.prefill([slot], [[]], Needs())
+    with pytest.raises(DraftwoodError, match="named twice"):
+        llama.prefill([slot, slot], [[1], [2]], Needs())
+    assert llama.length(slot) == 0
+    with torch.no_grad():
+        assert llama.prefill([slot], [np.array([3, 4])], Needs())[0].argmax.shape == (1,)  # type: ignore[list-item]

@@ -1,0 +1,51 @@
+"""What is learnt of a model by running two tokens through it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner.attention import register
+from draftwood.runner.masks import layer_kinds
+from draftwood.runner.probe import Layout, learn_layout
+from tests.runner.families import FAMILIES, VOCAB
+
+CPU = torch.device("cpu")
+
+
+def learn(model: Any, layers: int | None = None) -> Layout:
+    kinds = layer_kinds(model.config)
+    model.set_attn_implementation(register(model.config._attn_implementation))
+    return learn_layout(model, kinds, layers or model.config.num_hidden_layers, CPU)
+
+
+def test_grouped_heads() -> None:
+    layout = learn(FAMILIES["llama"]())
+    assert (layout.group, layout.vocab_size, layout.dtype) == (2, VOCAB, torch.float32)
+    planes = {(plane.heads, plane.width) for pair in layout.layers for plane in pair}
+    assert planes == {(2, 8)}
+    assert len(layout.layers) == 2
+
+
+def test_latent_keys_are_cached_as_they_come() -> None:
+    layout = learn(FAMILIES["deepseek_v3"]())
+    keys, values = layout.layers[0]
+    assert keys != values
+    assert layout.group == 1
+
+
+def test_layers_that_cache_nothing_are_refused() -> None:
+    with pytest.raises(DraftwoodError, match="in 2 of its 3 layers"):
+        learn(FAMILIES["llama"](), layers=3)
+
+
+def test_a_model_that_asks_its_cache_for_more_is_refused() -> None:
+    model = FAMILIES["llama"]()
+
+    def forward(*args: Any, past_key_values: Any, **kwargs: Any) -> Any:
+        return past_key_values.layers[0].conv_states
+
+    model.model.forward = forward
+    with pytest.raises(DraftwoodError, match="does not run on a cache of keys and values"):
+        learn(model)

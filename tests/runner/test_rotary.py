@@ -1,0 +1,401 @@
+"""Every type of rotary factors gives the tokens of ``generate``, across the length where it turns.
+
+``generate`` is asked for one sequence at a time, on a model that has seen none before: its dynamic
+factors remember the longest text.
+"""
+
+import copy
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from torch import nn
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from draftwood.engine import Engine
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method as make_method
+from draftwood.protocols import Needs
+from draftwood.requests import Request
+from draftwood.runner.attach import attach
+from draftwood.runner.recompute import RecomputingRunner
+from draftwood.runner.rotary import Regime, Ropes, context_of, named_lengths
+from draftwood.runner.runner import Runner
+from draftwood.tree import tree_of
+from tests.runner.checks import random_prompts
+
+VOCAB, TURN, CONTEXT, NEW = 96, 32, 128, 14
+_SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "initializer_range": 0.3,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+_BASE = {"rope_theta": 100.0, "original_max_position_embeddings": TURN}
+_LONG = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3],
+    "long_factor": [1.5, 3.0, 5.0, 9.0],
+    "factor": 4.0,
+    **_BASE,
+}
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 4.0}
+
+
+def _model(kind: type[Any], config: type[Any], rope: dict[str, Any], **more: Any) -> Any:
+    torch.manual_seed(0)
+    return kind(config(**(_SMALL | {"rope_parameters": rope} | more))).eval()
+
+
+def _llama(rope: dict[str, Any], **more: Any) -> Callable[[], Any]:
+    return lambda: _model(hf.LlamaForCausalLM, hf.LlamaConfig, rope, **more)
+
+
+TURNING: dict[str, Callable[[], Any]] = {
+    "longrope": _llama(_LONG),
+    "dynamic": _llama(_DYNAMIC, max_position_embeddings=TURN),
+    "phi3": lambda: _model(
+        hf.Phi3ForCausalLM, hf.Phi3Config, _LONG, original_max_position_embeddings=TURN
+    ),
+    "phi3_sliding": lambda: _model(
+        hf.Phi3ForCausalLM,
+        hf.Phi3Config,
+        _LONG,
+        original_max_position_embeddings=TURN,
+        sliding_window=24,
+    ),
+    "phimoe": lambda: _model(
+        hf.PhimoeForCausalLM,
+        hf.PhimoeConfig,
+        _LONG | {"short_mscale": 1.1, "long_mscale": 1.4},
+        num_local_experts=4,
+    ),
+    "by_layer": lambda: _model(
+        hf.Gemma3ForCausalLM,
+        hf.Gemma3TextConfig,
+        {"sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}
+        | {"full_attention": _LONG},
+        head_dim=8,
+        query_pre_attn_scalar=8,
+        sliding_window=16,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+}
+STEADY: dict[str, Callable[[], Any]] = {
+    "default": _llama({"rope_type": "default", "rope_theta": 100.0}),
+    "linear": _llama({"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
+    "yarn": _llama({"rope_type": "yarn", "factor": 4.0, **_BASE}),
+    "llama3": _llama(
+        {
+            "rope_type": "llama3",
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            **_BASE,
+        }
+    ),
+    "proportional": _llama({"rope_type": "proportional", "rope_theta": 100.0, "factor": 4.0}),
+}
+MODELS = TURNING | STEADY
+LENGTHS = (TURN - 6, TURN, TURN + 9)
+"""Of prompts before the turn, at it, and behind it."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """transformers warns of the factors of these small configurations."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(level)
+
+
+def generated(model: Any, prompt: Sequence[int]) -> tuple[list[int], torch.Tensor]:
+    """The tokens and float ``[n, V]`` logits of a fresh model's own ``generate``."""
+    ids = torch.tensor([prompt])
+    found = copy.deepcopy(model).generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=NEW,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    return found.sequences[0, len(prompt) :].tolist(), torch.cat(found.logits)
+
+
+def decoded(runner: Runner, prompts: Sequence[Sequence[int]], method: str) -> list[list[int]]:
+    engine = Engine(runner, make_method(method))
+    requests = [Request(tuple(prompt), NEW) for prompt in prompts]
+    return [list(found.tokens) for found in engine.generate(requests)]
+
+
+def prompts_of(lengths: Sequence[int]) -> list[list[int]]:
+    """Prompts that repeat themselves, so that there is something to draft."""
+    rng = np.random.default_rng(3)
+    return [(random_prompts(rng, (7,), VOCAB)[0] * 20)[:length] for length in lengths]
+
+
+def test_every_type_is_here() -> None:
+    def types(rope: dict[str, Any]) -> set[str]:
+        if "rope_type" in rope:
+            return {rope["rope_type"]}
+        return set().union(*map(types, rope.values()))
+
+    found = set().union(*(types(make().config.rope_parameters) for make in MODELS.values()))
+    assert found == {"default", *ROPE_INIT_FUNCTIONS}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tokens_are_those_of_generate(name: str) -> None:
+    """In batch 1 and 3, with prompts in chunks and at once, by every way to draft."""
+    model = MODELS[name]()
+    prompts = prompts_of(LENGTHS)
+    expected = [generated(model, prompt)[0] for prompt in prompts]
+    for chunk in (512, 5):
+        runner = attach(model, chunk=chunk)
+        for method in ("ar", "goose:budget=12", "tr:budget=12"):
+            assert decoded(runner, prompts, method) == expected
+            for prompt, tokens in zip(prompts, expected, strict=True):
+                assert decoded(runner, [prompt], method) == [tokens]
+        runner.detach()
+
+
+@pytest.mark.parametrize("name", TURNING)
+def test_logits_are_those_of_generate(name: str) -> None:
+    """Along a tree that crosses the turn, beside one that does not and one that has."""
+    model = TURNING[name]()
+    prompts = prompts_of(LENGTHS)
+    expected = [generated(model, prompt) for prompt in prompts]
+    runner = attach(model, chunk=5)
+    slots = [runner.open(64) for _ in prompts]
+    rows = runner.prefill(slots, prompts, Needs())
+    for found, (_, logits) in zip(rows, expected, strict=True):
+        torch.testing.assert_close(found.logits[0], logits[0], atol=1e-4, rtol=1e-4)
+    # The path, with a sibling below every node of it.
+    parents = [-1]
+    for node in range(NEW - 2):
+        parents += [2 * node - 1 if node else 0] * 2
+    for start in (0, 1):
+        trees = []
+        for tokens, _ in expected:
+            path = tokens[start : NEW - 1]
+            below = [t for token in path[1:] for t in (token, (token + 1) % VOCAB)]
+            trees.append(tree_of([path[0], *below], parents[: 1 + len(below)]))
+        for found, tree, (_, logits) in zip(
+            runner.forward(slots, trees, Needs()), trees, expected, strict=True
+        ):
+            on_path = [0, *range(1, len(tree), 2)]
+            torch.testing.assert_close(
+                found.logits[on_path],
+                logits[1 + start : 1 + start + len(on_path)],
+                atol=1e-4,
+                rtol=1e-4,
+            )
+        runner.commit(slots, [()] * 3)
+    runner.detach()
+
+
+def test_a_tree_that_grows_level_by_level_crosses_alike() -> None:
+    """As a draft model is run: nodes that are cached already are not forwarded again."""
+    for make in TURNING.values():
+        runner = attach(make(), chunk=7)
+        slots = [runner.open(60), runner.open(60)]
+        texts = prompts_of((TURN - 3, TURN - 9))
+        runner.prefill(slots, texts, Needs())
+        trees = [tree_of(range(8, 18), [-1, 0, 0, 1, 3, 4, 5, 6, 7, 8]) for _ in slots]
+        whole = runner.forward(slots, trees, Needs(top_k=2))
+        done, parts = [0, 0], []
+        for size in (2, 5, 6, 10):
+            grown = [tree_of(t.tokens[:size].tolist(), t.parents[:size].tolist()) for t in trees]
+            parts.append(runner.forward(slots, grown, Needs(top_k=2), done))
+            done = [size, size]
+        for i in range(2):
+            found = torch.cat([part[i].logits for part in parts])
+            torch.testing.assert_close(found, whole[i].logits, atol=1e-4, rtol=1e-4)
+            assert np.concatenate([p[i].argmax for p in parts]).shape == (10,)
+        runner.detach()
+
+
+def test_text_may_be_added_and_taken_back_across_the_turn() -> None:
+    for name in ("longrope", "phi3"):
+        model = TURNING[name]()
+        [text] = prompts_of((TURN + 8,))
+        runner = attach(model)
+        one, other = runner.open(60), runner.open(60)
+        runner.prefill([one], [text[: TURN - 2]], Needs())
+        [added] = runner.prefill([one], [text[TURN - 2 :]], Needs())
+        runner.prefill([other], [text[: TURN - 2]], Needs())
+        for token in text[TURN - 2 :]:
+            [stepped] = runner.forward([other], [tree_of([token], [-1])], Needs())
+            runner.commit([other], [()])
+        torch.testing.assert_close(added.logits, stepped.logits, atol=1e-4, rtol=1e-4)
+        for slot in (one, other):
+            runner.roll_back(slot, TURN - 2)
+        again = [
+            runner.forward([slot], [tree_of(text[TURN - 2 : TURN], [-1, 0])], Needs())[0].logits
+            for slot in (one, other)
+        ]
+        torch.testing.assert_close(*again, atol=1e-4, rtol=1e-4)
+        runner.release(one)
+        runner.release(other)
+        assert runner.slab._slots == []
+        runner.detach()
+
+
+@pytest.mark.parametrize("draft", TURNING)
+def test_a_draft_model_may_turn_too(draft: str) -> None:
+    prompts = prompts_of(LENGTHS)
+    target = _llama(_LONG)()
+    expected = [generated(target, prompt)[0] for prompt in prompts]
+    other = TURNING[draft]()
+    method = make_method("sd", draft=other)
+    runner = attach(target)
+    found = Engine(runner, method).generate([Request(tuple(p), NEW) for p in prompts])
+    assert [list(completion.tokens) for completion in found] == expected
+    runner.detach()
+
+
+@pytest.mark.parametrize("name", TURNING)
+def test_without_the_mend_the_self_test_refuses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftwood.runner.attach.follow", lambda *_: Ropes())
+    with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
+        attach(TURNING[name]())
+
+
+@pytest.mark.parametrize("name", ["longrope", "dynamic"])
+def test_without_the_mend_each_defect_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt in chunks, a tree that crosses, and a batch mate each change the logits."""
+    model = TURNING[name]()
+    short, _, long = prompts_of(LENGTHS)
+    first = {len(prompt): generated(model, prompt)[1][:2] for prompt in (short, long)}
+    [token] = generated(model, short)[0][:1]
+    chain = tree_of([token, *range(1, 9)], range(-1, 8))
+    root = tree_of([token], [-1])
+
+    def differences() -> list[float]:
+        runner = attach(copy.deepcopy(model), chunk=5, self_test=False)
+        one, other = runner.open(64), runner.open(64)
+        chunked = runner.prefill([other], [long], Needs())[0].logits[0]
+        runner.prefill([one], [short], Needs())
+        crossing = runner.forward([one], [chain], Needs())[0].logits[0]
+        beside = runner.forward([one, other], [root, root], Needs())[0].logits[0]
+        found = [(chunked, first[len(long)][0])]
+        found += [(logits, first[len(short)][1]) for logits in (crossing, beside)]
+        return [float((one - other).abs().max()) for one, other in found]
+
+    assert max(differences()) < 1e-4
+    monkeypatch.setattr("draftwood.runner.attach.follow", lambda *_: Ropes())
+    assert min(differences()) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["phi3", "phimoe"])
+def test_a_cache_that_is_kept_too_long_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftwood.runner.attach.recomputed_at", lambda *_: None)
+    with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
+        attach(TURNING[name]())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_models_own_calls_are_not_touched(name: str) -> None:
+    model = MODELS[name]()
+    [short, long] = prompts_of((9, TURN + 9))
+    expected = generated(model, long)
+    plain = [type(module.forward) for module in model.modules()]
+    runner = attach(model)
+    assert isinstance(runner, RecomputingRunner) == name.startswith("phi")
+    slots = [runner.open(64), runner.open(64)]
+    runner.prefill(slots, [short, long], Needs())
+    tokens, logits = generated(model, long)
+    assert tokens == expected[0]
+    torch.testing.assert_close(logits, expected[1])
+    runner.detach()
+    assert [type(module.forward) for module in model.modules()] == plain
+    tokens, logits = generated(model, long)
+    assert torch.equal(logits, expected[1])
+
+
+class _OfItsOwnKind(nn.Module):
+    """Rotary factors as a model's own code may compute them: none of transformers' names."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.inner = [module]
+
+    def forward(self, x: torch.Tensor, where: torch.Tensor | None = None, **named: Any) -> Any:
+        return self.inner[0](x, named["position_ids"] if where is None else where)
+
+
+def test_a_module_of_another_kind_is_seen_by_the_self_test() -> None:
+    model = TURNING["longrope"]()
+    model.model.rotary_emb = _OfItsOwnKind(model.model.rotary_emb)
+    with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
+        attach(model)
+
+
+def test_what_is_learnt_of_a_module() -> None:
+    found = {}
+    for name, make in MODELS.items():
+        model = make()
+        runner = attach(model, self_test=False)
+        members = runner._passes._ropes._members
+        found[name] = [member._regimes for member in members]
+        runner.detach()
+    turns = {None: Regime(TURN, grows=False)}
+    assert found == {
+        "longrope": [turns],
+        "dynamic": [{None: Regime(TURN, grows=True)}],
+        "phi3": [turns],
+        "phi3_sliding": [turns],
+        "phimoe": [turns],
+        "by_layer": [{"full_attention": Regime(TURN, grows=False)}],
+    } | {name: [] for name in STEADY}
+
+
+def test_lengths_are_found_at_any_depth() -> None:
+    assert named_lengths(TURNING["by_layer"]().config) == (TURN, CONTEXT)
+    assert named_lengths(STEADY["default"]().config) == (CONTEXT,)
+    assert named_lengths(hf.GPT2Config()) == ()
+    older = SimpleNamespace(rope_scaling={"type": "longrope"}, max_position_embeddings=CONTEXT)
+    assert named_lengths(older) == (CONTEXT,)
+
+
+def test_the_context_of_dynamic_factors_is_longer() -> None:
+    assert context_of(TURNING["dynamic"]().config) == 4 * TURN
+    assert context_of(TURNING["by_layer"]().config) == CONTEXT
+    assert context_of(SimpleNamespace()) is None
+
+
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        ({"rope_type": "dynamic"}, 64),
+        ({"type": "dynamic", "factor": 2}, 128),
+        ({"rope_type": "dynamic", "factor": 2.0}, 128),
+        ({"type": "linear", "factor": 2.0}, 64),
+    ],
+)
+def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None:
+    older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
+    assert context_of(older) == context
+
+
+def test_extents_share_factors() -> None:
+    extents = np.array([[1, 8, 9, 20]])
+    assert Regime(8, grows=False).shared(extents).tolist() == [[8, 8, 9, 9]]
+    assert Regime(8, grows=True).shared(extents).tolist() == [[8, 8, 9, 20]]

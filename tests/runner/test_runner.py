@@ -1,0 +1,316 @@
+"""Trees on real (tiny) models: every node gets what its path would have got alone."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Needs
+from draftwood.runner.attach import attach
+from draftwood.runner.runner import Runner
+from draftwood.tree import TokenTree, tree_of
+from tests.runner.checks import (
+    TOLERANCE,
+    path_logits,
+    plain_logits,
+    random_prompts,
+    random_tree,
+    worst,
+)
+from tests.runner.families import FAMILIES, VOCAB
+
+NOTHING = Needs()
+LENGTHS = (7, 31, 40)
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    attached = attach(FAMILIES[request.param](), chunk=16, self_test=False)
+    yield attached
+    attached.detach()
+
+
+@pytest.fixture
+def llama() -> Iterator[Runner]:
+    attached = attach(FAMILIES["llama"](), chunk=16, self_test=False)
+    yield attached
+    attached.detach()
+
+
+def cached(runner: Runner, slot: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [runner.slab.tokens(slot, layer) for layer in range(runner.info.layers)]
+
+
+def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
+    """How far the slot's keys and values are from those of a fresh prefill of ``text``."""
+    fresh = runner.open(len(text))
+    runner.prefill([fresh], [text], NOTHING)
+    pairs = zip(cached(runner, slot), cached(runner, fresh), strict=True)
+    error = max(
+        float((a - b).abs().max()) for had, made in pairs for a, b in zip(had, made, strict=True)
+    )
+    runner.release(fresh)
+    return error
+
+
+def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner) -> None:
+    rng = np.random.default_rng(1)
+    model: Any = runner.model
+    texts = random_prompts(rng, LENGTHS, VOCAB)
+    slots = [runner.open(64) for _ in texts]
+    prompt_rows = runner.prefill(slots, texts, NOTHING)
+    for text, rows in zip(texts, prompt_rows, strict=True):
+        expected = plain_logits(model, text)[-1:]
+        assert worst(rows, expected) < TOLERANCE
+        assert rows.argmax.tolist() == [int(expected.argmax())]
+
+    # One tree alone, then all three together, of different sizes.
+    alone = random_tree(rng, 12, VOCAB)
+    [rows] = runner.forward(slots[2:], [alone], NOTHING)
+    assert worst(rows, path_logits(model, texts[2], alone)) < TOLERANCE
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 1, 14)]
+    batch = runner.forward(slots, trees, NOTHING)
+    for text, tree, rows in zip(texts, trees, batch, strict=True):
+        assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
+
+    # The deepest path is kept; the cache is then that of its text, and so is the next step.
+    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
+    runner.commit(slots, paths)
+    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
+        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
+        assert runner.length(slot) == len(text)
+        assert cache_error(runner, slot, text) < TOLERANCE
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (1, 5, 3)]
+    for text, tree, rows in zip(texts, trees, runner.forward(slots, trees, NOTHING), strict=True):
+        assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
+    single = tree_of([5], [-1])
+    [rows] = runner.forward(slots[1:2], [single], NOTHING)
+    assert worst(rows, path_logits(model, texts[1], single)) < TOLERANCE
+
+
+def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: Runner) -> None:
+    rng = np.random.default_rng(3)
+    texts = random_prompts(rng, LENGTHS, VOCAB)
+    slots = [runner.open(64) for _ in texts]
+    runner.prefill(slots, texts, NOTHING)
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
+    whole = runner.forward(slots, trees, NOTHING)
+
+    # In three parts, and of the second tree a part that is empty, so that it sits out a round.
+    cuts = [(0, 2, 5, 9), (0, 1, 1, 4), (0, 3, 12, 14)]
+    parts: list[list[torch.Tensor]] = [[], [], []]
+    for first, last in itertools.pairwise(range(4)):
+        taking = [i for i in range(3) if cuts[i][first] < cuts[i][last]]
+        grown = [front(trees[i], cuts[i][last]) for i in taking]
+        done = [cuts[i][first] for i in taking]
+        found = runner.forward([slots[i] for i in taking], grown, NOTHING, done)
+        for i, rows in zip(taking, found, strict=True):
+            assert len(rows.argmax) == cuts[i][last] - cuts[i][first]
+            parts[i].append(rows.logits)
+    for rows, part in zip(whole, parts, strict=True):
+        assert worst(rows, torch.cat(part)) < TOLERANCE
+
+    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
+    runner.commit(slots, paths)
+    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
+        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
+        assert cache_error(runner, slot, text) < TOLERANCE
+
+
+def test_one_node_below_a_chain_is_a_plain_step_and_below_a_fork_is_not(llama: Runner) -> None:
+    [text] = random_prompts(np.random.default_rng(4), (20,), VOCAB)
+    slot = llama.open(64)
+    llama.prefill([slot], [text], NOTHING)
+    for parents in ((-1, 0, 1, 2), (-1, 0, 0, 2), (-1, 0, 1, 1)):
+        tree = tree_of((9, 8, 7, 6), parents)
+        llama.forward([slot], [front(tree, 3)], NOTHING)
+        [rows] = llama.forward([slot], [tree], NOTHING, [3])
+        expected = path_logits(llama.model, text, tree)[3:]
+        assert worst(rows, expected) < TOLERANCE
+
+
+def front(tree: TokenTree, nodes: int) -> TokenTree:
+    """The tree's first nodes."""
+    return tree_of(tree.tokens[:nodes].tolist(), tree.parents[:nodes].tolist())
+
+
+def test_siblings_do_not_see_each_other(runner: Runner) -> None:
+    slot = runner.open(64)
+    runner.prefill([slot], [list(range(3, 33))], NOTHING)
+    parents = (-1, 0, 0, 1, 2, 3)
+    [before] = runner.forward([slot], [tree_of((9, 8, 7, 6, 5, 4), parents)], NOTHING)
+    [after] = runner.forward([slot], [tree_of((9, 8, 70, 6, 5, 4), parents)], NOTHING)
+    unrelated, below = [0, 1, 3, 5], [2, 4]
+    torch.testing.assert_close(before.logits[unrelated], after.logits[unrelated], rtol=0, atol=1e-5)
+    assert float((before.logits[below] - after.logits[below]).abs().max()) > 1e-3
+
+
+class _Shifted:
+    """A tree whose depths lie: node i claims depth i, as if positions were BFS indices."""
+
+    def __init__(self, tree: TokenTree) -> None:
+        self.tokens, self.parents, self.depth = tree.tokens, tree.parents, len(tree) - 1
+        self.depths = np.arange(len(tree))
+        self._size = len(tree)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def test_breadth_first_positions_would_be_noticed(llama: Runner) -> None:
+    rng = np.random.default_rng(2)
+    [text] = random_prompts(rng, (20,), VOCAB)
+    slot = llama.open(64)
+    llama.prefill([slot], [text], NOTHING)
+    tree = random_tree(rng, 10, VOCAB)
+    expected = path_logits(llama.model, text, tree)
+    wrong: Any = _Shifted(tree)
+    [rows] = llama.forward([slot], [wrong], NOTHING)
+    assert worst(rows, expected) > 100 * TOLERANCE
+
+
+def test_a_causal_mask_would_be_noticed(llama: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    [text] = random_prompts(rng, (20,), VOCAB)
+    slot = llama.open(64)
+    llama.prefill([slot], [text], NOTHING)
+    tree = random_tree(rng, 10, VOCAB)
+    expected = path_logits(llama.model, text, tree)
+    monkeypatch.setattr(
+        "draftwood.runner.masks.ancestors",
+        lambda parents: np.tri(len(parents), dtype=np.uint8),
+    )
+    [rows] = llama.forward([slot], [tree], NOTHING)
+    assert worst(rows, expected) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("scatter", [False, True])
+def test_both_ways_to_write_the_cache_agree(llama: Runner, scatter: bool) -> None:
+    llama.slab.scatter = scatter
+    rng = np.random.default_rng(4)
+    texts = random_prompts(rng, (12, 12), VOCAB)
+    slots = [llama.open(30) for _ in texts]
+    llama.prefill(slots, texts, NOTHING)
+    trees = [random_tree(rng, 6, VOCAB) for _ in texts]
+    for text, tree, rows in zip(texts, trees, llama.forward(slots, trees, NOTHING), strict=True):
+        assert worst(rows, path_logits(llama.model, text, tree)) < TOLERANCE
+        assert cache_error(llama, slots[texts.index(text)], text) < TOLERANCE
+
+
+def test_a_subset_in_any_order_is_served(llama: Runner) -> None:
+    rng = np.random.default_rng(5)
+    texts = random_prompts(rng, (5, 9, 14, 11), VOCAB)
+    slots = [llama.open(40) for _ in texts]
+    llama.prefill(slots, texts, NOTHING)
+    for chosen in ([3, 0], [2, 1], [0, 3, 1], [1]):
+        trees = [random_tree(rng, 4 + i, VOCAB) for i in chosen]
+        found = llama.forward([slots[i] for i in chosen], trees, NOTHING)
+        for i, tree, rows in zip(chosen, trees, found, strict=True):
+            assert worst(rows, path_logits(llama.model, texts[i], tree)) < TOLERANCE
+    paths = [tree.path(len(tree) - 1) for tree in trees]
+    llama.commit([slots[1]], paths)
+    texts[1] += [int(trees[0].tokens[0]), *trees[0].path_tokens(len(trees[0]) - 1)]
+    assert cache_error(llama, slots[1], texts[1]) < TOLERANCE
+
+
+def test_slots_survive_release_reuse_and_growth(llama: Runner) -> None:
+    rng = np.random.default_rng(6)
+    texts = {llama.open(10): text for text in random_prompts(rng, (8, 6, 9), VOCAB)}
+    llama.prefill(list(texts), list(texts.values()), NOTHING)
+    gone = next(iter(texts))
+    llama.release(gone)
+    del texts[gone]
+    with pytest.raises(DraftwoodError, match=f"slot {gone} is not open"):
+        llama.length(gone)
+    for length in (70, 3, 20):
+        [text] = random_prompts(rng, (length,), VOCAB)
+        slot = llama.open(length)
+        assert slot not in texts
+        llama.prefill([slot], [text], NOTHING)
+        texts[slot] = text
+    # Eight rounds outgrow what the first requests asked for.
+    for _ in range(8):
+        trees = [random_tree(rng, 9, VOCAB) for _ in texts]
+        llama.forward(list(texts), trees, NOTHING)
+        paths = [tree.path(8) for tree in trees]
+        llama.commit(list(texts), paths)
+        for text, tree in zip(texts.values(), trees, strict=True):
+            text += [int(tree.tokens[0]), *tree.path_tokens(8)]
+    for slot, text in texts.items():
+        assert llama.length(slot) == len(text)
+        assert cache_error(llama, slot, text) < TOLERANCE
+
+
+def test_release_between_forward_and_commit_moves_the_nodes_along(llama: Runner) -> None:
+    rng = np.random.default_rng(7)
+    texts = random_prompts(rng, (8, 6), VOCAB)
+    slots = [llama.open(30) for _ in texts]
+    llama.prefill(slots, texts, NOTHING)
+    trees = [random_tree(rng, 7, VOCAB) for _ in texts]
+    llama.forward(slots, trees, NOTHING)
+    llama.release(slots[0])
+    llama.open(500)
+    llama.commit(slots[1:], [trees[1].path(6)])
+    texts[1] += [int(trees[1].tokens[0]), *trees[1].path_tokens(6)]
+    assert cache_error(llama, slots[1], texts[1]) < TOLERANCE
+
+
+def test_rolling_back_forgets_the_end(llama: Runner) -> None:
+    rng = np.random.default_rng(8)
+    [text] = random_prompts(rng, (20,), VOCAB)
+    slot = llama.open(40)
+    llama.prefill([slot], [text], NOTHING)
+    llama.roll_back(slot, 11)
+    assert llama.length(slot) == 11
+    tree = random_tree(rng, 6, VOCAB)
+    [rows] = llama.forward([slot], [tree], NOTHING)
+    assert worst(rows, path_logits(llama.model, text[:11], tree)) < TOLERANCE
+    with pytest.raises(DraftwoodError, match="holds 11 tokens and cannot be cut to 12"):
+        llama.roll_back(slot, 12)
+
+
+def test_a_released_row_leaves_nothing_behind(llama: Runner) -> None:
+    slots = [llama.open(20) for _ in range(2)]
+    llama.prefill(slots, [list(range(20)), list(range(9))], NOTHING)
+    with torch.inference_mode():
+        for tensor in llama.slab.tensors:
+            tensor[:, 0, :20] = torch.nan
+    llama.release(slots[0])
+    fresh = llama.open(20)
+    llama.prefill([fresh], [[4, 5]], NOTHING)
+    found = llama.forward([slots[1], fresh], [tree_of([3], [-1])] * 2, NOTHING)
+    assert all(bool(rows.logits.isfinite().all()) for rows in found)
+
+
+def test_a_slot_named_twice_is_refused(llama: Runner) -> None:
+    slot = llama.open(20)
+    llama.prefill([slot], [[1, 2]], NOTHING)
+    with pytest.raises(DraftwoodError, match="named twice in one forward"):
+        llama.forward([slot, slot], [tree_of([3], [-1])] * 2, NOTHING)
+
+
+def test_what_a_drafter_needs_is_handed_over(llama: Runner) -> None:
+    model: Any = llama.model
+    rng = np.random.default_rng(9)
+    [text] = random_prompts(rng, (20,), VOCAB)
+    slot = llama.open(40)
+    llama.prefill([slot], [text], NOTHING)
+    tree = random_tree(rng, 7, VOCAB)
+    [rows] = llama.forward([slot], [tree], Needs(top_k=5, taps=(0, 1)))
+    expected = path_logits(model, text, tree).softmax(-1)
+    best = expected.topk(5)
+    assert rows.top_tokens.tolist() == best.indices.tolist()
+    np.testing.assert_allclose(rows.top_probs, best.values.numpy(), atol=1e-5)
+    assert rows.top_probs.dtype == np.float32
+    assert rows.argmax.tolist() == expected.argmax(-1).tolist()
+    assert rows.features is not None
+    for node in range(len(tree)):
+        whole = [*text, int(tree.tokens[0]), *tree.path_tokens(node)]
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([whole]), output_hidden_states=True).hidden_states
+        wanted = torch.cat([states[0][0, -1], states[1][0, -1]])
+        torch.testing.assert_close(rows.features[node], wanted, rtol=0, atol=TOLERANCE)

@@ -1,0 +1,121 @@
+"""The self-test fails for everything that would make trees silently wrong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner import attention
+from draftwood.runner.attach import attach
+from draftwood.runner.selftest import LEAVES, PARENTS
+from draftwood.tree import tree_of
+from tests.runner.families import FAMILIES
+
+OF_PATHS = "nodes do not get the logits of their paths"
+
+
+def refused(model: Any, reason: str) -> None:
+    implementation = model.config._attn_implementation
+    with pytest.raises(DraftwoodError, match=reason):
+        attach(model, packing=False)
+    assert model.config._attn_implementation == implementation
+
+
+def test_the_tree_has_siblings_depth_and_every_leaf() -> None:
+    tree = tree_of(range(len(PARENTS)), PARENTS)
+    assert len(tree) == 8
+    assert tree.depth >= 3
+    assert set(LEAVES) == set(range(8)) - set(PARENTS)
+
+
+def test_a_causal_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "draftwood.runner.masks.ancestors",
+        lambda parents: np.tri(len(parents), dtype=np.uint8),
+    )
+    refused(FAMILIES["llama"](), OF_PATHS)
+
+
+def test_biases_by_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ALiBi as its models compute it: a query's distance to a key is counted in slots."""
+
+    def biased(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+        scaling: float | None,
+        step: attention.Step | None,
+    ) -> torch.Tensor:
+        g, q, kv = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
+        slope = torch.arange(kv - q, kv)[:, None] - torch.arange(kv)
+        bias = torch.where(slope < 0, -torch.inf, -0.5 * slope)
+        if mask is not None and step is attention.Step.TREE:
+            bias = -0.5 * slope.abs() + mask[:, :, :q]
+        output = nn.functional.scaled_dot_product_attention(
+            query,
+            key.repeat_interleave(g, 1),
+            value.repeat_interleave(g, 1),
+            attn_mask=bias.to(query.dtype),
+            scale=scaling,
+        )
+        return output.transpose(1, 2).contiguous()
+
+    # The plain model and our steps agree with each other: both count slots.
+    monkeypatch.setattr(attention, "_fused", biased)
+    monkeypatch.setattr(
+        attention,
+        "ALL_ATTENTION_FUNCTIONS",
+        {
+            "sdpa": lambda module, query, key, value, mask, scaling, dropout, **rest: (
+                biased(query, key, value, None, scaling, None),
+                None,
+            )
+        },
+    )
+    model = FAMILIES["llama"]()
+    model.set_attn_implementation(attention.register("sdpa"))
+    monkeypatch.setattr("draftwood.runner.attach.PREFIX", "another_")
+    monkeypatch.setattr("draftwood.runner.attach.register", lambda name: name)
+    refused(model, OF_PATHS)
+
+
+class _SharedScale(nn.Module):
+    """A linear quantised to int8 with ONE activation scale for all rows it is given."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.abs().max() / 127
+        return nn.functional.linear((x / scale).round() * scale, self.weight, self.bias)
+
+
+def test_rows_that_depend_on_other_rows() -> None:
+    model = FAMILIES["llama"]()
+    for layer in model.model.layers:
+        layer.mlp.up_proj = _SharedScale(layer.mlp.up_proj)
+    refused(model, "self-test failed")
+
+
+def test_cells_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftwood.runner.cache.Slab.move", lambda *_: None)
+    refused(FAMILIES["llama"](), "the step after an accepted path is not that of its text")
+
+
+def test_attention_that_forgets_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftwood.runner.masks.Kind.reach", float("inf"))
+    model = FAMILIES["mistral_sliding"]()
+    model.config.sliding_window = 4
+    refused(model, "self-test failed")
+
+
+def test_the_end_of_a_short_window_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "draftwood.runner.masks.Kind.hidden", lambda _, queries, keys: keys + 0 * queries < -1
+    )
+    refused(FAMILIES["mistral_sliding"](), "self-test failed")

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
 
-from draftwood.errors import DraftwoodError
-
 
 class DraftwoodError(ValueError):
     """Says in one sentence what was wrong and what to do about it.

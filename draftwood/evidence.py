@@ -90,7 +90,7 @@ def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
 
     Args:
         logq: ``[m, k]``, natural logs of their shares in the race
-            (:mod:`draftwood.racing.coupling`); ``-inf`` where there is no token.
+            (:mod:`draftwood.drafters._rollout.coupling`); ``-inf`` where there is no token.
 
     Returns:
         int64 ``[m, k]``, as of :func:`ranked_codes`.

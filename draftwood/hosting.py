@@ -17,13 +17,13 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity_at, key_of, recall
-from draftwood.eagle.checkpoint import load_head
+from draftwood.drafters._rollout.vocabulary import Vocabulary, check_vocabularies
+from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.models import origin_of
 from draftwood.protocols import Needs, Target, TargetInfo
 from draftwood.runner.attach import attach, runner_of
-from draftwood.vocabulary import Vocabulary, check_vocabularies
 
 _OUTSIDE, _NODE = 0.08, 0.001
 """What a step and a node of it are taken to cost outside of forwards, over a forward of one token,

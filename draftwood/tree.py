@@ -27,7 +27,7 @@ class Draw(IntEnum):
     * ``WITHOUT_REPLACEMENT``: sampled from q with its earlier siblings removed;
     * ``IID``: sampled from q independently of its siblings;
     * ``COUPLED``: sampled from q with the random numbers that the target's own token is drawn with
-      (:mod:`draftwood.racing.coupling`), so that it often is that token.
+      (:mod:`draftwood.drafters._rollout.coupling`), so that it often is that token.
     """
 
     ONE_HOT = 0

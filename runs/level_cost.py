@@ -26,12 +26,12 @@ import numpy as np
 import torch
 
 from draftwood.costs.busy import watched
+from draftwood.drafters._rollout.topk import rank
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
-from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo
-from draftwood.ranking import rank
 from draftwood.runner.harvest import hand_over
 
 METHODS = ("eagle3", "talon", "dynatree", "opt-tree", "fixed-tree")

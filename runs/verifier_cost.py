@@ -18,11 +18,11 @@ import torch
 
 from draftwood import attach, load
 from draftwood.costs.busy import watched
+from draftwood.drafters._rollout import race
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
-from draftwood.outputs import Outputs
 from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier
-from draftwood.racing import race
 from draftwood.registry import load as part
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History

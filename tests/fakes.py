@@ -11,8 +11,8 @@ import torch
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.eagle.config import Eagle3Config
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.config import Eagle3Config
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.hosts import Built, DraftModel, Head
 from draftwood.protocols import Needs, Rows, TargetInfo
 from draftwood.runner.attach import attach

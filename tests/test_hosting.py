@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from torch import nn
 
+from draftwood.drafters.eagle3.checkpoint import save_head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import Model
-from draftwood.eagle.checkpoint import save_head
-from draftwood.eagle.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from tests.eagle.made import tiny_config
+from tests.drafters.eagle3.made import tiny_config
 from tests.fakes import MarkovTarget
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 

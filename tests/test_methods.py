@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from draftwood.drafters.eagle3 import Eagle3
+from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes

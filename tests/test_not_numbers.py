@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drawn_pool import DrawnPool
-from draftwood.eagle.head import Eagle3Head
 from draftwood.engine import Engine
 from draftwood.evidence import Codes, Voice, ranked_codes
 from draftwood.hosts import DraftModel, Head

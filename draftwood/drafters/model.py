@@ -64,8 +64,8 @@ class ModelDrafter:
     """
 
     def __init__(self, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.levels import Levels
-        from draftwood.outputs import Outputs
+        from draftwood.drafters._rollout.rollout import Levels
+        from draftwood.drafters._rollout.vocabulary import Outputs
 
         info = model.info
         ids = np.arange(info.vocab_size)

@@ -7,7 +7,7 @@ candidates. How many are worth their cost in this step the price says, which the
 A draft model is asked level by level, while the tokens that another level is expected to add are
 more than those that could be generated in the time it takes. Above temperature 0 it names what it
 would draw with the random numbers that the target will draw with
-(:mod:`draftwood.racing.coupling`), so that no tree, however large and whatever its size depends on,
+(:mod:`draftwood.drafters._rollout.coupling`), so that no tree, however large and whatever its size depends on,
 changes a token. Or some of its tokens are drawn with numbers of their own
 (:mod:`draftwood.drawn_pool`). No node and a chain are points of the same policy.
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM
 
 from draftwood.cli.train import train
-from draftwood.eagle.checkpoint import load_head
+from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.session import Session
 from draftwood.protocols import TargetInfo

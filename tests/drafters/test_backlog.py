@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood import levels
-from draftwood.drafters.eagle3 import Eagle3Drafter
+from draftwood.drafters._rollout import rollout as levels
+from draftwood.drafters.eagle3.drafter import Eagle3Drafter
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import ModelDrafter
-from draftwood.eagle.head import Eagle3Head
 from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill, Rows, TargetInfo
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
-from tests.eagle.made import HT, LAYERS, V, tiny_config, tiny_head
+from tests.drafters.eagle3.made import HT, LAYERS, V, tiny_config, tiny_head
 from tests.tiny import VOCAB, tiny_llama
 
 CHUNK = 64

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafters.eagle3 import Eagle3, Eagle3Drafter
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill
@@ -16,7 +16,7 @@ from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
 from tests.drafters.driving import check, drive, sampled
-from tests.eagle.made import tiny_config
+from tests.drafters.eagle3.made import tiny_config
 from tests.tiny import VOCAB, tiny_llama
 
 TAPS = (1, 3, 2)

@@ -10,11 +10,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import draftwood
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attached import found
-from tests.eagle.made import tiny_config
+from tests.drafters.eagle3.made import tiny_config
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.loops import pooled, repeats
 from draftwood.lab.train.batches import held_out_rows
 from draftwood.lab.train.corpus import Domain

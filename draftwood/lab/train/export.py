@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from draftwood.eagle.checkpoint import save_head
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.checkpoint import save_head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 
 _PROVENANCE = "provenance.json"

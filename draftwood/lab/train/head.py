@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.eagle.config import Eagle3Config, default_taps
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.config import Eagle3Config, default_taps
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import ATTENTION

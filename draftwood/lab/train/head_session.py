@@ -33,7 +33,7 @@ def train_head(
     """Train a head, or go on training it, in ``session.out/eagle3``; True where it is finished.
 
     It is judged and written as :meth:`Session.train_model` does it, to be read by
-    :func:`draftwood.eagle.checkpoint.load_head`.
+    :func:`draftwood.drafters.eagle3.checkpoint.load_head`.
 
     Args:
         session: the run directory and the texts.

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train.head import HeadPlan, new_head
 from draftwood.lab.train.recipe import Shape
 from draftwood.lab.train.teacher import Teacher

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM
 
-from draftwood.eagle.checkpoint import load_head
+from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.export import export_head, is_finished

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train import loss as losses
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.eagle3 import unroll
 from tests.lab.train.heads import as_drafting, random_head, teacher

@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from draftwood.drafters._rollout import Draws, Race, race, race_blocks, race_whole
+from draftwood.drafters._rollout.gumbel import WHOLE
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
-from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, TargetInfo
-from draftwood.racing import Draws, Race, race, race_blocks, race_whole
-from draftwood.racing.races import WHOLE
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, TreeBuilder
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from draftwood.outputs import Outputs
+from draftwood.drafters._rollout.draws import distribution
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.protocols import Candidates, Expand
-from draftwood.racing.draws import distribution
 
 
 def couple(

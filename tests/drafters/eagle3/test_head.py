@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from transformers import DynamicCache
 
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import Step
-from tests.eagle.made import HT, VD, H, V, embedding, tiny_head
+from tests.drafters.eagle3.made import HT, VD, H, V, embedding, tiny_head
 
 VARIANTS: list[dict[str, Any]] = [
     {},

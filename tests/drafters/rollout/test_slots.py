@@ -1,6 +1,6 @@
 """Cells: order of forwarding, missing ancestors, and what a step keeps."""
 
-from draftwood.cells import Cells
+from draftwood.drafters._rollout.slots import Cells
 from draftwood.tree import ROOT, TreeBuilder
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from draftwood.eagle.checkpoint import load_head, save_head
+from draftwood.drafters.eagle3.checkpoint import load_head, save_head
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method

@@ -24,9 +24,9 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.eagle.config import Eagle3Config, Stored, read_config, write_config
-from draftwood.eagle.head import Eagle3Head
-from draftwood.eagle.names import canonical
+from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
+from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.eagle3.names import canonical
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 

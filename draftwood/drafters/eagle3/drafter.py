@@ -66,8 +66,8 @@ class Eagle3Drafter:
     """
 
     def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.levels import Levels
-        from draftwood.outputs import Outputs
+        from draftwood.drafters._rollout.rollout import Levels
+        from draftwood.drafters._rollout.vocabulary import Outputs
 
         self._head = head
         outputs = Outputs(head.target_ids(), target)

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from draftwood.eagle import checkpoint
-from draftwood.eagle.checkpoint import load_head, save_head
-from draftwood.eagle.config import write_config
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3 import checkpoint
+from draftwood.drafters.eagle3.checkpoint import load_head, save_head
+from draftwood.drafters.eagle3.config import write_config
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
-from tests.eagle.made import TARGET, H, V, embedding, tiny_head
+from tests.drafters.eagle3.made import TARGET, H, V, embedding, tiny_head
 
 Tensors = dict[str, torch.Tensor]
 Writer = Callable[[Tensors, Path], None]

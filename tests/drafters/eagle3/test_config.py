@@ -9,9 +9,15 @@ import torch
 from transformers import Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.eagle.config import Eagle3Config, Stored, default_taps, read_config, write_config
+from draftwood.drafters.eagle3.config import (
+    Eagle3Config,
+    Stored,
+    default_taps,
+    read_config,
+    write_config,
+)
 from draftwood.errors import DraftwoodError
-from tests.eagle.made import HT, TARGET, VD, H, V, tiny_config
+from tests.drafters.eagle3.made import HT, TARGET, VD, H, V, tiny_config
 
 LLAMA: dict[str, Any] = {
     "hidden_size": H,

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from draftwood.eagle.config import Eagle3Config
-from draftwood.eagle.head import Eagle3Head
+from draftwood.drafters.eagle3.config import Eagle3Config
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.protocols import TargetInfo
 
 H, HT, V, VD = 16, 24, 40, 24

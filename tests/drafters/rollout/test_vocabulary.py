@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Origin
-from draftwood.vocabulary import (
+from draftwood.drafters._rollout.vocabulary import (
     Vocabulary,
     check_vocabularies,
     check_vocabulary,
     padding_explains,
 )
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Origin
 from tests.tiny import tiny_tokenizer
 
 

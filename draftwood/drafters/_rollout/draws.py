@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from draftwood.drafters._rollout.gumbel import Race, race
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
-from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand
-from draftwood.racing.races import Race, race
 from draftwood.tree import Draw, TreeBuilder
 
 

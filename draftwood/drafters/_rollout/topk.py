@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.outputs import Outputs
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.protocols import Candidates, Expand, Rows
 
 Place: TypeAlias = tuple[Rows, int]

@@ -5,11 +5,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from draftwood.drafters._rollout import couple
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
-from draftwood.outputs import Outputs
 from draftwood.policies.auto import Auto
 from draftwood.protocols import Candidates, Case, Expand, TargetInfo
-from draftwood.racing import couple
 from draftwood.recipes import Method
 from draftwood.residuals import judge
 from draftwood.sampling.noise import RequestNoise

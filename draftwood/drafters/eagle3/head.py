@@ -7,7 +7,7 @@ target has been, h is :meth:`Eagle3Head.project` of its features; further on, h 
 that the head returned for the position before. Tokens are one position ahead of features: the row
 that holds the target's features of position i holds token i + 1, and predicts token i + 2.
 
-Published variants, each named by a field of :class:`draftwood.eagle.config.Eagle3Config`: further
+Published variants, each named by a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`: further
 layers, which are ordinary ones behind the first; norms of the features before ``fc`` (of each tap,
 or of all together); no ``fc`` at all; norms of queries and keys, as in Qwen3; an h that is what the
 final norm yields (EAGLE-3.1); the target's own ``lm_head``.
@@ -35,7 +35,7 @@ from transformers.models.llama.modeling_llama import (
 )
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
-from draftwood.eagle.config import Eagle3Config
+from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.errors import DraftwoodError
 
 

@@ -12,8 +12,8 @@ committed tokens this is what the model itself yielded one node above, so such a
 generation of nodes at a time, and none of its own guesses stay: once the target's features of an
 accepted token are known, the token is forwarded again with these (EAGLE, section 4.1).
 
-Refuses to know how a node's logits become an answer (:mod:`draftwood.ranking`,
-:mod:`draftwood.racing`).
+Refuses to know how a node's logits become an answer (:mod:`draftwood.drafters._rollout.topk`,
+:mod:`draftwood.drafters._rollout`).
 """
 
 import math
@@ -24,13 +24,13 @@ from typing import Final
 import numpy as np
 import torch
 
-from draftwood.cells import Cells
+from draftwood.drafters._rollout import Draws, couple
+from draftwood.drafters._rollout.slots import Cells
+from draftwood.drafters._rollout.topk import Place, rank
+from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DraftModel
-from draftwood.outputs import Outputs
 from draftwood.protocols import Candidates, Expand, Needs, Rows
-from draftwood.racing import Draws, couple
-from draftwood.ranking import Place, rank
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 _ALONG: Final = 16
@@ -164,7 +164,7 @@ class Levels:
         ]
 
     def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
-        """See :meth:`draftwood.racing.Draws.proposals`; until the step is settled."""
+        """See :meth:`draftwood.drafters._rollout.Draws.proposals`; until the step is settled."""
         return self._sequences[slot].draws.proposals(handles)
 
     def _fits(self, sequence: _Sequence, query: Expand) -> bool:

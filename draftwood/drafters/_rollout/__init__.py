@@ -4,8 +4,8 @@
 ``coupling`` draws with the target's own random numbers.
 """
 
-from draftwood.racing.coupling import couple
-from draftwood.racing.draws import Draws
-from draftwood.racing.races import Race, race, race_blocks, race_whole
+from draftwood.drafters._rollout.coupling import couple
+from draftwood.drafters._rollout.draws import Draws
+from draftwood.drafters._rollout.gumbel import Race, race, race_blocks, race_whole
 
 __all__ = ["Draws", "Race", "couple", "race", "race_blocks", "race_whole"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from draftwood.pool import Chances, Pool
+from draftwood.policies.auto.pool import Chances, Pool
 from draftwood.tree import TokenTree
 
 

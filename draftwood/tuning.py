@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from draftwood.bids import Bid, Outlook, Price
-from draftwood.hindsight import Judged
 from draftwood.hosts import Built, Host
+from draftwood.policies.auto.hindsight import Judged
 from draftwood.protocols import Outcome
 
 

@@ -9,7 +9,7 @@ import torch
 
 from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.drafting import Drafted, draft
-from draftwood.policies.auto import Auto
+from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
     Candidates,
     Continuation,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.golden import check_goose
+from draftwood.policies._spine import SpineState
 from draftwood.policies.spine import Spine
-from draftwood.shapes.spine import SpineState
 from tests.policies.canned import Sources, offer
 
 OWN = Path(__file__).parent / "data" / "spine_trees.json"

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.progress import track
 
 from draftwood.bids import FREE, Bid, Price
-from draftwood.calibration import Calibration
 from draftwood.cli._options import load_model, model_options, numbers
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
@@ -26,6 +25,7 @@ from draftwood.hosts import Built, Host
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
+from draftwood.policies.auto.calibration import Calibration
 from draftwood.recipes import Method
 from draftwood.sampling.params import SamplingParams
 from draftwood.shipped import check_drafts

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._spine import SpineShape
 from draftwood.policies.spine import Successors, attach_branches
-from draftwood.shapes.spine import SpineShape
 from draftwood.tree import ROOT_SOURCE, TreeBuilder
 
 _KINDS = {ROOT_SOURCE: 0, "spine": 1, "branch": 2}

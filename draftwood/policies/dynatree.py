@@ -3,7 +3,7 @@
 Source: DynaTree, Section 3.3 and Algorithm 1 (``DRAFTTREE`` and ``ADJUST``). It knows its sources
 by name only.
 
-What the paper leaves open, and where this differs, besides what ``draftwood.shapes.dynatree`` (the
+What the paper leaves open, and where this differs, besides what ``draftwood.policies._dynatree`` (the
 gates, the history) says:
 
 * A whole level is expanded in one draft forward, in the paper's breadth-first order.
@@ -22,9 +22,9 @@ from typing import ClassVar
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import lay_copied, promote, root_frontier
+from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
+from draftwood.policies._frontier import lay_copied, promote, root_frontier
 from draftwood.protocols import Candidates, Expand, Grower, Growth
-from draftwood.shapes.dynatree import DynaTreeRule, DynaTreeState
 from draftwood.tree import Draw, TreeBuilder
 
 

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import children, join, no_children, promote, root_frontier, transplant
+from draftwood.policies._frontier import (
+    children,
+    join,
+    no_children,
+    promote,
+    root_frontier,
+    transplant,
+)
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
 from draftwood.tree import Draw, TreeBuilder
 

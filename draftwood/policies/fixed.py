@@ -14,7 +14,7 @@ so that it takes no budget. The batch's price is not looked at.
 from dataclasses import dataclass, field
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import children, log_probability, promote, root_frontier
+from draftwood.policies._frontier import children, log_probability, promote, root_frontier
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
 from draftwood.tree import Draw, TreeBuilder
 

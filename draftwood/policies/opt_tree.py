@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import (
+from draftwood.policies._frontier import (
     children,
     join,
     likeliest,

@@ -29,17 +29,16 @@ from typing import Literal
 
 import numpy as np
 
-from draftwood.drawing import (
+from draftwood.errors import DraftwoodError
+from draftwood.policies._frontier import Frontier, Level, children, no_children
+from draftwood.policies._sampling import (
     check_draft_temperature,
     draw_below,
     drawing_for,
     drawn_kinds,
 )
-from draftwood.errors import DraftwoodError
-from draftwood.frontier import Frontier, Level, children, no_children
+from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
 from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Outcome
-from draftwood.shapes.ranks import RankPath
-from draftwood.shapes.static import Deepest, layout, shape_paths
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 

@@ -2,7 +2,7 @@
 
 Source: DynaTree, Section 3.3 and Algorithm 1, whose drafts are deterministic; how its gates carry
 over to a sampled tree is not in the paper. The gates and the history are
-``draftwood.shapes.dynatree``'s. It knows its source by name only.
+``draftwood.policies._dynatree``'s. It knows its source by name only.
 
 Whether a drawn token stays must not depend on which token it is. So where
 ``draftwood.policies.dynatree`` adds a node's likeliest children, this policy counts them, before
@@ -30,11 +30,16 @@ from typing import Literal
 
 import numpy as np
 
-from draftwood.drawing import check_draft_temperature, draw_as_many, drawing_for, drawn_kinds
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import root_frontier
+from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
+from draftwood.policies._frontier import root_frontier
+from draftwood.policies._sampling import (
+    check_draft_temperature,
+    draw_as_many,
+    drawing_for,
+    drawn_kinds,
+)
 from draftwood.protocols import Candidates, Grower, Growth
-from draftwood.shapes.dynatree import DynaTreeRule, DynaTreeState
 from draftwood.tree import Draw, TreeBuilder
 
 

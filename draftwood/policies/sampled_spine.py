@@ -2,7 +2,7 @@
 
 Source: GOOSE, Algorithms 1 and 2 and Section 4.3; drawn branches are not in the paper, whose
 branches are looked up. The shares of the budget, the routing and the adaptation are
-``draftwood.shapes.spine``'s. It knows its two sources by name only.
+``draftwood.policies._spine``'s. It knows its two sources by name only.
 
 The difference from ``draftwood.policies.spine``:
 
@@ -31,17 +31,17 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.drawing import (
+from draftwood.errors import DraftwoodError
+from draftwood.policies._frontier import Frontier, Level, no_children
+from draftwood.policies._sampling import (
     Drawing,
     check_draft_temperature,
     draw_below,
     drawing_for,
     drawn_kinds,
 )
-from draftwood.errors import DraftwoodError
-from draftwood.frontier import Frontier, Level, no_children
+from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth
-from draftwood.shapes.spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.tree import Draw, TreeBuilder
 
 

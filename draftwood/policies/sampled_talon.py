@@ -26,9 +26,14 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from draftwood.drawing import check_draft_temperature, draw_as_many, drawing_for, drawn_kinds
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import children, root_frontier
+from draftwood.policies._frontier import children, root_frontier
+from draftwood.policies._sampling import (
+    check_draft_temperature,
+    draw_as_many,
+    drawing_for,
+    drawn_kinds,
+)
 from draftwood.protocols import Candidates, Grower, Growth, Outcome
 from draftwood.tree import Draw, TreeBuilder
 

@@ -5,7 +5,7 @@ from the measured probability that the child of each rank is the accepted one; t
 is ``draftwood.lab.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
 for all nodes of a level that have children. It knows its source by name only.
 
-A tree comes from a JSON file of rank paths (``draftwood.shapes.ranks``). Without a file the tree is
+A tree comes from a JSON file of rank paths (``draftwood.policies._static``). Without a file the tree is
 the best one for :data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
 
 A smaller budget keeps the nodes most likely to be accepted: those with the largest product of
@@ -20,8 +20,8 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._static import RankPath, SortKey, order, read_paths
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
-from draftwood.shapes.ranks import RankPath, SortKey, order, read_paths
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))

@@ -5,7 +5,7 @@ two sources by name only: one that copies chains, one that ranks successors.
 
 Where the paper is silent or ambiguous:
 
-* Consensus as printed holds for almost every match; see ``draftwood.shapes.spine.bypasses``.
+* Consensus as printed holds for almost every match; see ``draftwood.policies._spine.bypasses``.
 * A match without any successor is verified as the whole chain: cutting it to the spine's share
   would leave the rest of the budget unused and break Proposition 4.
 * What the per-node caps leave over goes to step 4, first come first served: a branch leaf gets at
@@ -27,8 +27,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth
-from draftwood.shapes.spine import SpineRule, SpineShape, SpineState, bypasses
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]

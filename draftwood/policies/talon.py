@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import children, lay_copied, promote, root_frontier
+from draftwood.policies._frontier import children, lay_copied, promote, root_frontier
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
 from draftwood.tree import Draw, TreeBuilder
 

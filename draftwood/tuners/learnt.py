@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.bids import NOTHING_PAYS, Bid, Price
-from draftwood.calibration import Calibration, Counts, load
 from draftwood.costs.live import LiveCosts
-from draftwood.evidence import Codes, Voice
-from draftwood.fading import Ratio
 from draftwood.hosts import Built, Host
+from draftwood.policies.auto.calibration import Calibration, Counts, load
+from draftwood.policies.auto.fading import Ratio
+from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.worths import worths
 from draftwood.protocols import Outcome
 from draftwood.tuning import Foretold, Load, Spent
-from draftwood.worths import worths
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -308,7 +308,7 @@ class Expectations:
         return self.tuner.rate * self.reading / self.worth
 
     def chance(self, codes: Codes) -> float:
-        """See :class:`draftwood.pool.Chances`."""
+        """See :class:`draftwood.policies.auto.pool.Chances`."""
         return self.counts.chance(codes)
 
     def level(self, width: int) -> float:

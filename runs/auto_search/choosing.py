@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from draftwood.bids import Bid
 from draftwood.costs.curve import StepCosts
-from draftwood.policies.auto import Auto
+from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from runs.auto_search.ahead import Ahead

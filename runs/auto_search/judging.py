@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.bids import Bid
-from draftwood.evidence import CELLS, OTHER, Codes, Voice, cell, cells
-from draftwood.pool import Chances
+from draftwood.policies.auto.features import CELLS, OTHER, Codes, Voice, cell, cells
+from draftwood.policies.auto.pool import Chances
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT
 from runs.auto_search.ahead import Ahead

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._dynatree import DynaTreeState
 from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.fixed import Fixed
 from draftwood.protocols import Continue
-from draftwood.shapes.dynatree import DynaTreeState
 from draftwood.tree import Draw, TokenTree, tree_of
 from tests.policies.canned import (
     Row,

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._static import SPARSE
 from draftwood.policies.sampled import Sampled
 from draftwood.sampling.noise import RequestNoise
-from draftwood.shapes.static import SPARSE
 from draftwood.tree import Draw
+from tests.policies.auto.drawing import asked, drawn_for, expansions, four
 from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths
-from tests.policies.drawing import asked, drawn_for, expansions, four
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._dynatree import DynaTreeState
 from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.sampled_dynatree import SampledDynaTree
 from draftwood.sampling.noise import RequestNoise
-from draftwood.shapes.dynatree import DynaTreeState
 from draftwood.tree import Draw, tree_of
+from tests.policies.auto.drawing import Dice, asked, expansions
 from tests.policies.canned import Row, check_shape, distributions, drafter, outcome, paths
-from tests.policies.drawing import Dice, asked, expansions
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 # The root is unsure (.35 < .4), 1 is sure (.95 >= .9), 2 in between, 4 in between.

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._spine import SpineShape, SpineState, bypasses
 from draftwood.policies.sampled_spine import SampledSpine, spine_last
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continue
 from draftwood.sampling.noise import RequestNoise
-from draftwood.shapes.spine import SpineShape, SpineState, bypasses
 from draftwood.tree import Draw, TreeBuilder
+from tests.policies.auto.drawing import Dice, asked, expansions, four
 from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths
-from tests.policies.drawing import Dice, asked, expansions, four
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 TREE = SampledSpine(bypass="off", ratio=0.3)

@@ -12,6 +12,7 @@ from draftwood.policies.sampled_talon import SampledTalon
 from draftwood.policies.talon import Talon
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
+from tests.policies.auto.drawing import Dice, asked, expansions
 from tests.policies.canned import (
     Row,
     check_shape,
@@ -21,7 +22,6 @@ from tests.policies.canned import (
     outcome,
     paths,
 )
-from tests.policies.drawing import Dice, asked, expansions
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 TABLE: dict[int, Row] = {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._static import RankPath, read_paths
 from draftwood.policies.sequoia import (
     DEFAULT_ACCEPTANCE,
     Sequoia,
@@ -17,7 +18,6 @@ from draftwood.policies.sequoia import (
     plan,
 )
 from draftwood.protocols import Expand
-from draftwood.shapes.ranks import RankPath, read_paths
 from draftwood.tree import Draw
 from tests.policies.canned import Row, check_shape, drafter, outcome, paths
 

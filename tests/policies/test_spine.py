@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._spine import SpineShape, SpineState
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continuation
-from draftwood.shapes.spine import SpineShape, SpineState
 from draftwood.tree import Draw
 from tests.policies.canned import Row, Sources, check_shape, offer, outcome
 

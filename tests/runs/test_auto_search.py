@@ -13,11 +13,11 @@ from draftwood import cli
 from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import SILENT, Codes, Voice
 from draftwood.lab.replay.recording import Text
 from draftwood.lab.replay.rows import Paths, Ranked
 from draftwood.methods import method
-from draftwood.pool import Pool
+from draftwood.policies.auto.features import SILENT, Codes, Voice
+from draftwood.policies.auto.pool import Pool
 from runs.auto_search.__main__ import main
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import (

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from draftwood.drafters._rollout import couple
 from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
-from draftwood.policies.auto import Auto
+from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Case, Expand, TargetInfo
 from draftwood.recipes import Method
 from draftwood.residuals import judge

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from draftwood.hindsight import Judged
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.contexts import Context
 from draftwood.lab.bench.forecast import Forecasts
@@ -13,6 +12,7 @@ from draftwood.lab.bench.measure import Turn
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Row, Run
 from draftwood.lab.loops import Repeats
+from draftwood.policies.auto.hindsight import Judged
 from draftwood.requests import Completion
 from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TokenTree, TreeBuilder

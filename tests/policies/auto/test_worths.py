@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.policies.auto.worths import worths
 from draftwood.tuning import Load
-from draftwood.worths import worths
 
 
 def loads(*left_and_pace: tuple[int, float]) -> list[Load]:

@@ -16,10 +16,18 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood import calibration
-from draftwood.calibration import BANDS, VERSION, Calibration, Counts, band, dumps, load
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, OTHER, SCHEME, SILENT, cells
+from draftwood.policies.auto import calibration
+from draftwood.policies.auto.calibration import (
+    BANDS,
+    VERSION,
+    Calibration,
+    Counts,
+    band,
+    dumps,
+    load,
+)
+from draftwood.policies.auto.features import CELLS, CODES, OTHER, SCHEME, SILENT, cells
 
 Codes = tuple[int, int, int]
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import Frontier, Level, children, log_probability
+from draftwood.policies._frontier import Frontier, Level, children, log_probability
 from draftwood.protocols import Candidates, Outcome
 
 LEAST_BASE_DEPTH = 2

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.frontier import (
+from draftwood.policies._frontier import (
     Frontier,
     Level,
     children,

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.evidence import (
+from draftwood.policies.auto.features import (
     CELLS,
     CODES,
     COPIED_CODES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from draftwood.fading import Ratio
+from draftwood.policies.auto.fading import Ratio
 
 
 def test_it_starts_somewhere_and_follows_what_happens() -> None:

@@ -10,21 +10,12 @@ from operator import mul
 import pytest
 
 from draftwood.bids import Bid
-from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.pool import Pool
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.pool import Pool
 from draftwood.tree import ROOT, TokenTree
 from draftwood.tuners.learnt import Tuner
-from tests.tuners.made import (
-    LINEAR,
-    STEPPED,
-    Sure,
-    TrueCosts,
-    begin,
-    bid,
-    observe,
-    outcome,
-)
+from tests.policies.auto.made import LINEAR, STEPPED, Sure, TrueCosts, begin, bid, observe, outcome
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from draftwood.bids import Bid, Price
-from draftwood.calibration import Calibration
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.evidence import Codes, Voice
-from draftwood.pool import Pool
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Outcome
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Expectations, Tuner

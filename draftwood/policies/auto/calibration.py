@@ -1,6 +1,6 @@
 """How likely the target is to take a candidate token, learnt from what it took.
 
-One table per temperature band, of how often candidates of each cell (:mod:`draftwood.evidence`)
+One table per temperature band, of how often candidates of each cell (:mod:`draftwood.policies.auto.features`)
 were offered below a token that was committed, and how often they were the next one. A cell's
 estimate is its own frequency, drawn towards what the sources' codes say one by one (their log odds
 added up, as if they were independent given the token) with the weight of a few observations; these
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, SCHEME, SILENT, Codes, cell
 from draftwood.files import write_text
+from draftwood.policies.auto.features import CELLS, CODES, SCHEME, SILENT, Codes, cell
 
 VERSION = 1
 """Of the JSON; other versions are refused."""

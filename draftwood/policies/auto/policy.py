@@ -1,7 +1,7 @@
 """The one policy that the others are special cases of: all sources in one tree, sized by its worth.
 
 Every source's candidates go into one pool, a token offered twice below one parent being one node
-(:mod:`draftwood.pool`). Each has a calibrated chance, a path's chance is the product along it, and
+(:mod:`draftwood.policies.auto.pool`). Each has a calibrated chance, a path's chance is the product along it, and
 a child is never likelier than its parent, so the best tree of n nodes is simply the n likeliest
 candidates. How many are worth their cost in this step the price says, which the policy bids for.
 A draft model is asked level by level, while the tokens that another level is expected to add are
@@ -9,7 +9,7 @@ more than those that could be generated in the time it takes. Above temperature 
 would draw with the random numbers that the target will draw with
 (:mod:`draftwood.drafters._rollout.coupling`), so that no tree, however large and whatever its size depends on,
 changes a token. Or some of its tokens are drawn with numbers of their own
-(:mod:`draftwood.drawn_pool`). No node and a chain are points of the same policy.
+(:mod:`draftwood.policies.auto.sampled_pool`). No node and a chain are points of the same policy.
 
 GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT-Tree's stop are
 rules of thumb for what is computed here; the paper's methods stay as they are, beside this one.
@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from draftwood.bids import Bid, Outlook, Price
-from draftwood.drawn_pool import DrawnPool, Plan
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import OTHER, Codes, Voice
-from draftwood.pool import Pool
+from draftwood.policies.auto.features import OTHER, Codes, Voice
+from draftwood.policies.auto.pool import Pool
+from draftwood.policies.auto.sampled_pool import DrawnPool, Plan
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
 from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 

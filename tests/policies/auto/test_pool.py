@@ -13,8 +13,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.evidence import CELLS, CODES, OTHER, SILENT, Codes, Voice, copied_code, ranked_codes
-from draftwood.pool import Pool
+from draftwood.policies.auto.features import (
+    CELLS,
+    CODES,
+    OTHER,
+    SILENT,
+    Codes,
+    Voice,
+    copied_code,
+    ranked_codes,
+)
+from draftwood.policies.auto.pool import Pool
 from draftwood.tree import ROOT, TokenTree
 from tests.policies.canned import paths
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from draftwood.bids import FREE, Bid
-from draftwood.calibration import Calibration, Counts, dumps
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import CELLS, CODES, Voice
-from draftwood.pool import Pool
+from draftwood.policies.auto.calibration import Calibration, Counts, dumps
+from draftwood.policies.auto.features import CELLS, CODES, Voice
+from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Outcome, TargetInfo
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
 from draftwood.tuners.none import Untuned
 from draftwood.tuning import Load, Spent
 from tests.fakes import FakeHost
-from tests.tuners.made import (
+from tests.policies.auto.made import (
     FLAT,
     LINEAR,
     STEEP,

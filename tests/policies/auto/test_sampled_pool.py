@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
-from draftwood.drawn_pool import DrawnPool
 from draftwood.errors import DraftwoodError
-from draftwood.evidence import OTHER, RANKED_CODES, Codes, drawn_code
 from draftwood.lab.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
-from draftwood.policies import auto
-from draftwood.policies.auto import Auto
+from draftwood.policies.auto import policy as auto
+from draftwood.policies.auto.features import OTHER, RANKED_CODES, Codes, drawn_code
+from draftwood.policies.auto.policy import Auto
+from draftwood.policies.auto.sampled_pool import DrawnPool
 from draftwood.protocols import Continuation, Expand, Grower, Growth, Query, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
+from tests.policies.auto.drawing import Dice
 from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
-from tests.policies.drawing import Dice
 
 WITHOUT = Draw.WITHOUT_REPLACEMENT
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood import evidence
-from draftwood.evidence import Voice
-from draftwood.pool import Chances, Pool, said
+from draftwood.policies.auto import features as evidence
+from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.pool import Chances, Pool, said
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -43,7 +43,7 @@ class Plan:
 
 
 class DrawnPool(Pool):
-    """See the module, and :class:`draftwood.pool.Pool`."""
+    """See the module, and :class:`draftwood.policies.auto.pool.Pool`."""
 
     def __init__(self, anchor: int, chances: Chances, floor: float, most: int) -> None:
         super().__init__(anchor, chances, floor, most)
@@ -53,7 +53,7 @@ class DrawnPool(Pool):
 
     @property
     def settled(self) -> int:
-        """See :class:`draftwood.pool.Pool`: what was drawn, and what is above it."""
+        """See :class:`draftwood.policies.auto.pool.Pool`: what was drawn, and what is above it."""
         return len(self._fixed) - 1
 
     def plan(self, node: int, ranked: Sequence[float], price: float, limit: int) -> Plan | None:

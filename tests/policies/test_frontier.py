@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.frontier import (
+from draftwood.policies._frontier import (
     Frontier,
     Level,
     children,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from draftwood.bids import NOTHING_PAYS, Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.tuners.learnt import Tuner
-from tests.tuners.made import (
+from tests.policies.auto.made import (
     CURVES,
     FLAT,
     LINEAR,

@@ -1,7 +1,7 @@
 """The candidates of one step: a growing tree of all that was offered, and what speaks for each.
 
 A candidate that several sources offer below one parent is one node, and its cell
-(:mod:`draftwood.evidence`) holds what all of them say. Each node has the chance that the target
+(:mod:`draftwood.policies.auto.features`) holds what all of them say. Each node has the chance that the target
 takes it if it took its parent, and their product along the path. Candidates whose path is less
 likely than a floor are not kept, nor anything below them. Pure; chances come from whoever grows it.
 """
@@ -13,9 +13,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood import evidence
-from draftwood.evidence import OTHER, SILENT, Codes, Voice, naming
-from draftwood.hindsight import NOTHING, Added, Judged
+from draftwood.policies.auto import features as evidence
+from draftwood.policies.auto.features import OTHER, SILENT, Codes, Voice, naming
+from draftwood.policies.auto.hindsight import NOTHING, Added, Judged
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.shapes.ranks import RankPath
-from draftwood.shapes.static import SPARSE, layout, shape_paths, uniform_paths
+from draftwood.policies._static import SPARSE, RankPath, layout, shape_paths, uniform_paths
 
 
 def test_a_uniform_shape_level_by_level() -> None:

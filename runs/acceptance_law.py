@@ -28,9 +28,9 @@ from draftwood.lab.bench.provenance import provenance
 from draftwood.methods import method
 from draftwood.protocols import Case, Verdict, Verifier
 from draftwood.requests import Request
-from draftwood.residuals import Spot, children_of, try_children
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers._residuals import Spot, children_of, try_children
 from draftwood.verifiers.traversal import judged
 
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Spot, Tried, Way, bonus, judge, kept, try_children
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers._residuals import Spot, Tried, Way, bonus, judge, kept, try_children
 
 
 @dataclass(frozen=True)

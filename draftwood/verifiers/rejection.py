@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Spot, Tried, Way, bonus, children_of, judge, try_children
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers._residuals import Spot, Tried, Way, bonus, children_of, judge, try_children
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Dev
 * Each child carries the distribution it was drawn from given its earlier siblings, so that one rule
   covers children drawn without replacement (the paper's), with replacement and not at all.
 * The paper changes P and p of a node whenever it drops a child. Those changes do not depend on the
-  random decisions (:mod:`draftwood.residuals`). What is left is one decision a node, in post-order:
+  random decisions (:mod:`draftwood.verifiers._residuals`). What is left is one decision a node, in post-order:
   a node v whose children have all been dropped is accepted with probability h(v) = sum R / W, a
   leaf with P(v), the root surely, and the first one accepted is the answer.
 * The changes are made as the decisions ask for them or, where that would mean a hand-over for each,
@@ -22,8 +22,17 @@ from itertools import repeat
 from typing import ClassVar
 
 from draftwood.protocols import Case, Verdict
-from draftwood.residuals import Spot, Tried, Way, bonus, children_of, judge, kept, try_children
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers._residuals import (
+    Spot,
+    Tried,
+    Way,
+    bonus,
+    children_of,
+    judge,
+    kept,
+    try_children,
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from draftwood.protocols import Case, Verdict
 from draftwood.tree import Draw
-from draftwood.walking import walk
+from draftwood.verifiers._walk import walk
 
 
 @dataclass(frozen=True)

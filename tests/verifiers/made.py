@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.protocols import Case, Noise, Verifier
-from draftwood.residuals import Way
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from draftwood.verifiers._residuals import Way
 
 Row = NDArray[np.float64]
 Tokens = tuple[int, ...]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from draftwood.protocols import Verifier
-from draftwood.residuals import Way
+from draftwood.verifiers._residuals import Way
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal

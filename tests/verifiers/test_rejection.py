@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from draftwood.protocols import Verdict
-from draftwood.residuals import Way
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers._residuals import Way
 from draftwood.verifiers.rejection import Rejection
 from tests.verifiers import literal
 from tests.verifiers.courses import committed_law, difference

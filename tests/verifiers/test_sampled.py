@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from draftwood.protocols import Case, Verdict, Verifier
-from draftwood.residuals import Spot, Way, trying
 from draftwood.tree import ROOT, Draw
+from draftwood.verifiers import _residuals as trying
+from draftwood.verifiers._residuals import Spot, Way
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal

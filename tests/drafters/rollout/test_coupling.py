@@ -11,9 +11,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Case, Expand, TargetInfo
 from draftwood.recipes import Method
-from draftwood.residuals import judge
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.verifiers._residuals import judge
 from draftwood.verifiers.traversal import Traversal
 
 V = 50

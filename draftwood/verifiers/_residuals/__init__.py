@@ -20,11 +20,45 @@ kept, not rebuilt from a few scalars a node: children of one node may come from 
 Without replacement it is q over the tokens that are left, divided by their sum, which is summed
 anew for each child: one minus the sum of the drawn tokens loses every digit where q is peaked.
 
-The loop stands twice. :mod:`draftwood.residuals.together` tries the children of many nodes at once;
-:mod:`draftwood.residuals.in_turn` tries a child when it is asked about, because most need not be.
+The loop stands twice. :mod:`draftwood.verifiers._residuals.batched` tries the children of many nodes at once;
+:mod:`draftwood.verifiers._residuals.sequential` tries a child when it is asked about, because most need not be.
 """
 
-from draftwood.residuals.spots import Spot, Tried, bonus, children_of, judge, kept
-from draftwood.residuals.trying import Way, try_children
+from collections.abc import Sequence
+from enum import Enum
+
+from draftwood.verifiers._residuals.batched import try_together
+from draftwood.verifiers._residuals.sequential import try_in_turn
+from draftwood.verifiers._residuals.siblings import (
+    Spot,
+    Tried,
+    bonus,
+    children_of,
+    judge,
+    kept,
+    rows_of,
+)
+
+
+class Way(Enum):
+    """How siblings are tried; the results are the same but for rounding."""
+
+    TOGETHER = "together"
+    IN_TURN = "in turn"
+
+
+def try_children(spots: Sequence[Spot], way: Way | None = None) -> Sequence[Tried]:
+    """Try the children of all spots, at least one.
+
+    Args:
+        spots: nodes of any trees.
+        way: in which; None leaves it to where p is. On the host a call costs next to nothing and
+            arithmetic counts, so that less of it wins; on a device the calls count.
+    """
+    p = rows_of([(spot.case.p, spot.node) for spot in spots])
+    if way is None:
+        way = Way.IN_TURN if p[0].device.type == "cpu" else Way.TOGETHER
+    return try_in_turn(spots, p) if way is Way.IN_TURN else try_together(spots, p)
+
 
 __all__ = ["Spot", "Tried", "Way", "bonus", "children_of", "judge", "kept", "try_children"]

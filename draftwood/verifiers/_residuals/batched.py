@@ -1,7 +1,7 @@
 """Tries the children of many nodes together, with one hand-over of what comes of it.
 
 For devices where a call costs more than the arithmetic: a loop over the sibling number, the rest is
-tensor work on p's device and in p's type. :mod:`draftwood.residuals.in_turn` does less of it.
+tensor work on p's device and in p's type. :mod:`draftwood.verifiers._residuals.sequential` does less of it.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from typing import ClassVar
 import torch
 
 from draftwood.protocols import Proposals
-from draftwood.residuals.spots import Spot, rows_of
 from draftwood.tree import Draw
+from draftwood.verifiers._residuals.siblings import Spot, rows_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Together:
-    """Implements :class:`draftwood.residuals.Tried` for one node."""
+    """Implements :class:`draftwood.verifiers._residuals.Tried` for one node."""
 
     known: ClassVar = True
 

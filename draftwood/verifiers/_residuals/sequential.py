@@ -2,7 +2,7 @@
 
 A verifier that goes from node to node mostly ends before it has seen the whole tree; here it pays
 for what it sees. A child's chance takes two numbers, and only its rejection a pass over the
-vocabulary. On the host, where numbers need no hand-over; :mod:`draftwood.residuals.together` is the
+vocabulary. On the host, where numbers need no hand-over; :mod:`draftwood.verifiers._residuals.batched` is the
 plain twin.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from draftwood.protocols import Case
-from draftwood.residuals.spots import Spot
 from draftwood.tree import Draw
+from draftwood.verifiers._residuals.siblings import Spot
 
 
 def try_in_turn(spots: Sequence[Spot], p: Sequence[torch.Tensor]) -> list["InTurn"]:
@@ -25,7 +25,7 @@ def try_in_turn(spots: Sequence[Spot], p: Sequence[torch.Tensor]) -> list["InTur
 
 
 class InTurn:
-    """Implements :class:`draftwood.residuals.Tried` for one node.
+    """Implements :class:`draftwood.verifiers._residuals.Tried` for one node.
 
     Attributes:
         chances: P of the children, each worked out when it is taken.

@@ -9,7 +9,7 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Case, Distributions, Proposals, Verdict
 from draftwood.tree import SAMPLED, Draw, TokenTree
-from draftwood.walking import walk
+from draftwood.verifiers._walk import walk
 
 
 def judge(cases: Sequence[Case], rule: Callable[[list[Case]], list[Verdict]]) -> list[Verdict]:

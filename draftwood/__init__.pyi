@@ -13,8 +13,8 @@ from draftwood.requests import Delta as Delta
 from draftwood.errors import DraftwoodError as DraftwoodError
 from draftwood.engine import Engine as Engine
 from draftwood.requests import Finished as Finished
-from draftwood.recipes import Method as Method
-from draftwood.recipes import Recipe as Recipe
+from draftwood.methods.recipe import Method as Method
+from draftwood.methods.recipe import Recipe as Recipe
 from draftwood.requests import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
 from draftwood.requests import Stepped as Stepped

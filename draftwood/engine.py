@@ -27,9 +27,9 @@ from draftwood.errors import DraftwoodError, integer
 from draftwood.hosting import TargetHost
 from draftwood.hosts import Built, Host
 from draftwood.isolation import Failures, each_judged
+from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
 from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
-from draftwood.recipes import Method
 from draftwood.requests import (
     Completion,
     Delta,

@@ -12,7 +12,7 @@ from typing import Any
 from draftwood import methods
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate
-from draftwood.recipes import Recipe
+from draftwood.methods.recipe import Recipe
 
 
 def spelt(name: str) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from draftwood.binding import binder
 from draftwood.methods import method, recipes
-from draftwood.recipes import Recipe
+from draftwood.methods.binding import binder
+from draftwood.methods.recipe import Recipe
 
 NEURAL = ("model", "eagle3")
 

@@ -22,8 +22,8 @@ from draftwood.drafters._rollout import race
 from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
+from draftwood.methods.registry import load as part
 from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier
-from draftwood.registry import load as part
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise

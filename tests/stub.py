@@ -11,9 +11,9 @@ import typing
 from pathlib import Path
 
 import draftwood
-from draftwood.builtin import BUILT_IN
 from draftwood.functions import docstring, signature, spelt
-from draftwood.recipes import Recipe
+from draftwood.methods.builtin import BUILT_IN
+from draftwood.methods.recipe import Recipe
 
 STUB = Path(draftwood.__file__).with_suffix(".pyi")
 HEADER = '''"""Lossless tree speculative decoding for any Hugging Face causal language model.

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood import registry
 from draftwood.drafting import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.lab.lossless.pairs import Pair, registered_pairs
-from draftwood.methods import method, recipes
+from draftwood.methods import method, recipes, registry
+from draftwood.methods.recipe import Recipe
+from draftwood.methods.settings import parse, settings
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -27,8 +28,6 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
-from draftwood.recipes import Recipe
-from draftwood.settings import parse, settings
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import FakeHost, MarkovTarget
 

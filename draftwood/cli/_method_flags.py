@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 import click
 
-from draftwood.binding import binder, model_flags
 from draftwood.cli._sections import Command, Option
 from draftwood.errors import DraftwoodError
 from draftwood.methods import recipe as recipe_of
 from draftwood.methods import spelt
-from draftwood.recipes import Method, Recipe
-from draftwood.settings import Setting, kind_of
+from draftwood.methods.binding import binder, model_flags
+from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods.settings import Setting, kind_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_GIVEN = "draftwood.settings"
+_GIVEN = "draftwood.methods.settings"
 """Where a context keeps the settings that options gave: name to text."""
 
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")

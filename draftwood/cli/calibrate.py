@@ -25,10 +25,10 @@ from draftwood.hosts import Built, Host
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
+from draftwood.methods.recipe import Method
+from draftwood.methods.shipped import check_drafts
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.recipes import Method
 from draftwood.sampling.params import SamplingParams
-from draftwood.shipped import check_drafts
 from draftwood.tuners.learnt import Tuner
 
 _FLOOR = 0.002

@@ -15,9 +15,9 @@ from draftwood.cli._method_flags import MethodsCommand, method_of, method_option
 from draftwood.cli._options import load_model, model_options
 from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
+from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
-from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     from draftwood.lab.lossless.exact import ExactCheck

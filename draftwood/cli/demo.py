@@ -18,7 +18,7 @@ from draftwood.costs.busy import warn_if_busy
 from draftwood.lab.bench.loop_marks import marked, note
 from draftwood.lab.loops import repeats
 from draftwood.methods import method
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 
 if TYPE_CHECKING:
     from draftwood.engine import Engine

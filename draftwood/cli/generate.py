@@ -16,11 +16,11 @@ from draftwood.cli._options import load_model, model_options, sampling_of, sampl
 from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
-from draftwood.shipped import check_drafts
+from draftwood.methods.shipped import check_drafts
 
 if TYPE_CHECKING:
     from draftwood.engine import Engine
-    from draftwood.recipes import Method
+    from draftwood.methods.recipe import Method
     from draftwood.requests import Completion, Delta, Request
     from draftwood.stats import StepStats
 

@@ -10,8 +10,8 @@ import click
 
 from draftwood.cli._method_flags import shown
 from draftwood.methods import recipe, recipes
-from draftwood.recipes import Recipe
-from draftwood.settings import Setting, kind_of
+from draftwood.methods.recipe import Recipe
+from draftwood.methods.settings import Setting, kind_of
 
 _EXAMPLES = """\b
 Examples:

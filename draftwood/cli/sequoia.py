@@ -15,8 +15,8 @@ from rich.progress import track
 from draftwood.cli._options import load_model, model_options
 from draftwood.files import check_writable
 from draftwood.lab.bench.prompts import Source, read, sources
+from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
-from draftwood.shipped import check_drafts
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError, need
 from draftwood.files import check_writable, write_bytes, write_text
-from draftwood.shipped import check_drafts
+from draftwood.methods.shipped import check_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from draftwood import registry
 from draftwood.cli import _tune_tables as pictures
 from draftwood.cli._options import load_model, model_options, numbers
 from draftwood.cli._tune_tables import level_rows, target_rows
@@ -32,7 +31,7 @@ from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.hosts import DrafterSpec
-from draftwood.methods import method
+from draftwood.methods import method, registry
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.hosting import TargetHost
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 from draftwood.runner.attach import detach as undo
 from draftwood.runner.attach import refuse_other, runner_of
 from draftwood.runner.attached import Attached, found

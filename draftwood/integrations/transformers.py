@@ -30,7 +30,7 @@ from draftwood.integrations.generate_call import GenerateCall, Generated
 from draftwood.integrations.generate_inputs import Inputs, arguments, pad_token
 from draftwood.integrations.generate_limits import refuse_unsupported
 from draftwood.integrations.streaming import EndsOnce, Streamer, put_tokens, refuse_rows
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 from draftwood.requests import Completion, Delta, Finished, Request
 
 __all__ = ["CustomGenerate", "Generated", "custom_generate", "detach", "generate"]

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 
 from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.policies.auto.policy import Auto
-from draftwood.recipes import Method
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import Choose, Choosing, likeliest
 from runs.auto_search.playing import Make, Plays, Run

@@ -12,8 +12,8 @@ import numpy as np
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.policies.auto.policy import Auto
-from draftwood.recipes import Method
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import Choose, Foreseeing, foreseen_path, foreseen_size, told
 from runs.auto_search.equal_nodes import choosing, of_size

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.methods import method
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 from draftwood.tuning import Tuner
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, by_depth, by_rank, by_voice

@@ -11,7 +11,7 @@ from draftwood.lab.loops import looping
 from draftwood.lab.replay.file import write
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.lab.replay.replayer import Live, Replayer
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 
 _FORWARD = 0.0052
 

@@ -18,13 +18,13 @@ from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
+from draftwood.methods.settings import parse
+from draftwood.methods.settings import settings as fields_of
 from draftwood.models import Loaded
 from draftwood.protocols import Target
-from draftwood.recipes import Method
 from draftwood.requests import Completion, Finished, Request, Stepped
 from draftwood.runner.attach import attach
-from draftwood.settings import parse
-from draftwood.settings import settings as fields_of
 from draftwood.stats import StepStats
 
 REFERENCE = "ar"

@@ -6,12 +6,12 @@ Knows how settings are named, by method, source and drafter; nothing of models a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from draftwood.binding import DRAFT, model_flags
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.methods import method, recipe
-from draftwood.recipes import Recipe
-from draftwood.settings import settings
+from draftwood.methods.binding import DRAFT, model_flags
+from draftwood.methods.recipe import Recipe
+from draftwood.methods.settings import settings
 
 _PEERS = {"hf-assistant": ("draft",)}
 """Peer to its settings that name a model."""

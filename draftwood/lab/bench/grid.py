@@ -1,15 +1,15 @@
 """The settings of a method that ``draftwood search`` tries, as texts that name contenders.
 
 Which settings those are, the method's parts and its recipe say themselves
-(:class:`draftwood.settings.Setting`). Knows nothing of runs.
+(:class:`draftwood.methods.settings.Setting`). Knows nothing of runs.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import product
 
 from draftwood.methods import method, recipe, recipes
-from draftwood.recipes import Method
-from draftwood.settings import Setting, settings
+from draftwood.methods.recipe import Method
+from draftwood.methods.settings import Setting, settings
 
 
 def grid(name: str) -> dict[str, Setting]:

@@ -37,8 +37,8 @@ from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job, Where, execute, grouped, items, plan, warm_up
 from draftwood.lab.bench.settings import Settings
+from draftwood.methods.shipped import check_drafts
 from draftwood.models import load_quietly
-from draftwood.shipped import check_drafts
 from draftwood.stats import StepStats
 
 HF = "hf"

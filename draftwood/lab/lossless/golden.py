@@ -15,7 +15,6 @@ from typing import ClassVar, cast
 import numpy as np
 import torch
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import without
 from draftwood.lab.lossless.entries import spelt
@@ -32,6 +31,7 @@ from draftwood.lab.lossless.planting import SOURCE, Proposed, planted
 from draftwood.lab.lossless.shapes import grow
 from draftwood.lab.lossless.tape import Tape, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, completed, joint
+from draftwood.methods import registry
 from draftwood.protocols import Case, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 

@@ -21,8 +21,8 @@ from draftwood.hosting import TargetHost
 from draftwood.lab.lossless.chi_square import chi_square
 from draftwood.lab.lossless.tiny import Prefix
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.protocols import Needs, Rows, Target
-from draftwood.recipes import Method
 from draftwood.requests import Completion, Request
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History

@@ -1,20 +1,19 @@
 """Every registered policy with every registered verifier: those that a method may pair.
 
 Drafters are canned, so that no model is needed; which pairs there are is for the registry, the
-recipes and :class:`draftwood.recipes.Method` to say.
+recipes and :class:`draftwood.methods.recipe.Method` to say.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedSpec
 from draftwood.lab.lossless.exact import ExactCheck, check_exact
-from draftwood.methods import recipes
+from draftwood.methods import recipes, registry
+from draftwood.methods.recipe import Method
 from draftwood.protocols import Policy, Verifier
-from draftwood.recipes import Method
 
 
 @dataclass(frozen=True)

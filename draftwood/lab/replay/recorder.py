@@ -22,6 +22,7 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import PAST_END, Asked, RecordedPrompt, Text
 from draftwood.lab.replay.rows import Paths, Ranked
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -33,7 +34,6 @@ from draftwood.protocols import (
     Rows,
     Target,
 )
-from draftwood.recipes import Method
 from draftwood.requests import Completion, Request
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams

@@ -18,8 +18,8 @@ from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
 from draftwood.lab.replay.substitute import Part, Recorded, Taught, part_of
 from draftwood.lab.replay.target import ReplayTarget
+from draftwood.methods.recipe import Method
 from draftwood.protocols import Target
-from draftwood.recipes import Method
 from draftwood.requests import Finished, Request, Stepped, checked
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.stats import StepStats, Tally

@@ -13,9 +13,9 @@ from draftwood.lab.replay.drafter import LevelLog, RecordedDrafter
 from draftwood.lab.replay.live import LiveDrafter
 from draftwood.lab.replay.pricing import ModelFreeHost
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
+from draftwood.methods.recipe import Method
+from draftwood.methods.settings import settings
 from draftwood.protocols import Drafter, TargetInfo
-from draftwood.recipes import Method
-from draftwood.settings import settings
 from draftwood.tree import Draw
 
 _HARVEST = "harvest"

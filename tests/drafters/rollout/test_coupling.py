@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from draftwood.drafters._rollout import couple
 from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
+from draftwood.methods.recipe import Method
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Case, Expand, TargetInfo
-from draftwood.recipes import Method
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from draftwood.verifiers._residuals import judge

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.golden import check_golden, plant
 from draftwood.lab.lossless.golden_file import read_golden
+from draftwood.methods import registry
 from draftwood.protocols import Case, Verdict
 from draftwood.tree import Draw
 from tests.lab.lossless.literal import Rejection

@@ -10,8 +10,8 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, Ground
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.protocols import Case, Verdict
-from draftwood.recipes import Method
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
 from tests.fakes import MarkovTarget

@@ -1,9 +1,8 @@
 """Which pairs there are: every registered policy, as recipes set it too, with every verifier."""
 
-from draftwood import registry
 from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Pair, Refusal, registered_pairs, registered_policies
-from draftwood.methods import method, recipes
+from draftwood.methods import method, recipes, registry
 from tests.lab.lossless.parts import Stateless
 
 

@@ -19,8 +19,8 @@ from draftwood.lab.bench.ranks import Ranks, count_ranks, target_seconds
 from draftwood.lab.bench.settings import Settings
 from draftwood.lab.theory.sequoia_tree import RankTree, best_tree, fastest_tree
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
 from draftwood.models import load_quietly
-from draftwood.recipes import Method
 from draftwood.requests import Request
 from draftwood.runner.attach import attach
 

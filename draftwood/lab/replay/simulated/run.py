@@ -16,7 +16,7 @@ from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.lab.replay.simulated.target import MadeUpTarget
 from draftwood.lab.replay.substitute import part_of
-from draftwood.recipes import Method
+from draftwood.methods.recipe import Method
 
 _T = TypeVar("_T")
 

@@ -1,6 +1,6 @@
-"""The recipes that come with the package: data only; `draftwood.recipes` says what it means."""
+"""The recipes that come with the package: data only; `draftwood.methods.recipe` says what it means."""
 
-from draftwood.recipes import Recipe
+from draftwood.methods.recipe import Recipe
 
 _GOOSE = "GOOSE (spine trees of context match and adjacency)"
 _DYNATREE = "DynaTree (adaptive draft-model trees)"

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
-from draftwood.builtin import BUILT_IN
 from draftwood.errors import DraftwoodError, did_you_mean
-from draftwood.recipes import Method, Recipe
-from draftwood.settings import parse
+from draftwood.methods.builtin import BUILT_IN
+from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods.settings import parse
 
 
 @cache

@@ -6,9 +6,9 @@ model; only its configuration is read to say so.
 
 from collections.abc import Mapping
 
-from draftwood.binding import model_flags
 from draftwood.errors import DraftwoodError
-from draftwood.recipes import Method
+from draftwood.methods.binding import model_flags
+from draftwood.methods.recipe import Method
 
 _NOUNS = {"draft": "draft model", "head": "EAGLE-3 head"}
 

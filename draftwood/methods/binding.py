@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
-from draftwood.settings import Setting, settings
+from draftwood.methods import registry
+from draftwood.methods.settings import Setting, settings
 
 DRAFT = "draft"
 """The source that draft models and heads answer."""

@@ -8,8 +8,8 @@ from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
-from draftwood.recipes import Method, Recipe
-from draftwood.settings import settings
+from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods.settings import settings
 from draftwood.tree import Draw
 from draftwood.tuners.learnt import Learnt
 from draftwood.tuners.none import Untuned

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.settings import checked, parse, settings
+from draftwood.methods.settings import checked, parse, settings
 
 
 class Thing:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from draftwood import registry
-from draftwood.binding import DRAFT, binder, bindings, model_flags
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.hosts import DrafterSpec
+from draftwood.methods import registry
+from draftwood.methods.binding import DRAFT, binder, bindings, model_flags
+from draftwood.methods.settings import Setting, checked, settings
 from draftwood.protocols import Policy, Verifier
-from draftwood.settings import Setting, checked, settings
 from draftwood.tree import SAMPLED, Draw
 from draftwood.tuning import TunerSpec
 
@@ -78,7 +78,7 @@ class Recipe:
         """The same recipe with its sources answered as the options say.
 
         Raises:
-            DraftwoodError: see :func:`draftwood.binding.bindings`.
+            DraftwoodError: see :func:`draftwood.methods.binding.bindings`.
         """
         return self.rebound(bindings(self.name, self.drafters, self.optional, options))
 
@@ -89,7 +89,7 @@ class Recipe:
     def settings(self) -> dict[str, Setting]:
         """Everything that can be set, by option name, with this recipe's defaults.
 
-        :mod:`draftwood.binding` says what those do that bind a source to a drafter.
+        :mod:`draftwood.methods.binding` says what those do that bind a source to a drafter.
         """
         found: dict[str, Setting] = {}
         parts = [("", registry.load("policies", self.policy))]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from draftwood import registry
 from draftwood.errors import DraftwoodError
+from draftwood.methods import registry
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)

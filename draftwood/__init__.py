@@ -40,7 +40,7 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         found = getattr(importlib.import_module(f"draftwood.{_HOMES[name]}"), name)
     elif name in _methods():
-        from draftwood.functions import function
+        from draftwood.integrations.functions import function
 
         found = function(_methods()[name])
     else:

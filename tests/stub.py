@@ -11,7 +11,7 @@ import typing
 from pathlib import Path
 
 import draftwood
-from draftwood.functions import docstring, signature, spelt
+from draftwood.integrations.functions import docstring, signature, spelt
 from draftwood.methods.builtin import BUILT_IN
 from draftwood.methods.recipe import Recipe
 

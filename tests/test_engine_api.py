@@ -11,8 +11,8 @@ import torch
 import draftwood
 from draftwood import Delta, Engine, Finished, Request, SamplingParams, Stepped
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.attachment import attachment_of, detach
 from draftwood.integrations.transformers import custom_generate
+from draftwood.integrations.transformers.attachment import attachment_of, detach
 from draftwood.methods import method
 from draftwood.requests import prepared
 from draftwood.runner.attach import detach as undo

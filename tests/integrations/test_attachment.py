@@ -12,9 +12,8 @@ import torch
 
 import draftwood
 from draftwood.errors import DraftwoodError
-from draftwood.integrations import attachment
-from draftwood.integrations.attachment import detach
-from draftwood.integrations.transformers import custom_generate, generate
+from draftwood.integrations.transformers import attachment, custom_generate, generate
+from draftwood.integrations.transformers.attachment import detach
 from draftwood.requests import Delta
 from draftwood.runner.attached import found
 from draftwood.runner.probe import learn_layout

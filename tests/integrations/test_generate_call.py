@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.generate_call import GenerateCall
+from draftwood.integrations.transformers.call import GenerateCall
 from draftwood.requests import Completion
 from draftwood.stats import Tally
 

@@ -9,8 +9,8 @@ import torch
 from transformers import BatchEncoding
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.generate_inputs import pad_token
 from draftwood.integrations.transformers import generate
+from draftwood.integrations.transformers.inputs import pad_token
 from tests.tiny import tiny_llama, tiny_tokenizer
 
 MODEL: Any = tiny_llama()

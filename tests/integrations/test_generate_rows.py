@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.generate_rows import RowProcessors, Stops, rows_of
+from draftwood.integrations.transformers.rows import RowProcessors, Stops, rows_of
 
 IDS = torch.tensor([[9, 9, 1, 2], [3, 4, 5, 6]])
 MASK = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])

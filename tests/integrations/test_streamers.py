@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, TextIteratorStreamer, TextStreame
 
 import draftwood
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.calling_frame import kept_back
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
+from draftwood.integrations.transformers.calling_frame import kept_back
 from draftwood.requests import Completion, Delta
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 

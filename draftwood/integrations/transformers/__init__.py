@@ -3,7 +3,7 @@
 ``generate`` prepares everything (configuration, processors, stopping criteria) and hands it to the
 callable made here, which returns what ``generate`` would have returned. What transformers does not
 hand to a callable (``streamer``, ``tokenizer``) is found by
-:mod:`draftwood.integrations.calling_frame`.
+:mod:`draftwood.integrations.transformers.calling_frame`.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -23,13 +23,18 @@ from transformers import (
 from draftwood import methods
 from draftwood.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.attachment import attachment_of, detach
-from draftwood.integrations.calling_frame import HandsTokenizerBack, kept_back
-from draftwood.integrations.failures import raise_failed
-from draftwood.integrations.generate_call import GenerateCall, Generated
-from draftwood.integrations.generate_inputs import Inputs, arguments, pad_token
-from draftwood.integrations.generate_limits import refuse_unsupported
-from draftwood.integrations.streaming import EndsOnce, Streamer, put_tokens, refuse_rows
+from draftwood.integrations.transformers.attachment import attachment_of, detach
+from draftwood.integrations.transformers.call import GenerateCall, Generated
+from draftwood.integrations.transformers.calling_frame import HandsTokenizerBack, kept_back
+from draftwood.integrations.transformers.failures import raise_failed
+from draftwood.integrations.transformers.inputs import Inputs, arguments, pad_token
+from draftwood.integrations.transformers.limits import refuse_unsupported
+from draftwood.integrations.transformers.streaming import (
+    EndsOnce,
+    Streamer,
+    put_tokens,
+    refuse_rows,
+)
 from draftwood.methods.recipe import Method
 from draftwood.requests import Completion, Delta, Finished, Request
 

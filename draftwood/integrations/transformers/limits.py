@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.calling_frame import KeptBack
+from draftwood.integrations.transformers.calling_frame import KeptBack
 from draftwood.runner.attach import refuse_model
 
 _REASONS = {

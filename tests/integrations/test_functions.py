@@ -10,7 +10,7 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError
-from draftwood.functions import function, signature, spelt
+from draftwood.integrations.functions import function, signature, spelt
 from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
 from tests.stub import STUB, written

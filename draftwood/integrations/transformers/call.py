@@ -21,7 +21,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from draftwood.byte_text import text_stream
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.generate_rows import Recorder, Row, Stops, processors_for, rows_of
+from draftwood.integrations.transformers.rows import Recorder, Row, Stops, processors_for, rows_of
 from draftwood.requests import Completion, Request
 from draftwood.sampling.sampler import Sampler, SamplingParams
 

@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 from transformers import PreTrainedModel
 
-from draftwood.requests import Completion as Completion
+from draftwood.engine.request import Completion as Completion
 from draftwood.integrations.transformers import CustomGenerate as CustomGenerate
-from draftwood.requests import Delta as Delta
+from draftwood.engine.request import Delta as Delta
 from draftwood.errors import DraftwoodError as DraftwoodError
-from draftwood.engine import Engine as Engine
-from draftwood.requests import Finished as Finished
+from draftwood.engine.engine import Engine as Engine
+from draftwood.engine.request import Finished as Finished
 from draftwood.methods.recipe import Method as Method
 from draftwood.methods.recipe import Recipe as Recipe
-from draftwood.requests import Request as Request
+from draftwood.engine.request import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
-from draftwood.requests import Stepped as Stepped
+from draftwood.engine.request import Stepped as Stepped
 from draftwood.tree import TokenTree as TokenTree
 from draftwood.runner.attach import attach as attach
 from draftwood.integrations.transformers import custom_generate as custom_generate

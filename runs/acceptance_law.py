@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from draftwood import attach, load
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Request
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import read
 from draftwood.lab.bench.provenance import provenance
 from draftwood.methods import method
 from draftwood.protocols import Case, Verdict, Verifier
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers._residuals import Spot, children_of, try_children

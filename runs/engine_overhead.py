@@ -18,14 +18,14 @@ from draftwood import attach, load
 from draftwood.costs.busy import watched
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Finished, Request, Stepped
 from draftwood.hosts import Host
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target
-from draftwood.requests import Finished, Request, Stepped
 from draftwood.tree import TreeBuilder
 
 NODES = (1, 2, 4, 8, 16, 32, 64)

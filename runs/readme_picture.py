@@ -9,10 +9,10 @@ from draftwood import attach, load
 from draftwood.cli._prompt import encode
 from draftwood.cli.demo import PROMPTS
 from draftwood.cli.tree import as_svg
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Delta, Request, Stepped
 from draftwood.files import write_text
 from draftwood.methods import method
-from draftwood.requests import Delta, Request, Stepped
 
 BUDGET = 14
 

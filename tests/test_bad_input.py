@@ -236,7 +236,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
 def test_an_interrupted_text_is_kept_and_ends_with_130(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from draftwood.engine import Engine
+    from draftwood.engine.engine import Engine
 
     whole, steps = Engine.step, []
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafting import draft
+from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec
 from draftwood.lab.lossless.pairs import Pair, registered_pairs

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from draftwood import models
 from draftwood.cli._prompt import encode
 from draftwood.cli.demo import PROMPTS
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.hosts import DraftModel, Head
 from draftwood.methods import method, recipes
 from draftwood.policies.auto.features import Codes, Voice, ranked_codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import DrawnPool
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.fakes import FakeHost, MarkovTarget

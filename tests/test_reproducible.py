@@ -19,11 +19,11 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Finished, Request
 from draftwood.hosts import Built
 from draftwood.methods import method
-from draftwood.requests import Finished, Request
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams

@@ -11,10 +11,10 @@ from statistics import median
 from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
+from draftwood.engine.stats import StepStats
 from draftwood.hosts import Host
 from draftwood.methods import method
 from draftwood.protocols import Target
-from draftwood.stats import StepStats
 
 SOURCE = "draft"
 """What methods call the drafter with a model."""
@@ -59,8 +59,8 @@ def run_steps(
     target: Target, host: Host, name: str, prompt: list[int], batch: int, seconds: float
 ) -> list[Timed]:
     """Steps of a method, of as many requests as are answered in that time, one batch at least."""
-    from draftwood.engine import Engine
-    from draftwood.requests import Request, Stepped
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Request, Stepped
 
     engine = Engine(target, method(name), host=host)
     found: list[Timed] = []

@@ -83,10 +83,10 @@ def calibrate(
     check_drafts(model, chosen, trust_remote_code=trust_remote_code)
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
-    from draftwood.engine import Engine
-    from draftwood.hosting import TargetHost
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.host import TargetHost
+    from draftwood.engine.request import Request
     from draftwood.lab.bench.contexts import Contexts
-    from draftwood.requests import Request
     from draftwood.runner.attach import attach
 
     sampled = [SamplingParams(temperature=t) for t in heats]

@@ -21,8 +21,8 @@ from draftwood.methods import method
 from draftwood.methods.recipe import Method
 
 if TYPE_CHECKING:
-    from draftwood.engine import Engine
-    from draftwood.requests import Completion, Request
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Completion, Request
 
 PROMPTS = {
     "code": '''class Temperature:
@@ -91,9 +91,9 @@ def demo(
     """Decode a code, a math and a prose prompt with each method, beside plain decoding."""
     warn_if_busy(threads)
 
-    from draftwood.engine import Engine
-    from draftwood.hosting import TargetHost
-    from draftwood.requests import Request
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.host import TargetHost
+    from draftwood.engine.request import Request
     from draftwood.runner.attach import attach
 
     chosen = [method(text) for text in METHODS]
@@ -116,7 +116,7 @@ def demo(
 
 
 def _stream(engine: Engine, request: Request) -> None:
-    from draftwood.requests import Delta, checked
+    from draftwood.engine.request import Delta, checked
 
     for event in checked(engine.stream([request])):
         if isinstance(event, Delta):

@@ -19,10 +19,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods.shipped import check_drafts
 
 if TYPE_CHECKING:
-    from draftwood.engine import Engine
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Completion, Delta, Request
+    from draftwood.engine.stats import StepStats
     from draftwood.methods.recipe import Method
-    from draftwood.requests import Completion, Delta, Request
-    from draftwood.stats import StepStats
 
 _EXAMPLES = """\b
 Examples:
@@ -100,9 +100,9 @@ def generate(
         raise DraftwoodError("a stop string must not be empty; leave it out")
 
     from draftwood import models
-    from draftwood.engine import Engine
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Request
     from draftwood.lab.bench.trace import fields as step_fields
-    from draftwood.requests import Request
     from draftwood.runner.attach import attach
 
     check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
@@ -192,7 +192,7 @@ def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
 
 def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: bool) -> Completion:
     """The answer; its steps are added to ``steps``."""
-    from draftwood.requests import Delta, Finished, Stepped
+    from draftwood.engine.request import Delta, Finished, Stepped
 
     number = engine.add(request)
     shown = False

@@ -148,7 +148,7 @@ def live_model(
         DraftwoodError: it cannot be loaded, or has other weights.
     """
     facts = recording.model
-    from draftwood.hosting import TargetHost
+    from draftwood.engine.host import TargetHost
     from draftwood.lab.replay.file import digest
     from draftwood.lab.replay.replayer import Live
     from draftwood.runner.attach import attach

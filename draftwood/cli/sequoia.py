@@ -84,12 +84,12 @@ def sequoia(
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
-    from draftwood.engine import Engine
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Request
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.lab.bench.document import write
     from draftwood.lab.bench.makers.rank_trees import Counted, one_level
     from draftwood.lab.bench.ranks import count_ranks, target_seconds
-    from draftwood.requests import Request
     from draftwood.runner.attach import attach
 
     counting = one_level(ranks, **given)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.tree import Tree
     from transformers import PreTrainedTokenizerBase
 
-    from draftwood.engine import Engine
-    from draftwood.requests import Request
-    from draftwood.stats import StepStats
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Request
+    from draftwood.engine.stats import StepStats
 
 _TITLE = 40
 """Characters of the prompt that a picture's title quotes."""
@@ -122,8 +122,8 @@ def tree(
 
     from rich.console import Console
 
-    from draftwood.engine import Engine
-    from draftwood.requests import Request
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.request import Request
     from draftwood.runner.attach import attach
 
     check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
@@ -167,7 +167,7 @@ def _found(
 
 def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:
     """Every step with the tokens that it committed."""
-    from draftwood.requests import Delta, Stepped, checked
+    from draftwood.engine.request import Delta, Stepped, checked
 
     committed: tuple[int, ...] = ()
     for event in checked(engine.stream([request])):

@@ -116,7 +116,7 @@ def tune(
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
     from draftwood.costs.measure import Grid, measure_reached, measure_target
     from draftwood.costs.store import identity_at, key_of
-    from draftwood.hosting import TargetHost
+    from draftwood.engine.host import TargetHost
     from draftwood.lab.bench.document import write
     from draftwood.runner.attach import attach
 

@@ -6,11 +6,11 @@ from typing import cast
 from rich.console import Console
 
 from draftwood.cli._bench_view import table
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.document import document, method_entry
 from draftwood.lab.bench.rows import Row
 from draftwood.lab.loops import Repeats
-from draftwood.stats import Tally
 from tests.lab.bench.made import row
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError
 from draftwood.runner.runner import Runner
-from draftwood.running import RunningRequest
 from tests.cli.test_cli import run
 from tests.tiny import save_tiny
 

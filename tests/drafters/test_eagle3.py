@@ -9,8 +9,8 @@ import torch
 
 from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.engine.host import TargetHost
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner

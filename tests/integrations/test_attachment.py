@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import draftwood
+from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import attachment, custom_generate, generate
 from draftwood.integrations.transformers.attachment import detach
-from draftwood.requests import Delta
 from draftwood.runner.attached import found
 from draftwood.runner.probe import learn_layout
 from tests.tiny import tiny_llama

@@ -13,10 +13,10 @@ from transformers import (
     TopKLogitsWarper,
 )
 
+from draftwood.engine.request import Completion
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.call import GenerateCall
-from draftwood.requests import Completion
-from draftwood.stats import Tally
 
 IDS = torch.tensor([[9, 9, 1, 2], [3, 4, 5, 6]])
 MASK = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])

@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, TextIteratorStreamer, TextStreamer
 
 import draftwood
+from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.integrations.transformers.calling_frame import kept_back
-from draftwood.requests import Completion, Delta
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 TEXT = "ab ab ab ab"

@@ -21,9 +21,9 @@ from transformers import (
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 import draftwood
+from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
-from draftwood.requests import Completion, Delta
 from tests.sampling.stateful.grammars import Forking, Grammar
 from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 

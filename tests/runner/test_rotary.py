@@ -17,11 +17,11 @@ import transformers as hf
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method as make_method
 from draftwood.protocols import Needs
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 from draftwood.runner.recompute import RecomputingRunner
 from draftwood.runner.rotary import Regime, Ropes, context_of, named_lengths

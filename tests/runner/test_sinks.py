@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method as make_method
 from draftwood.protocols import Needs
-from draftwood.requests import Request
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
 from tests.runner.checks import TOLERANCE, path_logits, plain_logits, random_prompts, random_tree

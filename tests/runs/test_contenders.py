@@ -3,9 +3,9 @@
 import pytest
 from click import ClickException
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from runs.contenders import contenders
 from tests.fakes import FakeHost, MarkovTarget

@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from draftwood import methods
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.attachment import attachment_of, detach
 from draftwood.integrations.transformers.call import GenerateCall, Generated
@@ -36,7 +37,6 @@ from draftwood.integrations.transformers.streaming import (
     refuse_rows,
 )
 from draftwood.methods.recipe import Method
-from draftwood.requests import Completion, Delta, Finished, Request
 
 __all__ = ["CustomGenerate", "Generated", "custom_generate", "detach", "generate"]
 

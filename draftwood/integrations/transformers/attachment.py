@@ -12,9 +12,9 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.methods.recipe import Method
 from draftwood.runner.attach import detach as undo
 from draftwood.runner.attach import refuse_other, runner_of

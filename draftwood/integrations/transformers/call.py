@@ -19,10 +19,10 @@ from transformers import (
 )
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from draftwood.byte_text import text_stream
+from draftwood.engine.detokenize import text_stream
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.rows import Recorder, Row, Stops, processors_for, rows_of
-from draftwood.requests import Completion, Request
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 logger = logging.getLogger(__name__)

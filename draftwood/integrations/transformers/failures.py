@@ -1,7 +1,7 @@
 """The error of one row, raised as a caller of ``generate`` expects it."""
 
+from draftwood.engine.request import Completion
 from draftwood.errors import DraftwoodError
-from draftwood.requests import Completion
 
 
 def raise_failed(completion: Completion, row: int, rows: int) -> None:

@@ -4,8 +4,8 @@ from typing import Protocol
 
 import torch
 
+from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
-from draftwood.requests import Delta
 
 
 class Streamer(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.stats import StepStats
+from draftwood.engine.stats import StepStats
 from draftwood.tree import ROOT
 
 

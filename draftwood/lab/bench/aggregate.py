@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench.acceptance import Acceptance, RankCount, merged
 from draftwood.lab.bench.intervals import NAN, Median, Ratio, median_interval, ratio_intervals
 from draftwood.lab.bench.rows import Row, phases
 from draftwood.lab.loops import pooled
-from draftwood.stats import Tally
 
 
 def speedup(tau: float, draft_cost: float, draft_efficiency: float) -> float:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Protocol
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Completion, Finished, Request, Stepped
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.hosts import Host
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.defaults import Defaults
@@ -23,9 +25,7 @@ from draftwood.methods.settings import parse
 from draftwood.methods.settings import settings as fields_of
 from draftwood.models import Loaded
 from draftwood.protocols import Target
-from draftwood.requests import Completion, Finished, Request, Stepped
 from draftwood.runner.attach import attach
-from draftwood.stats import StepStats
 
 REFERENCE = "ar"
 """Plain decoding through our engine: every run has it, and speed and tokens are held against it."""

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.stats import StepStats
 from draftwood.tree import ROOT, TokenTree
 
 

@@ -13,7 +13,7 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.stats import StepStats
+from draftwood.engine.stats import StepStats
 
 BINS = 10
 """Of equal width, from 0 to 1; a chance on the border of two is in the upper one, 1 in the last."""

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
 
+from draftwood.engine.request import Completion, FinishReason, Request
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.measure import Answer, Decode
-from draftwood.requests import Completion, FinishReason, Request
-from draftwood.stats import Tally
 
 _TRIAL = Request([1, 1, 1], max_new_tokens=4)
 _REFUSALS = (AttributeError, RuntimeError, TypeError, ValueError)

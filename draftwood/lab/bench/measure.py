@@ -13,15 +13,15 @@ from typing import Protocol, TypeAlias
 
 import torch
 
+from draftwood.engine.request import Completion, Request
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.acceptance import Acceptance, acceptance_of
 from draftwood.lab.bench.contexts import Context, Contexts
 from draftwood.lab.bench.excerpts import Excerpt, Quote
 from draftwood.lab.bench.forecast import Forecasts, forecasts_of
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.requests import Completion, Request
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import StepStats
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from draftwood.costs.fit import fit
 from draftwood.costs.measure import Grid, measure_target
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request, Stepped, checked
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
-from draftwood.requests import Request, Stepped, checked
-from draftwood.stats import StepStats
 
 _SECONDS = 2.0
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

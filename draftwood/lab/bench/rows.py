@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from draftwood.costs.busy import Others
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench import acceptance, forecast
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.forecast import Forecasts
 from draftwood.lab.bench.measure import Turn
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.loops import Repeats, pooled, repeats
-from draftwood.stats import Tally
 
 
 @dataclass(frozen=True, eq=False)

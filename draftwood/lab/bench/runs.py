@@ -16,6 +16,7 @@ from types import FrameType
 import torch
 
 from draftwood.costs.busy import watched
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.excerpts import Quote
@@ -25,7 +26,6 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import StepStats
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 
 from draftwood.costs import busy
 from draftwood.costs.busy import between, together
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.contenders import (
@@ -39,7 +40,6 @@ from draftwood.lab.bench.runs import Job, Where, execute, grouped, items, plan, 
 from draftwood.lab.bench.settings import Settings
 from draftwood.methods.shipped import check_drafts
 from draftwood.models import load_quietly
-from draftwood.stats import StepStats
 
 HF = "hf"
 """transformers' plain ``generate``: where it takes part, speeds are held against it too."""

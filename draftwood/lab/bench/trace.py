@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TextIO
 
+from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.runs import Where
-from draftwood.stats import StepStats
 
 
 class Trace:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from draftwood.drafting import draft
+from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedDistributions, CannedDrafter
 from draftwood.lab.lossless.tape import MOST, Chance, Tape, explore

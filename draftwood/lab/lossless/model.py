@@ -15,15 +15,15 @@ from typing import ClassVar
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.lab.lossless.chi_square import chi_square
 from draftwood.lab.lossless.tiny import Prefix
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Needs, Rows, Target
-from draftwood.requests import Completion, Request
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import SEED_LIMIT

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from draftwood.costs.curve import StepCosts
-from draftwood.stats import Tally
+from draftwood.engine.stats import Tally
 
 if TYPE_CHECKING:
     from draftwood.lab.replay.replayer import Played

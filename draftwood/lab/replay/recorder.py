@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Host
 from draftwood.lab.bench.contexts import Contexts
@@ -34,7 +35,6 @@ from draftwood.protocols import (
     Rows,
     Target,
 )
-from draftwood.requests import Completion, Request
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Finished, Request, Stepped, checked
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Host
 from draftwood.lab.replay.drafter import LevelLog
@@ -20,9 +22,7 @@ from draftwood.lab.replay.substitute import Part, Recorded, Taught, part_of
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Target
-from draftwood.requests import Finished, Request, Stepped, checked
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from draftwood.stats import StepStats, Tally
 
 
 class Taking(Sampler):

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import save_file
 
 from draftwood.drafters.eagle3.checkpoint import load_head, save_head
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.protocols import Needs
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams

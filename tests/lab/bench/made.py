@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from draftwood.engine.request import Completion
+from draftwood.engine.stats import StepStats, Tally, Times
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.contexts import Context
 from draftwood.lab.bench.forecast import Forecasts
@@ -13,8 +15,6 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Row, Run
 from draftwood.lab.loops import Repeats
 from draftwood.policies.auto.hindsight import Judged
-from draftwood.requests import Completion
-from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TokenTree, TreeBuilder
 from draftwood.tuning import Foretold
 

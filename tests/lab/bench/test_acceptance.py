@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.acceptance import (
     Acceptance,
     DepthCount,
@@ -13,7 +14,6 @@ from draftwood.lab.bench.acceptance import (
     acceptance_of,
     merged,
 )
-from draftwood.stats import StepStats
 from draftwood.tree import Draw, TreeBuilder
 from tests.lab.bench.made import random_steps, step, tree
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.aggregate import (
     Baselines,
@@ -17,7 +18,6 @@ from draftwood.lab.bench.aggregate import (
 )
 from draftwood.lab.bench.intervals import Ratio, median_interval
 from draftwood.lab.bench.rows import Row
-from draftwood.stats import Tally
 from tests.lab.bench.made import random_steps, row, step, tree
 
 ALONE = Baselines()

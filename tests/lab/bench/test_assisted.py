@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import GenerationConfig, LlamaForCausalLM
 
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.generating import OneByOne, _tally
 from draftwood.lab.bench.measure import Answer, Contender
@@ -15,7 +16,6 @@ from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.lab.bench.peers.hf_assistant import HuggingFaceAssistant
 from draftwood.lab.bench.peers.hf_lookup import HuggingFaceLookup
 from draftwood.models import Loaded
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
 

@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import (
@@ -21,7 +22,6 @@ from draftwood.lab.bench.contenders import (
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.methods import method
-from draftwood.requests import Request
 from tests.fakes import FakeHost, MarkovTarget
 
 

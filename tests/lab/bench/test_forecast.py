@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.forecast import (
     BINS,
     EARLY,
@@ -15,7 +16,6 @@ from draftwood.lab.bench.forecast import (
     forecasts_of,
     merged,
 )
-from draftwood.stats import StepStats
 from tests.lab.bench.made import random_steps, step, told, tree
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from draftwood.engine.request import Request
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.models import Loaded
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from tests.tiny import tiny_llama, tiny_tokenizer
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import journal
 from draftwood.lab.bench.acceptance import acceptance_of
@@ -17,7 +18,6 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import Tally
 from tests.lab.bench.made import random_steps, run, told, turn
 
 FACTS = {"settings": {"limit": 3, "methods": ("ar",)}, "git": None}

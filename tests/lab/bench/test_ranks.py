@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli.sequoia import sequoia
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.ranks import count_ranks, target_seconds
 from draftwood.methods import method
-from draftwood.requests import Request
 from tests.fakes import FakeHost, MarkovTarget
 from tests.tiny import save_tiny
 

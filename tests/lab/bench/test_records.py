@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
+from draftwood.engine.request import Completion
+from draftwood.engine.stats import StepStats, Tally, Times
 from draftwood.lab.bench.records import decode, encode
-from draftwood.requests import Completion
-from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import TreeBuilder
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench.rows import Row
-from draftwood.stats import Tally
 from tests.lab.bench.paging import module, needs_runs, save, text, timed
 
 pytestmark = needs_runs

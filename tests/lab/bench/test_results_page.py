@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from draftwood.engine.stats import Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.document import SCHEMA, document, method_entry
-from draftwood.stats import Tally
 from tests.lab.bench.made import random_steps, row
 from tests.lab.bench.paging import ORIGIN, SCRIPT, keep, needs_runs, page, save, text, timed
 

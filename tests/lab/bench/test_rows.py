@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from draftwood.engine.stats import StepStats, Tally, Times
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.rows import phases, row_of
-from draftwood.stats import StepStats, Tally, Times
 from draftwood.tree import tree_of
 from tests.lab.bench.made import cut, random_steps, row, run, told, turn
 

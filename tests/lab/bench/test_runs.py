@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from draftwood.engine.request import Completion, Request, failure
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.excerpts import Excerpt
@@ -16,9 +18,7 @@ from draftwood.lab.bench.measure import Answer, Decode, Decoding, Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job, execute, grouped, items, plan, warm_up
-from draftwood.requests import Completion, Request, failure
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import Tally
 from tests.tiny import tiny_tokenizer
 
 DECODING = Decoding(4, frozenset({256}))

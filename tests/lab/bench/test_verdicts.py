@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from draftwood import models
+from draftwood.engine.request import Request
 from draftwood.lab.bench.contenders import OwnChoice, Stage
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.lab.bench.verdicts import differences, verdict
-from draftwood.requests import Request
 from draftwood.sampling.noise import RequestNoise
 from tests.lab.bench.commanding import run, two_sets
 from tests.tiny import save_tiny

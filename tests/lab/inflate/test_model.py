@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from transformers import MistralConfig, MistralForCausalLM
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate import model as built
 from draftwood.lab.inflate import weights
@@ -24,7 +25,6 @@ from draftwood.lab.inflate.model import (
 )
 from draftwood.lab.inflate.shapes import Shape
 from draftwood.methods import method
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 from tests.lab.inflate.made import LARGE, SMALL, ids, inflated, small_llama, with_config
 from tests.tiny import VOCAB as TINY_VOCAB

@@ -8,8 +8,10 @@ import torch
 
 from draftwood import models
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.engine import Engine
-from draftwood.hosting import TargetHost
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Request, Stepped
+from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.file import digest
 from draftwood.lab.replay.pricing import PricedHost
@@ -18,10 +20,8 @@ from draftwood.lab.replay.recording import Asked, ModelFacts, RecordedPrompt, Re
 from draftwood.lab.replay.replayer import Live, Replayed, Replayer
 from draftwood.methods import method
 from draftwood.models import Loaded
-from draftwood.requests import Request, Stepped
 from draftwood.runner.attach import attach
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import StepStats
 
 COSTS = StepCosts(Curve((1, 8, 64), (0.010, 0.011, 0.020)), fixed=0.0004, node=0.00001)
 

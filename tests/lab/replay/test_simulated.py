@@ -6,13 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.simulated.language import Language, mixed, share, shuffled
 from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.lab.replay.simulated.run import World, simulate
 from draftwood.lab.theory.rated_tree import RatedTree, chain, expected_yield
 from draftwood.methods import method
-from draftwood.stats import StepStats
 
 RANKS = (0.6, 0.15, 0.08)
 COPIES = Copies(match=0.4, run=3.0)

@@ -5,14 +5,14 @@ from itertools import product
 
 import pytest
 
-from draftwood import hosting
 from draftwood.costs import cache as kept
 from draftwood.costs.measure import Grid
-from draftwood.engine import Engine
+from draftwood.engine import host as hosting
+from draftwood.engine.engine import Engine
+from draftwood.engine.host import TargetHost
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.methods import method
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams

@@ -2,10 +2,10 @@
 
 import pytest
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.requests import Completion, Request
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from tests.fakes import FakeHost, MarkovTarget
 from tests.sampling.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin

@@ -21,14 +21,14 @@ from typing import Any, TypeAlias
 
 import torch
 
+from draftwood.engine.request import Completion, FinishReason, Request
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.llamacpp.gguf import file_of
 from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.models import Loaded
-from draftwood.requests import Completion, FinishReason, Request
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import Tally
 
 Lookup: TypeAlias = Callable[..., Any]
 """A ``LlamaDraftModel``: int32 ids ``[L]`` so far, to int32 ids that may follow."""

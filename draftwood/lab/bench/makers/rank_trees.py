@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.document import write
@@ -21,7 +22,6 @@ from draftwood.lab.theory.sequoia_tree import RankTree, best_tree, fastest_tree
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.models import load_quietly
-from draftwood.requests import Request
 from draftwood.runner.attach import attach
 
 RANKS, NODES, DEEPEST, CONTEXT = 10, 59, 12, 512

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from draftwood.costs.curve import StepCosts
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import DrafterSpec, Host
 from draftwood.lab.replay.drafter import LevelLog

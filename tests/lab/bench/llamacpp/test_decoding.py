@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import choose
@@ -13,7 +14,6 @@ from draftwood.lab.bench.llamacpp.decoding import LlamaCpp, _drafted
 from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
 from draftwood.models import Loaded
-from draftwood.requests import Completion, Request
 from draftwood.sampling.sampler import SamplingParams
 from tests.lab.bench.llamacpp import fake
 from tests.lab.bench.llamacpp.fake import Llama, Script

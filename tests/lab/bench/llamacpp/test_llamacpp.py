@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from draftwood.engine.request import Request
 from draftwood.lab.bench.llamacpp.gguf import file_of
 from draftwood.lab.bench.measure import Answer, Contender
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.lab.bench.peers.llamacpp import LlamaCpp
 from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
-from draftwood.requests import Request
 from draftwood.sampling.sampler import SamplingParams
 from tests.lab.bench.llamacpp.test_layout import llama
 from tests.lab.bench.llamacpp.test_weights_file import LLAMA3

@@ -10,14 +10,14 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.bids import Outlook
-from draftwood.byte_text import text_stream
+from draftwood.engine.detokenize import text_stream
+from draftwood.engine.request import Completion, Delta, FinishReason, Request, failure
+from draftwood.engine.stats import Tally
+from draftwood.engine.stop import StopMatcher
 from draftwood.protocols import Growth
-from draftwood.requests import Completion, Delta, FinishReason, Request, failure
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
-from draftwood.stats import Tally
-from draftwood.text import StopMatcher
 from draftwood.tuning import Load
 
 _PACE = 0.125

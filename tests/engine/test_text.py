@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from draftwood.engine.stop import REPLACEMENT, Detokenizer, StopMatcher
 from draftwood.errors import DraftwoodError
-from draftwood.text import REPLACEMENT, Detokenizer, StopMatcher
 
 fast: Any = PreTrainedTokenizerFast  # its constructor has no annotations
 

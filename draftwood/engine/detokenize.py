@@ -1,7 +1,7 @@
 """The fast way from token ids to text for byte-level tokenizers, which most models have.
 
 There a token *is* a string of bytes, so text comes from an incremental UTF-8 decoder and nothing is
-decoded twice. Everything else takes the general way of :class:`draftwood.text.Detokenizer`, the
+decoded twice. Everything else takes the general way of :class:`draftwood.engine.stop.Detokenizer`, the
 plain twin of this one.
 """
 
@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from draftwood.text import Detokenizer
+from draftwood.engine.stop import Detokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -63,7 +63,7 @@ _BYTES = _alphabet()
 
 
 class ByteDetokenizer:
-    """What :class:`draftwood.text.Detokenizer` says, for a byte-level tokenizer.
+    """What :class:`draftwood.engine.stop.Detokenizer` says, for a byte-level tokenizer.
 
     Args:
         tokenizer: one for which :func:`is_byte_level` holds.

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import LogitsProcessor
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Completion, Delta, Event, Finished, Request, checked
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.requests import Completion, Delta, Event, Finished, Request, checked
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import TokenTree
 from tests.fakes import FakeHost, MarkovTarget

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders
 from transformers import PreTrainedTokenizerFast
 
-from draftwood.byte_text import ByteDetokenizer, is_byte_level, text_stream
-from draftwood.text import REPLACEMENT, Detokenizer
-from tests.test_text import BYTE_LEVEL, PIECES, SAMPLE, byte_level, decode, ids_of, named
+from draftwood.engine.detokenize import ByteDetokenizer, is_byte_level, text_stream
+from draftwood.engine.stop import REPLACEMENT, Detokenizer
+from tests.engine.test_text import BYTE_LEVEL, PIECES, SAMPLE, byte_level, decode, ids_of, named
 
 fast: Any = PreTrainedTokenizerFast  # its constructor has no annotations
 
@@ -90,7 +90,7 @@ def test_other_tokenizers_take_the_general_way() -> None:
 def test_the_alphabet_is_the_tokenizers_own() -> None:
     from tokenizers.pre_tokenizers import ByteLevel
 
-    from draftwood.byte_text import _BYTES
+    from draftwood.engine.detokenize import _BYTES
 
     assert set(_BYTES) == set(ByteLevel.alphabet())
     for char, byte in _BYTES.items():
@@ -100,7 +100,7 @@ def test_the_alphabet_is_the_tokenizers_own() -> None:
 
 @pytest.mark.parametrize("bad", [b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3("])
 def test_broken_text_is_replaced_as_the_tokenizer_replaces_it(bad: bytes) -> None:
-    from draftwood.byte_text import _BYTES
+    from draftwood.engine.detokenize import _BYTES
 
     spelt = {byte: char for char, byte in _BYTES.items()}
     ids = named(BYTE_LEVEL, *(spelt[b] for b in bad))

@@ -10,8 +10,8 @@ from torch import nn
 from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import Model
+from draftwood.engine.host import TargetHost
 from draftwood.errors import DraftwoodError
-from draftwood.hosting import TargetHost
 from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner

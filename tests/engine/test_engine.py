@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftwood.engine import Engine
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Delta, Finished, Request, Stepped
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.hosts import Built, Host
 from draftwood.methods import method, recipes
-from draftwood.requests import Delta, Finished, Request, Stepped
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.stats import Tally
 from draftwood.tree import Draw
 from draftwood.tuners.none import Untuned
 from draftwood.tuning import Load

@@ -10,11 +10,11 @@ import torch
 
 import draftwood
 from draftwood import Delta, Engine, Finished, Request, SamplingParams, Stepped
+from draftwood.engine.request import prepared
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.integrations.transformers.attachment import attachment_of, detach
 from draftwood.methods import method
-from draftwood.requests import prepared
 from draftwood.runner.attach import detach as undo
 from draftwood.runner.attach import runner_of
 from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
-from draftwood.drafting import Drafted, draft
+from draftwood.engine.lockstep import Drafted, draft
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
     Candidates,

@@ -22,15 +22,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
-from draftwood.drafting import draft
-from draftwood.errors import DraftwoodError, integer
-from draftwood.hosting import TargetHost
-from draftwood.hosts import Built, Host
-from draftwood.isolation import Failures, each_judged
-from draftwood.methods.recipe import Method
-from draftwood.models import eos_of
-from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
-from draftwood.requests import (
+from draftwood.engine.host import TargetHost
+from draftwood.engine.isolation import Failures, each_judged
+from draftwood.engine.lockstep import draft
+from draftwood.engine.request import (
     Completion,
     Delta,
     Event,
@@ -41,10 +36,15 @@ from draftwood.requests import (
     admit,
     prepared,
 )
+from draftwood.engine.sequence import RunningRequest
+from draftwood.engine.stats import StepStats, Times
+from draftwood.errors import DraftwoodError, integer
+from draftwood.hosts import Built, Host
+from draftwood.methods.recipe import Method
+from draftwood.models import eos_of
+from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
 from draftwood.runner.attach import runner_of
-from draftwood.running import RunningRequest
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
-from draftwood.stats import StepStats, Times
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuning import Spent
 

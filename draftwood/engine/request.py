@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from draftwood.stats import StepStats, Tally
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,1 +1,0 @@
-"""What several policies know of the shapes of their trees: rules and files, no queries."""

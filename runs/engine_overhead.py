@@ -21,11 +21,11 @@ from draftwood.drafters.context import Context
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import TargetHost
 from draftwood.engine.request import Finished, Request, Stepped
-from draftwood.hosts import Host
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target
+from draftwood.protocols.hosts import Host
 from draftwood.tree import TreeBuilder
 
 NODES = (1, 2, 4, 8, 16, 32, 64)

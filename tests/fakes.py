@@ -13,8 +13,8 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.hosts import Built, DraftModel, Head
 from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.protocols.hosts import Built, DraftModel, Head
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 

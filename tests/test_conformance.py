@@ -11,7 +11,6 @@ import torch
 
 from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DrafterSpec
 from draftwood.lab.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes, registry
 from draftwood.methods.recipe import Recipe
@@ -28,6 +27,7 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
+from draftwood.protocols.hosts import DrafterSpec
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import FakeHost, MarkovTarget
 

@@ -22,8 +22,8 @@ from draftwood.costs.live import LiveCosts
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import TargetHost
 from draftwood.engine.request import Finished, Request
-from draftwood.hosts import Built
 from draftwood.methods import method
+from draftwood.protocols.hosts import Built
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams

@@ -12,9 +12,9 @@ from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.stats import StepStats
-from draftwood.hosts import Host
 from draftwood.methods import method
 from draftwood.protocols import Target
+from draftwood.protocols.hosts import Host
 
 SOURCE = "draft"
 """What methods call the drafter with a model."""

@@ -16,18 +16,18 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.bids import FREE, Bid, Price
 from draftwood.cli._options import load_model, model_options, numbers
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.files import check_writable
-from draftwood.hosts import Built, Host
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
 from draftwood.methods.shipped import check_drafts
 from draftwood.policies.auto.calibration import Calibration
+from draftwood.protocols.bids import FREE, Bid, Price
+from draftwood.protocols.hosts import Built, Host
 from draftwood.sampling.params import SamplingParams
 from draftwood.tuners.learnt import Tuner
 

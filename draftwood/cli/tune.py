@@ -30,8 +30,8 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
-from draftwood.hosts import DrafterSpec
 from draftwood.methods import method, registry
+from draftwood.protocols.hosts import DrafterSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -16,15 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
-from draftwood.protocols import (
-    Candidates,
-    Continuation,
-    Expand,
-    Needs,
-    Outcome,
-    Prefill,
-)
+from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
+from draftwood.protocols.hosts import Host
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:

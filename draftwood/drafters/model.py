@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from draftwood.hosts import DraftModel, Host
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -24,6 +23,7 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
+from draftwood.protocols.hosts import DraftModel, Host
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:

@@ -39,14 +39,14 @@ from draftwood.engine.request import (
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.stats import StepStats, Times
 from draftwood.errors import DraftwoodError, integer
-from draftwood.hosts import Built, Host
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
 from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
+from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols.tuning import Spent
 from draftwood.runner.attach import runner_of
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
-from draftwood.tuning import Spent
 
 logger = logging.getLogger(__name__)
 

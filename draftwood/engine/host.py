@@ -20,9 +20,9 @@ from draftwood.costs.store import identity_at, key_of, recall
 from draftwood.drafters._rollout.vocabulary import Vocabulary, check_vocabularies
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Built, DraftModel, Head
 from draftwood.models import origin_of
 from draftwood.protocols import Needs, Target, TargetInfo
+from draftwood.protocols.hosts import Built, DraftModel, Head
 from draftwood.runner.attach import attach, runner_of
 
 _OUTSIDE, _NODE = 0.08, 0.001
@@ -34,7 +34,7 @@ _FLAT = Curve((1, 2), (1.0, 1.0))
 
 
 class TargetHost:
-    """A :class:`draftwood.hosts.Host`; drafters built here share the models they load.
+    """A :class:`draftwood.protocols.hosts.Host`; drafters built here share the models they load.
 
     Args:
         target: what is drafted for.
@@ -54,7 +54,7 @@ class TargetHost:
         return self._target.info
 
     def model(self, name: Any) -> DraftModel:
-        """See :meth:`draftwood.hosts.Host.model`."""
+        """See :meth:`draftwood.protocols.hosts.Host.model`."""
         if not isinstance(name, str):
             self._compare(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
@@ -64,7 +64,7 @@ class TargetHost:
         return self._models[name]
 
     def head(self, name: Any) -> tuple[Head, DraftModel]:
-        """See :meth:`draftwood.hosts.Host.head`."""
+        """See :meth:`draftwood.protocols.hosts.Host.head`."""
         # Its trees are the target's business to judge: a head has no plain forward to be compared
         # with.
         if not isinstance(name, str):
@@ -77,7 +77,7 @@ class TargetHost:
         return self._heads[name]
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
-        """See :meth:`draftwood.hosts.Host.costs`."""
+        """See :meth:`draftwood.protocols.hosts.Host.costs`."""
         with_model = {source: built for source, built in drafters.items() if built.spec.model}
         key = tuple((source, built.spec) for source, built in with_model.items())
         if key not in self._costs:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.bids import FREE, Bid, Price
 from draftwood.protocols import Answer, Continue, Drafter, Expand, Growth, Policy, Query
+from draftwood.protocols.bids import FREE, Bid, Price
 from draftwood.tree import TokenTree, TreeBuilder
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.bids import Outlook
 from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Delta, FinishReason, Request, failure
 from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
 from draftwood.protocols import Growth
+from draftwood.protocols.bids import Outlook
+from draftwood.protocols.tuning import Load
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
-from draftwood.tuning import Load
 
 _PACE = 0.125
 """Part of what a step differs from the usual pace that becomes usual."""

@@ -9,8 +9,8 @@ draft forwards per target forward.
 from collections import Counter
 from dataclasses import dataclass, field
 
+from draftwood.protocols.tuning import Foretold
 from draftwood.tree import TokenTree
-from draftwood.tuning import Foretold
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class Runner:
     ) -> list[Rows]:
         """Cache every prompt behind what its slot holds, and return its rows.
 
-        See :meth:`draftwood.protocols.Target.prefill`, and :class:`draftwood.hosts.DraftModel` for
+        See :meth:`draftwood.protocols.Target.prefill`, and :class:`draftwood.protocols.hosts.DraftModel` for
         ``hidden``. Where rotary factors depend on the length of the text, that is the length of a
         prompt in an empty slot, and the place of each token in one that continues another; or
         ``least``, where that is more.
@@ -181,7 +181,7 @@ class Runner:
         """Score every node of every tree in one forward pass. The cache is not advanced.
 
         ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
-        ``hidden`` see :class:`draftwood.hosts.DraftModel`, for ``least`` :meth:`prefill`.
+        ``hidden`` see :class:`draftwood.protocols.hosts.DraftModel`, for ``least`` :meth:`prefill`.
 
         Raises:
             DraftwoodError: a slot is not open, or is named twice.

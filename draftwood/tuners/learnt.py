@@ -29,15 +29,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import NOTHING_PAYS, Bid, Price
 from draftwood.costs.live import LiveCosts
-from draftwood.hosts import Built, Host
 from draftwood.policies.auto.calibration import Calibration, Counts, load
 from draftwood.policies.auto.fading import Ratio
 from draftwood.policies.auto.features import Codes, Voice
 from draftwood.policies.auto.worths import worths
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold, Load, Spent
+from draftwood.protocols.bids import NOTHING_PAYS, Bid, Price
+from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols.tuning import Foretold, Load, Spent
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -120,7 +120,7 @@ class Tuner:
         self._net = 0.0
 
     def begin(self, loads: Sequence[Load], *, queued: bool) -> list["Expectations"]:
-        """See :class:`draftwood.tuning.Tuner`."""
+        """See :class:`draftwood.protocols.tuning.Tuner`."""
         self.batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self.batch)
         self._plain = self._seconds(0, 0)
@@ -138,7 +138,7 @@ class Tuner:
         ]
 
     def _catch_up(self, load: Load) -> float:
-        """See :attr:`draftwood.bids.Outlook.catch_up`, in seconds."""
+        """See :attr:`draftwood.protocols.bids.Outlook.catch_up`, in seconds."""
         steps = max(1.0, load.left / max(1.0, load.pace))
         return self._reading(load.backlog) / steps
 
@@ -175,7 +175,7 @@ class Tuner:
         return max((c.seconds(width * requests, context, requests) for c in levels), default=0.0)
 
     def price(self, bids: Sequence[Bid]) -> Price:
-        """See :class:`draftwood.tuning.Tuner`."""
+        """See :class:`draftwood.protocols.tuning.Tuner`."""
         rate, batch = self.rate, self.batch
         # What a node costs outside of the forward it must be worth by itself.
         least = rate * self._now.node
@@ -217,7 +217,7 @@ class Tuner:
         outcomes: Sequence[Outcome],
         spent: Spent,
     ) -> list[Foretold | None]:
-        """See :class:`draftwood.tuning.Tuner`."""
+        """See :class:`draftwood.protocols.tuning.Tuner`."""
         foretold: list[Foretold | None] = []
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
@@ -279,7 +279,7 @@ def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """A :class:`draftwood.bids.Outlook` for one request: its temperature's counts, what its tokens
+    """A :class:`draftwood.protocols.bids.Outlook` for one request: its temperature's counts, what its tokens
     are worth, and the seconds of :attr:`catch_up`."""
 
     tuner: Tuner
@@ -289,22 +289,22 @@ class Expectations:
 
     @property
     def floor(self) -> float:
-        """See :class:`draftwood.bids.Outlook`."""
+        """See :class:`draftwood.protocols.bids.Outlook`."""
         return self.tuner.floor(self.worth)
 
     @property
     def price(self) -> float:
-        """See :class:`draftwood.bids.Outlook`."""
+        """See :class:`draftwood.protocols.bids.Outlook`."""
         return self.tuner.usual_price / self.worth
 
     @property
     def coverage(self) -> float:
-        """See :class:`draftwood.bids.Outlook`."""
+        """See :class:`draftwood.protocols.bids.Outlook`."""
         return self.tuner.coverage.value
 
     @property
     def catch_up(self) -> float:
-        """See :class:`draftwood.bids.Outlook`."""
+        """See :class:`draftwood.protocols.bids.Outlook`."""
         return self.tuner.rate * self.reading / self.worth
 
     def chance(self, codes: Codes) -> float:
@@ -312,7 +312,7 @@ class Expectations:
         return self.counts.chance(codes)
 
     def level(self, width: int) -> float:
-        """See :class:`draftwood.bids.Outlook`."""
+        """See :class:`draftwood.protocols.bids.Outlook`."""
         return self.tuner.rate * self.tuner.level_seconds(width) / self.worth
 
 

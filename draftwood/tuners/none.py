@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from draftwood.bids import FREE, Bid, Price
-from draftwood.hosts import Built, Host
 from draftwood.protocols import Outcome
-from draftwood.tuning import Foretold, Load, Spent
+from draftwood.protocols.bids import FREE, Bid, Price
+from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols.tuning import Foretold, Load, Spent
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
 from draftwood.costs.curve import StepCosts
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.protocols.bids import Bid
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from runs.auto_search.ahead import Ahead
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
-from draftwood.tuning import Tuner
+from draftwood.protocols.tuning import Tuner
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, by_depth, by_rank, by_voice
 from runs.auto_search.playing import Plays, Run, Runs, total

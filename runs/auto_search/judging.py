@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid
 from draftwood.policies.auto.features import CELLS, OTHER, Codes, Voice, cell, cells
 from draftwood.policies.auto.pool import Chances
 from draftwood.protocols import Outcome
+from draftwood.protocols.bids import Bid
 from draftwood.tree import ROOT
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import ranks, taken

@@ -11,12 +11,12 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Delta, Finished, Request, Stepped
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Built, Host
 from draftwood.methods import method, recipes
+from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols.tuning import Load
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
 from draftwood.tuners.none import Untuned
-from draftwood.tuning import Load
 from tests.fakes import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())

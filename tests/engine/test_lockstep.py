@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.engine.lockstep import Drafted, draft
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
@@ -21,6 +20,7 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
 )
+from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import Draw, TreeBuilder
 from tests.policies.canned import paths
 

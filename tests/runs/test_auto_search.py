@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood import cli
-from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import Text
@@ -18,6 +17,7 @@ from draftwood.lab.replay.rows import Paths, Ranked
 from draftwood.methods import method
 from draftwood.policies.auto.features import SILENT, Codes, Voice
 from draftwood.policies.auto.pool import Pool
+from draftwood.protocols.bids import Bid
 from runs.auto_search.__main__ import main
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import (

@@ -7,7 +7,7 @@ a sequence first drafts, and whatever is generated while it does not. A few gene
 part of the next level 0. Prompts and longer backlogs are cached first, in chunks and with logits of
 their last rows only: a row of logits is as long as the vocabulary.
 
-A model may be given a vector beside each token (:class:`draftwood.hosts.DraftModel`). Beyond the
+A model may be given a vector beside each token (:class:`draftwood.protocols.hosts.DraftModel`). Beyond the
 committed tokens this is what the model itself yielded one node above, so such a model forwards one
 generation of nodes at a time, and none of its own guesses stay: once the target's features of an
 accepted token are known, the token is forwarded again with these (EAGLE, section 4.1).
@@ -29,8 +29,8 @@ from draftwood.drafters._rollout.slots import Cells
 from draftwood.drafters._rollout.topk import Place, rank
 from draftwood.drafters._rollout.vocabulary import Outputs
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DraftModel
 from draftwood.protocols import Candidates, Expand, Needs, Rows
+from draftwood.protocols.hosts import DraftModel
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 _ALONG: Final = 16

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from draftwood.hosts import DraftModel, Head, Host
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -25,6 +24,7 @@ from draftwood.protocols import (
     Rows,
     TargetInfo,
 )
+from draftwood.protocols.hosts import DraftModel, Head, Host
 from draftwood.tree import ROOT, Draw
 
 if TYPE_CHECKING:

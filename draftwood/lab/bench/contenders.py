@@ -14,7 +14,6 @@ from draftwood.engine.host import TargetHost
 from draftwood.engine.request import Completion, Finished, Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.grid import unsearched
@@ -25,6 +24,7 @@ from draftwood.methods.settings import parse
 from draftwood.methods.settings import settings as fields_of
 from draftwood.models import Loaded
 from draftwood.protocols import Target
+from draftwood.protocols.hosts import Host
 from draftwood.runner.attach import attach
 
 REFERENCE = "ar"

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
 from draftwood.lab.lossless.tape import Chance, ChanceError, Tape
 from draftwood.lab.lossless.tiny import Law, Prefix, Row, Scene
 from draftwood.protocols import (
@@ -27,6 +26,7 @@ from draftwood.protocols import (
     Prefill,
     Rows,
 )
+from draftwood.protocols.hosts import Host
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 

@@ -13,9 +13,9 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.roofline import GPUS, expected, workload
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Built, DraftModel, Head, Host
 from draftwood.lab.inflate.shapes import preset
 from draftwood.protocols import TargetInfo
+from draftwood.protocols.hosts import Built, DraftModel, Head, Host
 
 VOCABULARY = 128256
 """Tokens of the models expected of data sheets: those of Llama 3."""
@@ -95,7 +95,7 @@ class GivenCosts(LiveCosts):
 
 @dataclass(frozen=True)
 class ModelFreeHost:
-    """A :class:`draftwood.hosts.Host` that has the target's facts and no model."""
+    """A :class:`draftwood.protocols.hosts.Host` that has the target's facts and no model."""
 
     info: TargetInfo
 
@@ -140,11 +140,11 @@ class PricedHost:
         return self.host.info
 
     def model(self, name: Any) -> DraftModel:
-        """See :meth:`draftwood.hosts.Host.model`."""
+        """See :meth:`draftwood.protocols.hosts.Host.model`."""
         return self.host.model(name)
 
     def head(self, name: Any) -> tuple[Head, DraftModel]:
-        """See :meth:`draftwood.hosts.Host.head`."""
+        """See :meth:`draftwood.protocols.hosts.Host.head`."""
         return self.host.head(name)
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002

@@ -17,7 +17,6 @@ from transformers import PreTrainedTokenizerBase
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import PAST_END, Asked, RecordedPrompt, Text
@@ -35,6 +34,7 @@ from draftwood.protocols import (
     Rows,
     Target,
 )
+from draftwood.protocols.hosts import Host
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw

@@ -13,7 +13,6 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Finished, Request, Stepped, checked
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
 from draftwood.lab.replay.drafter import LevelLog
 from draftwood.lab.replay.live import LiveTarget
 from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
@@ -22,6 +21,7 @@ from draftwood.lab.replay.substitute import Part, Recorded, Taught, part_of
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Target
+from draftwood.protocols.hosts import Host
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 

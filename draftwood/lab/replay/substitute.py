@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DrafterSpec, Host
 from draftwood.lab.replay.drafter import LevelLog, RecordedDrafter
 from draftwood.lab.replay.live import LiveDrafter
 from draftwood.lab.replay.pricing import ModelFreeHost
@@ -16,6 +15,7 @@ from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import settings
 from draftwood.protocols import Drafter, TargetInfo
+from draftwood.protocols.hosts import DrafterSpec, Host
 from draftwood.tree import Draw
 
 _HARVEST = "harvest"

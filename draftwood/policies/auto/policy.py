@@ -19,12 +19,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import OTHER, Codes, Voice
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import DrawnPool, Plan
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.protocols.bids import Bid, Outlook, Price
 from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 
 _DRAWS = {

@@ -12,7 +12,7 @@ worth the same part of the step.
 
 from collections.abc import Sequence
 
-from draftwood.tuning import Load
+from draftwood.protocols.tuning import Load
 
 _SURE = 4.0
 """A request that has twice as many steps left at its pace as another one is 2 ** 4 times as likely

@@ -15,8 +15,8 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Row, Run
 from draftwood.lab.loops import Repeats
 from draftwood.policies.auto.hindsight import Judged
+from draftwood.protocols.tuning import Foretold
 from draftwood.tree import TokenTree, TreeBuilder
-from draftwood.tuning import Foretold
 
 
 def row(

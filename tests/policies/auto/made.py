@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from draftwood.bids import Bid, Price
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import Codes, Voice
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Outcome
+from draftwood.protocols.bids import Bid, Price
+from draftwood.protocols.tuning import Foretold, Load, Spent
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Expectations, Tuner
-from draftwood.tuning import Foretold, Load, Spent
 from tests.policies.canned import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))

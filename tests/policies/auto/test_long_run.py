@@ -9,10 +9,10 @@ from operator import mul
 
 import pytest
 
-from draftwood.bids import Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.pool import Pool
+from draftwood.protocols.bids import Bid
 from draftwood.tree import ROOT, TokenTree
 from draftwood.tuners.learnt import Tuner
 from tests.policies.auto.made import LINEAR, STEPPED, Sure, TrueCosts, begin, bid, observe, outcome

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import OTHER, SILENT, Codes, copied_code
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Continuation, Continue, Expand, Growth, Query
+from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from draftwood.bids import NOTHING_PAYS, Bid
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.protocols.bids import NOTHING_PAYS, Bid
 from draftwood.tuners.learnt import Tuner
 from tests.policies.auto.made import (
     CURVES,

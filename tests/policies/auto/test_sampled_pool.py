@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
@@ -19,6 +18,7 @@ from draftwood.policies.auto.features import OTHER, RANKED_CODES, Codes, drawn_c
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.sampled_pool import DrawnPool
 from draftwood.protocols import Continuation, Expand, Grower, Growth, Query, Verifier
+from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.bids import FREE, Bid
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
@@ -16,10 +15,11 @@ from draftwood.policies.auto.calibration import Calibration, Counts, dumps
 from draftwood.policies.auto.features import CELLS, CODES, Voice
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Outcome, TargetInfo
+from draftwood.protocols.bids import FREE, Bid
+from draftwood.protocols.tuning import Load, Spent
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
 from draftwood.tuners.none import Untuned
-from draftwood.tuning import Load, Spent
 from tests.fakes import FakeHost
 from tests.policies.auto.made import (
     FLAT,

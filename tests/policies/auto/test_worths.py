@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.policies.auto.worths import worths
-from draftwood.tuning import Load
+from draftwood.protocols.tuning import Load
 
 
 def loads(*left_and_pace: tuple[int, float]) -> list[Load]:

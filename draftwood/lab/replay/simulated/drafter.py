@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import Host
 from draftwood.lab.replay.drafter import LevelLog
 from draftwood.lab.replay.simulated.language import Language, State, mixed, share, shuffled
 from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
+from draftwood.protocols.hosts import Host
 from draftwood.tree import Draw, TreeBuilder
 
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
 from draftwood.errors import DraftwoodError
-from draftwood.hosts import DrafterSpec, Host
 from draftwood.lab.replay.drafter import LevelLog
 from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
 from draftwood.lab.replay.replayer import Played, Turn, Watch, play
@@ -17,6 +16,7 @@ from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.lab.replay.simulated.target import MadeUpTarget
 from draftwood.lab.replay.substitute import part_of
 from draftwood.methods.recipe import Method
+from draftwood.protocols.hosts import DrafterSpec, Host
 
 _T = TypeVar("_T")
 

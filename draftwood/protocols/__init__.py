@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.bids import Bid, Outlook, Price
 from draftwood.errors import DraftwoodError
+from draftwood.protocols.bids import Bid, Outlook, Price
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 if TYPE_CHECKING:

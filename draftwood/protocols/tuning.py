@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from draftwood.bids import Bid, Outlook, Price
-from draftwood.hosts import Built, Host
 from draftwood.policies.auto.hindsight import Judged
 from draftwood.protocols import Outcome
+from draftwood.protocols.bids import Bid, Outlook, Price
+from draftwood.protocols.hosts import Built, Host
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
 """The ``search`` subcommand: the best setting of each method, found on prompts of their own.
 
-A benchmark of every setting that the methods declare (:mod:`draftwood.lab.bench.grid`), from which the
-best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any method.
+A benchmark of every setting that the methods declare (:mod:`draftwood.lab.bench.grid`), from which
+the best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any
+method.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``draftwood theory``: what GOOSE's model predicts for two acceptance rates and a budget.
 
-Numbers come from :mod:`draftwood.lab.theory`; docs/theory.md says what they mean and where the paper's
-claims hold. This file chooses which to show: Eq. 1 at its best spine (Proposition 3's families),
-the widths of Algorithm 1 beside the best ones for the same spine (Proposition 2), and the trees a
-budget can pay for.
+Numbers come from :mod:`draftwood.lab.theory`; docs/theory.md says what they mean and where the
+paper's claims hold. This file chooses which to show: Eq. 1 at its best spine (Proposition 3's
+families), the widths of Algorithm 1 beside the best ones for the same spine (Proposition 2), and
+the trees a budget can pay for.
 """
 
 import json

@@ -20,11 +20,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.cli import _tune_tables as pictures
+from draftwood.cli import _tune_tables
 from draftwood.cli._options import load_model, model_options, numbers
 from draftwood.cli._tune_tables import level_rows, target_rows
-from draftwood.costs import cache as kept
-from draftwood.costs import store
+from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
@@ -124,7 +123,7 @@ def tune(
     if output is not None:
         check_writable(output)
     if picture is not None:
-        pictures.check(picture)
+        _tune_tables.check(picture)
     warn_if_busy(threads)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model, fresh=fresh)
@@ -191,7 +190,7 @@ def tune(
 
 def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
     """Keep costs that were measured on a quiet machine; says where, or why they are not kept."""
-    if others is not None and kept.disturbed(others):
+    if others is not None and cache.disturbed(others):
         return (
             f"not kept: other processes used {100 * others.share:.0f} % of the cores; measure "
             "again on a quiet machine"
@@ -205,7 +204,7 @@ def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]])
     curves = {"target": (costs.target, samples["target"])}
     curves |= {name: (level, samples[name]) for name, level in costs.drafters.items()}
     with drawing():
-        pictures.plot(path, curves)
+        _tune_tables.plot(path, curves)
 
 
 def show(

@@ -71,7 +71,7 @@ GPUS = {
 
 
 class Shape(Protocol):
-    """Widths and counts of a Llama's layers, such as :class:`draftwood.lab.inflate.shapes.Shape`."""
+    """Widths and counts of a Llama's layers, as :class:`draftwood.lab.inflate.shapes.Shape` has."""
 
     @property
     def hidden(self) -> int: ...

@@ -13,7 +13,6 @@ import draftwood
 from draftwood.costs import cache as kept
 from draftwood.costs.busy import watched
 from draftwood.costs.curve import StepCosts
-from draftwood.costs.store import Key, identity
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 

@@ -1,8 +1,8 @@
 """The fast way from token ids to text for byte-level tokenizers, which most models have.
 
 There a token *is* a string of bytes, so text comes from an incremental UTF-8 decoder and nothing is
-decoded twice. Everything else takes the general way of :class:`draftwood.engine.stop.Detokenizer`, the
-plain twin of this one.
+decoded twice. Everything else takes the general way of :class:`draftwood.engine.stop.Detokenizer`,
+the plain twin of this one.
 """
 
 import codecs

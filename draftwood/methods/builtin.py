@@ -1,4 +1,4 @@
-"""The recipes that come with the package: data only; `draftwood.methods.recipe` says what it means."""
+"""The recipes that come with the package; data only (see :mod:`draftwood.methods.recipe`)."""
 
 from draftwood.methods.recipe import Recipe
 

@@ -1,8 +1,9 @@
 """Finds parts by name: the file name is the part's name.
 
-A drafter, policy, tuner or verifier is one module in ``draftwood/<kind>/`` that names its class in
-a constant ``PART``; another distribution may offer one through the entry-point group
-``draftwood.<kind>``. Parts are imported only when asked for, so this file depends on none.
+A drafter, policy, tuner or verifier is one module or package in ``draftwood/<kind>/`` that names
+its class in a constant ``PART``; names that begin with ``_`` are no parts. Another distribution may
+offer one through the entry-point group ``draftwood.<kind>``. Parts are imported only when asked
+for, so this file depends on none.
 """
 
 import importlib
@@ -26,7 +27,8 @@ def _third_party(kind: Kind) -> dict[str, EntryPoint]:
 def names(kind: Kind) -> list[str]:
     """Sorted names of all parts of a kind, third parties' included."""
     package = importlib.import_module(f"draftwood.{kind}")
-    own = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    own = {name for name in modules if not name.startswith("_")}
     return sorted(own | set(_third_party(kind)))
 
 

@@ -33,7 +33,8 @@ class Setting:
             ``draft`` for the path of a draft model; None: the source's name and its own.
         search: values that ``draftwood search`` tries (metadata ``search``); empty: none but the
             default.
-        searched_by: module of :mod:`draftwood.lab.bench.makers` that makes such values for a pair of
+        searched_by: module of :mod:`draftwood.lab.bench.makers` that makes such values for a pair
+        of
             models, the published one first (metadata ``searched_by``); None: nothing does.
     """
 

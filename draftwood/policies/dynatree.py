@@ -3,8 +3,8 @@
 Source: DynaTree, Section 3.3 and Algorithm 1 (``DRAFTTREE`` and ``ADJUST``). It knows its sources
 by name only.
 
-What the paper leaves open, and where this differs, besides what ``draftwood.policies._dynatree`` (the
-gates, the history) says:
+What the paper leaves open, and where this differs, besides what ``draftwood.policies._dynatree``
+(the gates, the history) says:
 
 * A whole level is expanded in one draft forward, in the paper's breadth-first order.
 * ``chain`` names a copying source, whose preferred continuation becomes a path below the root (not

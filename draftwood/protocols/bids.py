@@ -3,12 +3,25 @@
 Nothing here decides anything.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from draftwood.policies.auto.pool import Chances, Pool
 from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.policies.auto.features import Codes
+    from draftwood.policies.auto.pool import Pool
+
+
+class Chances(Protocol):
+    """Tells how likely candidates are."""
+
+    def chance(self, codes: Codes) -> float:
+        """Of a candidate with these codes, if its parent is taken."""
+        ...
 
 
 class Price(NamedTuple):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.costs.live import LiveCosts
 from draftwood.protocols import Drafter, Needs, Rows, TargetInfo
 from draftwood.tree import Draw, TokenTree
 
 if TYPE_CHECKING:
     import torch
+
+    from draftwood.costs.live import LiveCosts
 
 
 class DraftModel(Protocol):

@@ -3,14 +3,18 @@
 Nothing here computes anything.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from draftwood.policies.auto.hindsight import Judged
 from draftwood.protocols import Outcome
 from draftwood.protocols.bids import Bid, Outlook, Price
 from draftwood.protocols.hosts import Built, Host
+
+if TYPE_CHECKING:
+    from draftwood.policies.auto.hindsight import Judged
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,10 +143,10 @@ class Runner:
     ) -> list[Rows]:
         """Cache every prompt behind what its slot holds, and return its rows.
 
-        See :meth:`draftwood.protocols.Target.prefill`, and :class:`draftwood.protocols.hosts.DraftModel` for
-        ``hidden``. Where rotary factors depend on the length of the text, that is the length of a
-        prompt in an empty slot, and the place of each token in one that continues another; or
-        ``least``, where that is more.
+        See :meth:`draftwood.protocols.Target.prefill`, and
+        :class:`draftwood.protocols.hosts.DraftModel` for ``hidden``. Where rotary factors depend on
+        the length of the text, that is the length of a prompt in an empty slot, and the place of
+        each token in one that continues another; or ``least``, where that is more.
 
         Raises:
             DraftwoodError: a prompt is empty, a slot is not open, or it is named twice.

@@ -39,7 +39,8 @@ class Sampler:
     def given(cls, processors: Sequence[LogitsProcessor], *, temperature: float) -> "Sampler":
         """A sampler with processors made elsewhere, such as the list that ``generate`` prepares.
 
-        Those that may keep state are copied, and the copies are asked (:mod:`draftwood.sampling.stateful`).
+        Those that may keep state are copied, and the copies are asked
+        (:mod:`draftwood.sampling.stateful`).
 
         Args:
             processors: in the order of application; of one sequence, and not used yet.

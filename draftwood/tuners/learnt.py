@@ -279,7 +279,8 @@ def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """A :class:`draftwood.protocols.bids.Outlook` for one request: its temperature's counts, what its tokens
+    """A :class:`draftwood.protocols.bids.Outlook` for one request: its temperature's counts, what
+    its tokens
     are worth, and the seconds of :attr:`catch_up`."""
 
     tuner: Tuner

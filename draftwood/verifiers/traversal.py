@@ -5,9 +5,9 @@ Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Dev
 * Each child carries the distribution it was drawn from given its earlier siblings, so that one rule
   covers children drawn without replacement (the paper's), with replacement and not at all.
 * The paper changes P and p of a node whenever it drops a child. Those changes do not depend on the
-  random decisions (:mod:`draftwood.verifiers._residuals`). What is left is one decision a node, in post-order:
-  a node v whose children have all been dropped is accepted with probability h(v) = sum R / W, a
-  leaf with P(v), the root surely, and the first one accepted is the answer.
+  random decisions (:mod:`draftwood.verifiers._residuals`). What is left is one decision a node, in
+  post-order: a node v whose children have all been dropped is accepted with probability h(v) = sum
+  R / W, a leaf with P(v), the root surely, and the first one accepted is the answer.
 * The changes are made as the decisions ask for them or, where that would mean a hand-over for each,
   level by level from the root down, for all trees of the batch at once.
 * Trees without sampled nodes go to the target walk, which accepts as much for less.

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from draftwood.cli import _bench_view as bar
+from draftwood.cli import _bench_view
 from draftwood.lab.bench.measure import Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.runs import Job
@@ -16,9 +16,9 @@ JOB = Job("goose", 0, 0, 0, (Item(Prompt("s/1", "t", "s", ("x",)), SamplingParam
 
 def test_the_rest_is_estimated_from_what_this_process_ran() -> None:
     now = 0.0
-    shown = bar.progress(Console(file=io.StringIO()))
+    shown = _bench_view.progress(Console(file=io.StringIO()))
     shown.get_time = lambda: now
-    counted = bar.Bar(shown, ended=100, left=20)
+    counted = _bench_view.Bar(shown, ended=100, left=20)
     (task,) = shown.tasks
     assert (task.completed, task.total) == (100, 120)
     counted(JOB, False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from draftwood.cli import _tune_tables as plot
+from draftwood.cli import _tune_tables
 from draftwood.cli._timed_steps import Check, Timed, check, run_steps
 from draftwood.cli.tune import tune, verdict
 from draftwood.costs import cache as kept
@@ -144,8 +144,8 @@ def test_the_curves_are_drawn(tmp_path: Path) -> None:
     samples = [Sample(1, 64, 1, 1e-3), Sample(4, 64, 1, 2e-3), Sample(4, 128, 2, 3e-3)]
     for suffix, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         path = tmp_path / f"costs.{suffix}"
-        plot.check(path)
-        plot.plot(path, {"target": (curve, samples), "draft": (curve, samples)})
+        _tune_tables.check(path)
+        _tune_tables.plot(path, {"target": (curve, samples), "draft": (curve, samples)})
         assert path.read_bytes().startswith(start)
 
 
@@ -154,7 +154,7 @@ def test_without_matplotlib_there_is_a_sentence(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DraftwoodError, match=r"needs matplotlib.*plots"):
-        plot.check(tmp_path / "costs.png")
+        _tune_tables.check(tmp_path / "costs.png")
 
 
 def test_steps_say_what_they_were() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafters._rollout import rollout as levels
+from draftwood.drafters._rollout import rollout
 from draftwood.drafters.eagle3.drafter import Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import ModelDrafter
@@ -123,8 +123,8 @@ def test_drafts_are_those_of_one_forward_over_everything(
 ) -> None:
     found: list[list[Candidates]] = []
     most = []
-    for along in (levels._ALONG, 1 << 30):
-        monkeypatch.setattr(levels, "_ALONG", along)
+    for along in (rollout._ALONG, 1 << 30):
+        monkeypatch.setattr(rollout, "_ALONG", along)
         drafter, runner = make()
         forwards = Forwards(runner)
         stories = [Story(drafter, slot, prompt) for slot, prompt in ((3, 40), (0, 2), (1, 1))]

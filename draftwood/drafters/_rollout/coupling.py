@@ -1,11 +1,12 @@
 """Drafts that follow the target's own random numbers.
 
-The target draws a token as the winner of a race (:mod:`draftwood.sampling.noise`): token i runs at the speed
-p_i / E_i, with exponential clocks E that depend on the request's seed and the token's position, and
-on nothing else. A draft model that runs the race of its own q with the same clocks names the very
-token that the target will draw where q = p, and where q is near p most often; those that come in
-next in its race are the next likeliest. The target's draw does not depend on any of this, so every
-token that is generated is the one that plain decoding draws with this seed, whatever was drafted.
+The target draws a token as the winner of a race (:mod:`draftwood.sampling.noise`): token i runs at
+the speed p_i / E_i, with exponential clocks E that depend on the request's seed and the token's
+position, and on nothing else. A draft model that runs the race of its own q with the same clocks
+names the very token that the target will draw where q = p, and where q is near p most often; those
+that come in next in its race are the next likeliest. The target's draw does not depend on any of
+this, so every token that is generated is the one that plain decoding draws with this seed, whatever
+was drafted.
 
 Source: Daliri, Musco and Suresh, *Coupling without Communication and Drafter-Invariant Speculative
 Decoding* (2024), for the one token that wins; P[it is the target's] is at least (1 - d) / (1 + d)

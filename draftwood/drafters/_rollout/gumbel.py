@@ -4,8 +4,8 @@ A draw is a race: every token gets a clock that rings after a time E / q, E ~ Ex
 first to ring is a draw from q, and the first k, in the order in which they ring, are k draws
 without replacement. This is the Gumbel top-k trick (Kool, van Hoof and Welling, *Stochastic Beams
 and Where to Find Them*, 2019) with exp(-x) of all its keys. Independent draws are won in races of
-their own. As for the target's draws (:mod:`draftwood.sampling.noise`), a rounding error in q matters only
-where two clocks nearly tie.
+their own. As for the target's draws (:mod:`draftwood.sampling.noise`), a rounding error in q
+matters only where two clocks nearly tie.
 
 Most clocks cannot win, and over a large vocabulary (:func:`race_blocks`) only those are made that
 may. Tokens stand in blocks. The first ring of a block comes after E / (sum of its q), and this is

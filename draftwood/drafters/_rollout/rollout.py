@@ -7,10 +7,11 @@ a sequence first drafts, and whatever is generated while it does not. A few gene
 part of the next level 0. Prompts and longer backlogs are cached first, in chunks and with logits of
 their last rows only: a row of logits is as long as the vocabulary.
 
-A model may be given a vector beside each token (:class:`draftwood.protocols.hosts.DraftModel`). Beyond the
-committed tokens this is what the model itself yielded one node above, so such a model forwards one
-generation of nodes at a time, and none of its own guesses stay: once the target's features of an
-accepted token are known, the token is forwarded again with these (EAGLE, section 4.1).
+A model may be given a vector beside each token (:class:`draftwood.protocols.hosts.DraftModel`).
+Beyond the committed tokens this is what the model itself yielded one node above, so such a model
+forwards one generation of nodes at a time, and none of its own guesses stay: once the target's
+features of an accepted token are known, the token is forwarded again with these (EAGLE, section
+4.1).
 
 Refuses to know how a node's logits become an answer (:mod:`draftwood.drafters._rollout.topk`,
 :mod:`draftwood.drafters._rollout`).

@@ -3,3 +3,7 @@
 Nothing here knows how trees are drafted, verified or cached: the head is a transformers model that
 :func:`draftwood.runner.attach.attach` accepts like any other.
 """
+
+from draftwood.drafters.eagle3.drafter import PART
+
+__all__ = ["PART"]

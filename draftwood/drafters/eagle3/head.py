@@ -7,10 +7,10 @@ target has been, h is :meth:`Eagle3Head.project` of its features; further on, h 
 that the head returned for the position before. Tokens are one position ahead of features: the row
 that holds the target's features of position i holds token i + 1, and predicts token i + 2.
 
-Published variants, each named by a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`: further
-layers, which are ordinary ones behind the first; norms of the features before ``fc`` (of each tap,
-or of all together); no ``fc`` at all; norms of queries and keys, as in Qwen3; an h that is what the
-final norm yields (EAGLE-3.1); the target's own ``lm_head``.
+Published variants, each named by a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`:
+further layers, which are ordinary ones behind the first; norms of the features before ``fc`` (of
+each tap, or of all together); no ``fc`` at all; norms of queries and keys, as in Qwen3; an h that
+is what the final norm yields (EAGLE-3.1); the target's own ``lm_head``.
 
 Attention runs through transformers' interface, so trees and caches are the caller's affair.
 """

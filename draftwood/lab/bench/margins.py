@@ -75,8 +75,9 @@ def margin(
 class _Race:
     """A draw: of the tokens that filters keep, the one with the largest logit plus noise.
 
-    A draw is the winner of a race (:meth:`draftwood.sampling.noise.RequestNoise.choose`), whose fastest
-    runner is the largest sum of a logit over the temperature and a number that is the token's own.
+    A draw is the winner of a race (:meth:`draftwood.sampling.noise.RequestNoise.choose`), whose
+    fastest runner is the largest sum of a logit over the temperature and a number that is the
+    token's own.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Reads prompt sets, checked before any model is loaded.
 
 A source is a file or a dataset of the Hugging Face Hub. What its rows look like is the business of
-:mod:`draftwood.lab.bench.formats`; where they come from that of :mod:`draftwood.lab.bench.prompt_files` and
-:mod:`draftwood.lab.bench.hub`. Knows nothing of tokens.
+:mod:`draftwood.lab.bench.formats`; where they come from that of
+:mod:`draftwood.lab.bench.prompt_files` and :mod:`draftwood.lab.bench.hub`. Knows nothing of tokens.
 """
 
 from collections.abc import Sequence

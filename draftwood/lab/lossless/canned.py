@@ -1,8 +1,8 @@
 """A drafter and a target of which everything is known: they answer from a tiny law.
 
 The drafter keeps the protocol of :class:`draftwood.protocols.Drafter` to the letter; what it
-samples it leaves to the step's :class:`~draftwood.lab.lossless.tape.Chance`, so that every answer it
-could have given is gone through.
+samples it leaves to the step's :class:`~draftwood.lab.lossless.tape.Chance`, so that every answer
+it could have given is gone through.
 """
 
 import math

@@ -84,7 +84,7 @@ def parse_shape(text: str) -> tuple[Place, ...]:
         if found:
             return build(*found.groups())
     raise DraftwoodError(
-        f"the shape {text!r} is not understood: see draftwood.lab.lossless.shapes for those that are"
+        f"the shape {text!r} is not understood: see lossless.shapes for those that are"
     )
 
 

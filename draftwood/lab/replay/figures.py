@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     pass
 
-from __future__ import annotations
 
 from itertools import zip_longest
 from typing import TYPE_CHECKING

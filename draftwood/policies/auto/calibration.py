@@ -1,11 +1,11 @@
 """How likely the target is to take a candidate token, learnt from what it took.
 
-One table per temperature band, of how often candidates of each cell (:mod:`draftwood.policies.auto.features`)
-were offered below a token that was committed, and how often they were the next one. A cell's
-estimate is its own frequency, drawn towards what the sources' codes say one by one (their log odds
-added up, as if they were independent given the token) with the weight of a few observations; these
-in turn are drawn towards the frequency of all. Old counts fade, so that the table follows the
-text. Knows nothing of trees and costs.
+One table per temperature band, of how often candidates of each cell
+(:mod:`draftwood.policies.auto.features`) were offered below a token that was committed, and how
+often they were the next one. A cell's estimate is its own frequency, drawn towards what the
+sources' codes say one by one (their log odds added up, as if they were independent given the token)
+with the weight of a few observations; these in turn are drawn towards the frequency of all. Old
+counts fade, so that the table follows the text. Knows nothing of trees and costs.
 """
 
 import json

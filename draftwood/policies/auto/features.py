@@ -4,9 +4,9 @@ A candidate may be offered by any of three kinds of source: text that is copied 
 long it is), a table of successors, and a neural drafter (a rank and a score each, in its own order
 or in a race with the target's random numbers, or that it was drawn). What each of them says of a
 candidate is one code, and the three codes together are its cell, in which
-:mod:`draftwood.policies.auto.calibration` counts how often such candidates are taken. Silence counts as evidence
-too: a table that knows the place and does not list the token speaks against it. Pure; knows nothing
-of trees.
+:mod:`draftwood.policies.auto.calibration` counts how often such candidates are taken. Silence
+counts as evidence too: a table that knows the place and does not list the token speaks against it.
+Pure; knows nothing of trees.
 """
 
 import math

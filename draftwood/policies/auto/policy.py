@@ -1,14 +1,14 @@
 """The one policy that the others are special cases of: all sources in one tree, sized by its worth.
 
 Every source's candidates go into one pool, a token offered twice below one parent being one node
-(:mod:`draftwood.policies.auto.pool`). Each has a calibrated chance, a path's chance is the product along it, and
-a child is never likelier than its parent, so the best tree of n nodes is simply the n likeliest
-candidates. How many are worth their cost in this step the price says, which the policy bids for.
-A draft model is asked level by level, while the tokens that another level is expected to add are
-more than those that could be generated in the time it takes. Above temperature 0 it names what it
-would draw with the random numbers that the target will draw with
-(:mod:`draftwood.drafters._rollout.coupling`), so that no tree, however large and whatever its size depends on,
-changes a token. Or some of its tokens are drawn with numbers of their own
+(:mod:`draftwood.policies.auto.pool`). Each has a calibrated chance, a path's chance is the product
+along it, and a child is never likelier than its parent, so the best tree of n nodes is simply the n
+likeliest candidates. How many are worth their cost in this step the price says, which the policy
+bids for. A draft model is asked level by level, while the tokens that another level is expected to
+add are more than those that could be generated in the time it takes. Above temperature 0 it names
+what it would draw with the random numbers that the target will draw with
+(:mod:`draftwood.drafters._rollout.coupling`), so that no tree, however large and whatever its size
+depends on, changes a token. Or some of its tokens are drawn with numbers of their own
 (:mod:`draftwood.policies.auto.sampled_pool`). No node and a chain are points of the same policy.
 
 GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT-Tree's stop are

@@ -1,21 +1,23 @@
 """The candidates of one step: a growing tree of all that was offered, and what speaks for each.
 
 A candidate that several sources offer below one parent is one node, and its cell
-(:mod:`draftwood.policies.auto.features`) holds what all of them say. Each node has the chance that the target
-takes it if it took its parent, and their product along the path. Candidates whose path is less
-likely than a floor are not kept, nor anything below them. Pure; chances come from whoever grows it.
+(:mod:`draftwood.policies.auto.features`) holds what all of them say. Each node has the chance that
+the target takes it if it took its parent, and their product along the path. Candidates whose path
+is less likely than a floor are not kept, nor anything below them. Pure; chances come from whoever
+grows it.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.policies.auto import features as evidence
+from draftwood.policies.auto import features
 from draftwood.policies.auto.features import OTHER, SILENT, Codes, Voice, naming
 from draftwood.policies.auto.hindsight import NOTHING, Added, Judged
+from draftwood.protocols.bids import Chances
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
@@ -25,14 +27,6 @@ Row: TypeAlias = tuple[int, list[int], list[int]]
 """What a source ranks below a node: the node, tokens, -1 where there is none, and their codes."""
 
 _OTHERS = {voice: tuple(other for other in Voice if other is not voice) for voice in Voice}
-
-
-class Chances(Protocol):
-    """Tells how likely candidates are."""
-
-    def chance(self, codes: Codes) -> float:
-        """Of a candidate with these codes, if its parent is taken."""
-        ...
 
 
 class Pool:
@@ -87,7 +81,7 @@ class Pool:
             known = None if new else child(node, token)
             if known is None:
                 new = True  # below a node that is new there is nothing yet
-                code = evidence.copied_code(match_length + i, preferred=preferred, first=i == 0)
+                code = features.copied_code(match_length + i, preferred=preferred, first=i == 0)
                 likely = chance(alone[code])
                 if path[node] * likely < floor or len(path) > self._most:
                     return
@@ -304,7 +298,7 @@ def said(
     draw: Draw = Draw.ONE_HOT,
 ) -> list[Row]:
     """Rows of which some token is known. A score that is no finite number is no evidence."""
-    codes = evidence.coupled_codes if draw is Draw.COUPLED else evidence.ranked_codes
+    codes = features.coupled_codes if draw is Draw.COUPLED else features.ranked_codes
     known = np.where(np.isfinite(logq), tokens, -1).tolist()
     rows = zip(nodes, known, codes(logq).tolist(), strict=True)
     return [row for row in rows if max(row[1], default=-1) >= 0]

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.policies.auto import features as evidence
+from draftwood.policies.auto import features
 from draftwood.policies.auto.features import Voice
-from draftwood.policies.auto.pool import Chances, Pool, said
+from draftwood.policies.auto.pool import Pool, said
+from draftwood.protocols.bids import Chances
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -74,7 +75,7 @@ class DrawnPool(Pool):
         left = max(0.0, 1.0 - sum(self._chance[child] for child in kept))
         above = self._above(node)
         room = limit - (self.settled + self._owed) - len(above)
-        codes = [evidence.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
+        codes = [features.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
         paths = [reach * self.told(Voice.NEURAL, node, code) for code in codes]
         codes = codes[: next((i for i, path in enumerate(paths) if path < price), _DRAWS)]
         worth = sum(paths[: len(codes)]) - price * len(codes)

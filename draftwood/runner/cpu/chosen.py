@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from draftwood import __version__
-from draftwood.costs import cache as kept
+from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
@@ -48,17 +48,17 @@ def remembered(
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "draftwood": __version__,
-        "weights": kept.digest(shapes),
+        "weights": cache.digest(shapes),
     }
-    found = None if fresh else _choices(kept.read(kept.LAYOUTS, key), len(weights))
+    found = None if fresh else _choices(cache.read(cache.LAYOUTS, key), len(weights))
     if found is None:
         with working("choosing a layout for the weights, once for this machine"), watched() as near:
             found = choose(weights)
-        if kept.disturbed(near.others):
+        if cache.disturbed(near.others):
             logger.info("layouts are not kept: other processes used too much of the cores")
         else:
             about = f"{key['processor']}, {key['threads']} threads: {len(weights)} weights"
-            kept.try_write(kept.LAYOUTS, key, [_plain(choice) for choice in found], about)
+            cache.try_write(cache.LAYOUTS, key, [_plain(choice) for choice in found], about)
     return found
 
 

@@ -20,8 +20,9 @@ kept, not rebuilt from a few scalars a node: children of one node may come from 
 Without replacement it is q over the tokens that are left, divided by their sum, which is summed
 anew for each child: one minus the sum of the drawn tokens loses every digit where q is peaked.
 
-The loop stands twice. :mod:`draftwood.verifiers._residuals.batched` tries the children of many nodes at once;
-:mod:`draftwood.verifiers._residuals.sequential` tries a child when it is asked about, because most need not be.
+The loop stands twice. :mod:`draftwood.verifiers._residuals.batched` tries the children of many
+nodes at once; :mod:`draftwood.verifiers._residuals.sequential` tries a child when it is asked
+about, because most need not be.
 """
 
 from collections.abc import Sequence

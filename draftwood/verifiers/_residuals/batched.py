@@ -1,7 +1,8 @@
 """Tries the children of many nodes together, with one hand-over of what comes of it.
 
 For devices where a call costs more than the arithmetic: a loop over the sibling number, the rest is
-tensor work on p's device and in p's type. :mod:`draftwood.verifiers._residuals.sequential` does less of it.
+tensor work on p's device and in p's type. :mod:`draftwood.verifiers._residuals.sequential` does
+less of it.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 A verifier that goes from node to node mostly ends before it has seen the whole tree; here it pays
 for what it sees. A child's chance takes two numbers, and only its rejection a pass over the
-vocabulary. On the host, where numbers need no hand-over; :mod:`draftwood.verifiers._residuals.batched` is the
-plain twin.
+vocabulary. On the host, where numbers need no hand-over;
+:mod:`draftwood.verifiers._residuals.batched` is the plain twin.
 """
 
 from collections import deque

@@ -47,7 +47,7 @@ TIMES = {
 KILLED = """
 import os, signal, sys
 from draftwood import cli
-from draftwood.bench import session
+from draftwood.lab.bench import session
 honest, started = session.Session._quote, 0
 def killing(self, job):
     global started

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from draftwood.costs import cache as kept
+from draftwood.costs import cache
 from draftwood.costs.measure import Grid
 from draftwood.engine import host as hosting
 from draftwood.engine.engine import Engine
@@ -24,7 +24,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 @pytest.fixture(autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(hosting, "Grid", partial(Grid, seconds=0.001))
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftwood.costs import cache as kept
+from draftwood.costs import cache
 from draftwood.costs.busy import Others, Watched
-from draftwood.runner.cpu import chosen as layouts
+from draftwood.runner.cpu import chosen
 from draftwood.runner.cpu.chosen import remembered
 from draftwood.runner.cpu.layouts import TRANSPOSED, Choice, Weight
 
@@ -19,7 +19,7 @@ CHOSEN = [Choice(TRANSPOSED, 2, 16), None]
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     used(monkeypatch, 0.0)
     return tmp_path / "layouts"
 
@@ -31,7 +31,7 @@ def used(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     def watched() -> Iterator[Watched]:
         yield Watched(Others(share, 1.0))
 
-    monkeypatch.setattr(layouts, "watched", watched)
+    monkeypatch.setattr(chosen, "watched", watched)
 
 
 def choose(weights: Sequence[Weight]) -> list[Choice | None]:

@@ -1,7 +1,7 @@
 """Shapes in which prompt sets are published; a format is one file here, found by its name.
 
-Such a module names its :class:`draftwood.lab.bench.formats._entry.Format` in a constant ``FORMAT``. A set is
-recognised by what its rows hold, never by the name of its file.
+Such a module names its :class:`draftwood.lab.bench.formats._entry.Format` in a constant ``FORMAT``.
+A set is recognised by what its rows hold, never by the name of its file.
 """
 
 import importlib

@@ -28,7 +28,6 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.llamacpp import gguf as layout
 from draftwood.lab.bench.llamacpp.library import need
 
 ARCHITECTURE = "llama"
@@ -224,9 +223,9 @@ def write(model: PreTrainedModel, path: Path) -> None:
             cannot be written.
     """
     gguf = need("gguf")
-    layout.check(model)
+    check(model)
     part = path.with_name(f".{path.name}.part")
-    writer = gguf.GGUFWriter(part, layout.ARCHITECTURE)
+    writer = gguf.GGUFWriter(part, ARCHITECTURE)
     try:
         _fill(writer, model, gguf.GGMLQuantizationType)
         writer.close()
@@ -242,14 +241,14 @@ def write(model: PreTrainedModel, path: Path) -> None:
 
 
 def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
-    for key, value in layout.metadata(model).items():
+    for key, value in metadata(model).items():
         if isinstance(value, str):
             writer.add_string(key, value)
         elif isinstance(value, int):
             writer.add_uint32(key, value)
         else:
             writer.add_float32(key, value)
-    held = list(layout.weights(model))
+    held = list(weights(model))
     for weight in held:
         bits = _bits(torch.empty(0, dtype=weight.dtype))
         size = int(torch.Size(weight.shape).numel()) * bits.itemsize

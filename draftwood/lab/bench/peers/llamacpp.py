@@ -1,7 +1,7 @@
 """llama.cpp's plain decoding, through llama-cpp-python, on the very weights of the target.
 
-One prompt at a time, whatever the batch. For Llamas only; :mod:`draftwood.lab.bench.llamacpp.decoding`
-says what is the library's default and what is not.
+One prompt at a time, whatever the batch. For Llamas only;
+:mod:`draftwood.lab.bench.llamacpp.decoding` says what is the library's default and what is not.
 """
 
 from dataclasses import dataclass

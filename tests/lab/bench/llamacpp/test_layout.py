@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.llamacpp import gguf as layout
+from draftwood.lab.bench.llamacpp import gguf
 from tests.tiny import tiny_llama
 
 
@@ -40,12 +40,12 @@ def llama(dtype: torch.dtype = torch.float32, **changed: Any) -> LlamaForCausalL
 def test_rows_of_a_head_are_interleaved() -> None:
     # Two heads of six dimensions; a row is its own number.
     rows = torch.arange(12).view(12, 1)
-    found = layout.interleaved(rows, 2)
+    found = gguf.interleaved(rows, 2)
     assert found.flatten().tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
 
 
 def test_only_queries_and_keys_are_interleaved_each_by_its_own_heads() -> None:
-    heads = {w.name: w.heads for w in layout.weights(llama())}
+    heads = {w.name: w.heads for w in gguf.weights(llama())}
     assert {name: n for name, n in heads.items() if n} == {
         "blk.0.attn_q.weight": 4,
         "blk.0.attn_k.weight": 2,
@@ -65,7 +65,7 @@ def test_every_weight_has_its_place() -> None:
         "ffn_up": (24, 16),
         "ffn_down": (16, 24),
     }
-    assert {w.name: w.shape for w in layout.weights(model)} == {
+    assert {w.name: w.shape for w in gguf.weights(model)} == {
         "token_embd.weight": (20, 16),
         "output_norm.weight": (16,),
         "output.weight": (20, 16),
@@ -74,7 +74,7 @@ def test_every_weight_has_its_place() -> None:
 
 
 def test_a_tied_embedding_comes_once() -> None:
-    names = [w.name for w in layout.weights(llama(tie_word_embeddings=True))]
+    names = [w.name for w in gguf.weights(llama(tie_word_embeddings=True))]
     assert "token_embd.weight" in names
     assert "output.weight" not in names
 
@@ -82,7 +82,7 @@ def test_a_tied_embedding_comes_once() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_matrices_keep_their_dtype_and_vectors_are_float32(dtype: torch.dtype) -> None:
     model = llama(dtype)
-    for weight in layout.weights(model):
+    for weight in gguf.weights(model):
         assert weight.dtype == (torch.float32 if "norm" in weight.name else dtype)
         data = weight.data()
         assert (tuple(data.shape), data.dtype) == (weight.shape, weight.dtype)
@@ -92,7 +92,7 @@ def test_matrices_keep_their_dtype_and_vectors_are_float32(dtype: torch.dtype) -
 def test_sizes_are_those_of_the_configuration() -> None:
     rope = {"rope_theta": 500000.0}
     model = llama(torch.bfloat16, head_dim=6, rms_norm_eps=1e-5, rope_parameters=rope)
-    assert layout.metadata(model) == {
+    assert gguf.metadata(model) == {
         "general.file_type": 32,
         "llama.context_length": 64,
         "llama.vocab_size": 20,
@@ -112,7 +112,7 @@ def test_sizes_are_those_of_the_configuration() -> None:
 
 def test_angles_that_are_scaled_by_constants_are_divided() -> None:
     linear = llama(rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0})
-    divisors = {w.name: w for w in layout.weights(linear)}["rope_freqs.weight"].data()
+    divisors = {w.name: w for w in gguf.weights(linear)}["rope_freqs.weight"].data()
     assert divisors.dtype == torch.float32
     torch.testing.assert_close(divisors, torch.tensor([4.0, 4.0]))
     # Llama 3's rule: wavelengths 2π and 2π * 100, kept below 2π * 10 = 64 / 1 and divided above.
@@ -124,14 +124,14 @@ def test_angles_that_are_scaled_by_constants_are_divided() -> None:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64,
     }
-    divisors = {w.name: w for w in layout.weights(llama(rope_parameters=rule))}[
+    divisors = {w.name: w for w in gguf.weights(llama(rope_parameters=rule))}[
         "rope_freqs.weight"
     ].data()
     torch.testing.assert_close(divisors, torch.tensor([1.0, 8.0]))
 
 
 def test_plain_angles_need_no_divisors() -> None:
-    assert "rope_freqs.weight" not in {w.name for w in layout.weights(llama())}
+    assert "rope_freqs.weight" not in {w.name for w in gguf.weights(llama())}
 
 
 def _qwen() -> PreTrainedModel:
@@ -187,9 +187,9 @@ YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0}
 )
 def test_what_the_layout_cannot_hold_is_refused(model: Any, said: str) -> None:
     with pytest.raises(DraftwoodError, match=said):
-        layout.check(model())
+        gguf.check(model())
 
 
 def test_what_it_can_hold_is_not_refused() -> None:
-    layout.check(tiny_llama())
-    layout.check(llama(torch.bfloat16, tie_word_embeddings=True))
+    gguf.check(tiny_llama())
+    gguf.check(llama(torch.bfloat16, tie_word_embeddings=True))

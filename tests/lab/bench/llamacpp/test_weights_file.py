@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.llamacpp import gguf as layout
-from draftwood.lab.bench.llamacpp import gguf as weights_file
+from draftwood.lab.bench.llamacpp import gguf as our_gguf
 from tests.lab.bench.llamacpp.reading import logits, read
 from tests.lab.bench.llamacpp.test_layout import llama
 from tests.tiny import tiny_llama
@@ -31,7 +30,7 @@ LLAMA3 = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_every_tensor_comes_back(tmp_path: Path, dtype: torch.dtype) -> None:
     model = llama(dtype, head_dim=6)
-    weights_file.write(model, tmp_path / "model.gguf")
+    our_gguf.write(model, tmp_path / "model.gguf")
     file = read(tmp_path / "model.gguf")
     matrices = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}[dtype]
     ours = dict(model.named_parameters())
@@ -65,13 +64,13 @@ def test_every_tensor_comes_back(tmp_path: Path, dtype: torch.dtype) -> None:
 
 def test_the_head_of_the_file_says_what_the_layout_says(tmp_path: Path) -> None:
     model = tiny_llama()
-    weights_file.write(model, tmp_path / "model.gguf")
+    our_gguf.write(model, tmp_path / "model.gguf")
     keys = read(tmp_path / "model.gguf").keys
     assert keys["general.architecture"] == "llama"
-    for key, value in layout.metadata(model).items():
+    for key, value in our_gguf.metadata(model).items():
         assert keys[key] == (pytest.approx(value) if isinstance(value, float) else value), key
     fields = gguf.GGUFReader(tmp_path / "model.gguf").fields
-    kinds = {key: fields[key].types[0].name for key in layout.metadata(model)}
+    kinds = {key: fields[key].types[0].name for key in our_gguf.metadata(model)}
     assert kinds["llama.block_count"] == "UINT32"
     assert kinds["llama.rope.freq_base"] == "FLOAT32"
     assert kinds["tokenizer.ggml.model"] == "STRING"
@@ -91,7 +90,7 @@ def test_a_llama_of_neighbouring_pairs_computes_the_models_logits(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     model = llama(initializer_range=0.4, **changed)
-    weights_file.write(model, tmp_path / "model.gguf")
+    our_gguf.write(model, tmp_path / "model.gguf")
     found = logits(read(tmp_path / "model.gguf"), IDS)
     model.double()
     model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.double()
@@ -106,9 +105,9 @@ def test_a_llama_of_neighbouring_pairs_computes_the_models_logits(
 def test_rows_in_transformers_order_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "interleaved", lambda weight, heads: weight)
+    monkeypatch.setattr(our_gguf, "interleaved", lambda weight, heads: weight)
     model = llama(initializer_range=0.4, head_dim=6)
-    weights_file.write(model, tmp_path / "model.gguf")
+    our_gguf.write(model, tmp_path / "model.gguf")
     with torch.inference_mode():
         wanted = model(torch.tensor([IDS])).logits[0].double()
     found = logits(read(tmp_path / "model.gguf"), IDS)
@@ -117,18 +116,18 @@ def test_rows_in_transformers_order_would_be_noticed(
 
 def test_a_file_is_written_once_and_goes_with_its_model() -> None:
     model = llama()
-    path = weights_file.file_of(model)
+    path = our_gguf.file_of(model)
     stamp = path.stat().st_mtime_ns
-    assert weights_file.file_of(model) == path
+    assert our_gguf.file_of(model) == path
     assert path.stat().st_mtime_ns == stamp
     other = llama()
-    assert weights_file.file_of(other) != path
+    assert our_gguf.file_of(other) != path
     gone = weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None
     assert not path.parent.exists()
-    assert weights_file.file_of(other).exists()
+    assert our_gguf.file_of(other).exists()
 
 
 def test_a_failed_write_leaves_what_was_there(
@@ -142,14 +141,14 @@ def test_a_failed_write_leaves_what_was_there(
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", full)
     with pytest.raises(DraftwoodError, match=r"to .*: No space left on device; TMPDIR"):
-        weights_file.write(llama(), path)
+        our_gguf.write(llama(), path)
     assert [p.name for p in tmp_path.iterdir()] == ["model.gguf"]
     assert path.read_text() == "before"
 
 
 def test_a_refused_model_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(DraftwoodError, match="no place for"):
-        weights_file.write(llama(mlp_bias=True), tmp_path / "model.gguf")
+        our_gguf.write(llama(mlp_bias=True), tmp_path / "model.gguf")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -158,4 +157,4 @@ def test_without_gguf_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(DraftwoodError, match=r"gguf \(pip install 'draftwood\[llamacpp\]'\)"):
-        weights_file.write(llama(), tmp_path / "model.gguf")
+        our_gguf.write(llama(), tmp_path / "model.gguf")

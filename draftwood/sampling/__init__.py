@@ -1,0 +1,1 @@
+"""How tokens are drawn from the target's logits: parameters, processors, random numbers."""

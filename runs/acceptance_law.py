@@ -21,20 +21,20 @@ import torch
 
 from draftwood import attach, load
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import read
 from draftwood.lab.bench.provenance import provenance
 from draftwood.methods import method
-from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Spot, children_of, try_children
+from draftwood.verifiers._residuals import Siblings, children_of, try_children
 from draftwood.verifiers.traversal import judged
 
 
-def accepted_by_walk(case: Case) -> float:
+def accepted_by_walk(case: Verification) -> float:
     """Expected nodes accepted of a deterministic tree: the sum of its paths' probabilities."""
     tree = case.tree
     reach = np.zeros(len(tree))
@@ -49,12 +49,12 @@ def accepted_by_walk(case: Case) -> float:
     return float(reach[1:].sum())
 
 
-def accepted_by_rejection(case: Case) -> float:
+def accepted_by_rejection(case: Verification) -> float:
     """Expected nodes accepted token by token, siblings tried in turn."""
     children = children_of(case.tree)
     inner = [node for node, own in enumerate(children) if own]
     tried = dict(
-        zip(inner, try_children([Spot(case, n, children[n], 1.0) for n in inner]), strict=True)
+        zip(inner, try_children([Siblings(case, n, children[n], 1.0) for n in inner]), strict=True)
     )
     expected = [0.0] * len(case.tree)
     for node in reversed(inner):
@@ -65,7 +65,7 @@ def accepted_by_rejection(case: Case) -> float:
     return expected[ROOT]
 
 
-def accepted_by_traversal(case: Case) -> float:
+def accepted_by_traversal(case: Verification) -> float:
     """Expected nodes accepted by Traversal Verification."""
     expected, left = 0.0, 1.0
     for node, chance in judged([case])[0].chances():
@@ -83,7 +83,7 @@ class Watched:
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """What the inner verifier says."""
         for case in cases:
             if not case.tree.drafted:
@@ -128,7 +128,7 @@ def main(
     torch.set_num_threads(threads)
     loaded = load("embedded")
     target = attach(loaded.model)
-    host = TargetHost(target, loaded.tokenizer)
+    host = ModelHost(target, loaded.tokenizer)
     chosen = read([prompts], limit)
     contexts = Contexts(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate

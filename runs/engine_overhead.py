@@ -19,13 +19,12 @@ from draftwood.costs.busy import watched
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Finished, Request, Stepped
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
-from draftwood.protocols import Needs, Outcome, Prefill, Rows, Target
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Host, Needs, Outcome, Prefill, Target, TargetOutput
 from draftwood.tree import TreeBuilder
 
 NODES = (1, 2, 4, 8, 16, 32, 64)
@@ -104,10 +103,10 @@ def index_memory(host: Host, tokens: int) -> dict[str, float]:
     context, adjacency = Context().build(host), Adjacency().build(host)
     k = adjacency.needs.top_k
 
-    def rows(count: int) -> Rows:
+    def rows(count: int) -> TargetOutput:
         top = rng.integers(info.vocab_size, size=(count, k))
         probs = np.full((count, k), 1 / k, dtype=np.float32)
-        return Rows(torch.empty(0), top[:, 0], top, probs)
+        return TargetOutput(torch.empty(0), top[:, 0], top, probs)
 
     prompt = rng.integers(info.vocab_size, size=1000)
     begun = Prefill(prompt, 0, rows(1000))
@@ -172,7 +171,7 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
                 "provenance": facts,
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
-                "index_memory": index_memory(TargetHost(target), text),
+                "index_memory": index_memory(ModelHost(target), text),
             },
             indent=1,
         )

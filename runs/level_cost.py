@@ -27,11 +27,11 @@ import torch
 
 from draftwood.costs.busy import watched
 from draftwood.drafters._rollout.topk import rank
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
-from draftwood.protocols import Candidates, Expand, Growth, Rows, TargetInfo
+from draftwood.protocols import Candidates, Expand, Growth, TargetInfo, TargetOutput
 from draftwood.runner.harvest import hand_over
 
 METHODS = ("eagle3", "talon", "dynatree", "opt-tree", "fixed-tree")
@@ -78,7 +78,7 @@ class Model:
         vocabulary = logits[0].shape[1]
         cpu = torch.device("cpu")
         info = TargetInfo(vocabulary, 4096, 1, 1, cpu, torch.float32)
-        self._outputs = Outputs(np.arange(vocabulary), info)
+        self._outputs = VocabularyMap(np.arange(vocabulary), info)
         self._logits = cycle(logits)
 
     def grow(self, name: str, costs: Costs) -> None:
@@ -94,7 +94,7 @@ class Model:
             start = time.perf_counter()
             argmax, tokens, probs = hand_over(logits[None], query.k)
             handed = time.perf_counter()
-            rows = Rows(logits, argmax[0], tokens[0], probs[0])
+            rows = TargetOutput(logits, argmax[0], tokens[0], probs[0])
             answer: Candidates = rank(query, [(rows, i) for i in range(m)], self._outputs)
             ranked = time.perf_counter()
             try:

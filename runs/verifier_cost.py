@@ -18,12 +18,12 @@ import torch
 
 from draftwood import attach, load
 from draftwood.costs.busy import watched
-from draftwood.drafters._rollout import race
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout import gumbel_top_k
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods.registry import load as part
-from draftwood.protocols import Case, Needs, Rows, TargetInfo, Verifier
+from draftwood.protocols import Needs, TargetInfo, TargetOutput, Verification, Verifier
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -40,7 +40,7 @@ class Rowwise:
 
     def __init__(self, q: torch.Tensor, tree: TokenTree) -> None:
         target = TargetInfo(q.shape[1], 1, 1, 1, q.device, q.dtype)
-        self._outputs = Outputs(np.arange(q.shape[1]), target)
+        self._outputs = VocabularyMap(np.arange(q.shape[1]), target)
         self._q = q
         self._tree = tree
 
@@ -58,14 +58,16 @@ def drawn_tree(q: torch.Tensor, depth: int, rng: np.random.Generator) -> TokenTr
         below = []
         for node in level:
             how = Draw.WITHOUT_REPLACEMENT
-            (tokens,), (shares,) = race(q[node : node + 1], 2, how, [rng])
+            (tokens,), (shares,) = gumbel_top_k(q[node : node + 1], 2, how, [rng])
             for token, logq in zip(tokens.tolist(), np.log(shares).tolist(), strict=True):
                 below.append(builder.add(node, token, "draft", logq=logq, draw=how, q_row=node))
         level = below
     return builder.build()
 
 
-def cases(vocabulary: int, depth: int, count: int) -> list[tuple[Rows, TokenTree, torch.Tensor]]:
+def cases(
+    vocabulary: int, depth: int, count: int
+) -> list[tuple[TargetOutput, TokenTree, torch.Tensor]]:
     """What a step hands to a verifier, several times."""
     rng = np.random.default_rng(vocabulary + depth)
     inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
@@ -76,7 +78,7 @@ def cases(vocabulary: int, depth: int, count: int) -> list[tuple[Rows, TokenTree
         guess = logits[:inner] + rng.normal(scale=0.7, size=(inner, vocabulary)).astype(np.float32)
         q = torch.softmax(torch.from_numpy(guess), dim=-1)
         none = np.zeros((nodes, 0))
-        rows = Rows(
+        rows = TargetOutput(
             torch.from_numpy(logits),
             logits.argmax(1),
             none.astype(np.int64),
@@ -86,14 +88,16 @@ def cases(vocabulary: int, depth: int, count: int) -> list[tuple[Rows, TokenTree
     return found
 
 
-def verifying(verifier: Verifier, steps: Sequence[tuple[Rows, TokenTree, torch.Tensor]]) -> float:
+def verifying(
+    verifier: Verifier, steps: Sequence[tuple[TargetOutput, TokenTree, torch.Tensor]]
+) -> float:
     """Median milliseconds of one verification."""
     sampler = Sampler(SamplingParams(temperature=1.0), 1)
     times = []
     for turn in range(4 * len(steps)):
         rows, tree, q = steps[turn % len(steps)]
         p = TreeDistributions(rows, tree, sampler, History([0]))
-        case = Case(tree, p, Rowwise(q, tree), RequestNoise(0, turn))
+        case = Verification(tree, p, Rowwise(q, tree), RequestNoise(0, turn))
         start = time.perf_counter()
         verifier.verify([case])
         times.append(time.perf_counter() - start)

@@ -13,8 +13,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.protocols import Needs, Rows, TargetInfo
-from draftwood.protocols.hosts import Built, DraftModel, Head
+from draftwood.protocols import Built, DraftModel, Head, Needs, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 
@@ -103,7 +102,7 @@ class MarkovTarget:
         prompts: Sequence[Sequence[int]],
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         assert not hidden
         found = []
         for slot, prompt in zip(slots, prompts, strict=True):
@@ -112,7 +111,9 @@ class MarkovTarget:
             logits = torch.stack([self.logits(prompt[:n]) for n in range(first, len(prompt) + 1)])
             rows = self._rows(logits, needs)
             features = self._features([prompt[:n] for n in range(1, len(prompt) + 1)], needs)
-            found.append(Rows(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs, features))
+            found.append(
+                TargetOutput(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs, features)
+            )
         return found
 
     def forward(
@@ -122,7 +123,7 @@ class MarkovTarget:
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         assert not hidden
         self.forwards += 1
         found = []
@@ -167,10 +168,10 @@ class MarkovTarget:
         return torch.tensor(seen).expand(-1, len(needs.taps))
 
     @staticmethod
-    def _rows(logits: torch.Tensor, needs: Needs) -> Rows:
+    def _rows(logits: torch.Tensor, needs: Needs) -> TargetOutput:
         k = min(needs.top_k, logits.shape[-1])
         top = logits.softmax(-1).topk(k)
-        return Rows(
+        return TargetOutput(
             logits,
             logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy(),
             top.indices.numpy().astype(np.int64),

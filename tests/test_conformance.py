@@ -19,6 +19,7 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Drafter,
+    DrafterSpec,
     Expand,
     Growth,
     Needs,
@@ -27,7 +28,6 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
-from draftwood.protocols.hosts import DrafterSpec
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import FakeHost, MarkovTarget
 

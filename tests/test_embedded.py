@@ -12,7 +12,7 @@ from draftwood import models
 from draftwood.cli._prompt import encode
 from draftwood.cli.demo import PROMPTS
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
 from draftwood.runner.attach import attach
@@ -34,8 +34,8 @@ def runner(loaded: models.Loaded) -> Runner:
 
 
 @pytest.fixture(scope="module")
-def host(loaded: models.Loaded, runner: Runner) -> TargetHost:
-    return TargetHost(runner, loaded.tokenizer)
+def host(loaded: models.Loaded, runner: Runner) -> ModelHost:
+    return ModelHost(runner, loaded.tokenizer)
 
 
 def folder(name: str) -> Path:
@@ -85,7 +85,7 @@ def test_loaded_in_float32_on_a_cpu(loaded: models.Loaded) -> None:
 
 @pytest.mark.parametrize("prompt", sorted(PROMPTS))
 def test_every_method_equals_generate(
-    loaded: models.Loaded, runner: Runner, host: TargetHost, prompt: str
+    loaded: models.Loaded, runner: Runner, host: ModelHost, prompt: str
 ) -> None:
     ids = encode(loaded.tokenizer, PROMPTS[prompt], chat=False)
     untouched: Any = models.load("embedded").model
@@ -100,7 +100,7 @@ def test_every_method_equals_generate(
 
 
 def test_methods_without_sampled_drafts_equal_plain_sampling(
-    loaded: models.Loaded, runner: Runner, host: TargetHost
+    loaded: models.Loaded, runner: Runner, host: ModelHost
 ) -> None:
     ids = encode(loaded.tokenizer, PROMPTS["code"], chat=False)
     request = Request(ids, 64, SamplingParams(temperature=0.8, seed=3), eos=loaded.eos)

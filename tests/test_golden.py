@@ -18,7 +18,7 @@ from draftwood.policies.spine import Spine
 from tests.policies.canned import Sources, offer
 
 OWN = Path(__file__).parent / "data" / "spine_trees.json"
-Case = dict[str, Any]
+Verification = dict[str, Any]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Node:
 class Literal:
     """GOOSE, Algorithm 1, one node at a time."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Verification) -> None:
         self.case = case
         self.params = case["params"]
         self.nodes = [Node(case["anchor"])]
@@ -90,12 +90,12 @@ class Literal:
         )
 
 
-def solved(case: Case) -> Case:
+def solved(case: Verification) -> Verification:
     tokens, parents, kinds = Literal(case).build()
     return case | {"tokens": tokens, "parents": parents, "kinds": kinds}
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed: int) -> Verification:
     rng = random.Random(seed)
     vocab = rng.choice([6, 12, 40])
 
@@ -127,7 +127,7 @@ def random_case(seed: int) -> Case:
     )
 
 
-def write(path: Path, *cases: Case) -> Path:
+def write(path: Path, *cases: Verification) -> Path:
     path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
     return path
 
@@ -199,7 +199,7 @@ def test_differences_are_named(tmp_path: Path) -> None:
     assert str(first).startswith("case 1: tokens and kinds differ from node 5 on")
 
 
-def broken(path: str, value: object) -> Case:
+def broken(path: str, value: object) -> Verification:
     case = json.loads(json.dumps(random_case(5)))
     *outer, last = path.split(".")
     inner = case

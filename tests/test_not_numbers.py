@@ -14,7 +14,7 @@ from draftwood.methods import method, recipes
 from draftwood.policies.auto.features import Codes, Voice, ranked_codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import DrawnPool
-from draftwood.protocols.hosts import DraftModel, Head
+from draftwood.protocols import DraftModel, Head
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.fakes import FakeHost, MarkovTarget

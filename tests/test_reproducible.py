@@ -20,10 +20,10 @@ import pytest
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Finished, Request
 from draftwood.methods import method
-from draftwood.protocols.hosts import Built
+from draftwood.protocols import Built
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
@@ -64,7 +64,7 @@ def requests() -> list[Request]:
     ]
 
 
-class Unmeasured(TargetHost):
+class Unmeasured(ModelHost):
     """Costs are a guess, which the steps' own times refine: no two runs know the same."""
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:

@@ -13,8 +13,7 @@ from time import perf_counter
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.stats import StepStats
 from draftwood.methods import method
-from draftwood.protocols import Target
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Host, Target
 
 SOURCE = "draft"
 """What methods call the drafter with a model."""

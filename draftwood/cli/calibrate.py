@@ -26,8 +26,8 @@ from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
 from draftwood.methods.shipped import check_drafts
 from draftwood.policies.auto.calibration import Calibration
+from draftwood.protocols import Built, Host
 from draftwood.protocols.bids import FREE, Bid, Price
-from draftwood.protocols.hosts import Built, Host
 from draftwood.sampling.params import SamplingParams
 from draftwood.tuners.learnt import Tuner
 
@@ -84,7 +84,7 @@ def calibrate(
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
     from draftwood.engine.engine import Engine
-    from draftwood.engine.host import TargetHost
+    from draftwood.engine.host import ModelHost
     from draftwood.engine.request import Request
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.runner.attach import attach
@@ -93,7 +93,7 @@ def calibrate(
     members = read(sources(prompts), limit)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
-    host = TargetHost(target, loaded.tokenizer)
+    host = ModelHost(target, loaded.tokenizer)
     contexts = Contexts(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
     )

@@ -92,14 +92,14 @@ def demo(
     warn_if_busy(threads)
 
     from draftwood.engine.engine import Engine
-    from draftwood.engine.host import TargetHost
+    from draftwood.engine.host import ModelHost
     from draftwood.engine.request import Request
     from draftwood.runner.attach import attach
 
     chosen = [method(text) for text in METHODS]
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model)
-    host = TargetHost(target, loaded.tokenizer)
+    host = ModelHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
     console = Console()
     console.print(f"model: {loaded.name}, {target.info.dtype}, {target.info.device}, greedy")

@@ -148,7 +148,7 @@ def live_model(
         DraftwoodError: it cannot be loaded, or has other weights.
     """
     facts = recording.model
-    from draftwood.engine.host import TargetHost
+    from draftwood.engine.host import ModelHost
     from draftwood.lab.replay.file import digest
     from draftwood.lab.replay.replayer import Live
     from draftwood.runner.attach import attach
@@ -159,4 +159,4 @@ def live_model(
             f"{name!r} has other weights than {facts.name!r}, which was recorded: give that one"
         )
     target = attach(loaded.model)
-    return Live(target, TargetHost(target, loaded.tokenizer))
+    return Live(target, ModelHost(target, loaded.tokenizer))

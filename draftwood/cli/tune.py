@@ -30,7 +30,7 @@ from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.methods import method, registry
-from draftwood.protocols.hosts import DrafterSpec
+from draftwood.protocols import DrafterSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -115,7 +115,7 @@ def tune(
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
     from draftwood.costs.measure import Grid, measure_reached, measure_target
     from draftwood.costs.store import identity_at, key_of
-    from draftwood.engine.host import TargetHost
+    from draftwood.engine.host import ModelHost
     from draftwood.lab.bench.document import write
     from draftwood.runner.attach import attach
 
@@ -127,7 +127,7 @@ def tune(
     warn_if_busy(threads)
     loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
     target = attach(loaded.model, fresh=fresh)
-    host = TargetHost(target, loaded.tokenizer)
+    host = ModelHost(target, loaded.tokenizer)
     if context is None:
         grid = grid.fitted(target.info.context_limit)
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:

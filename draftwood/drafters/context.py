@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:

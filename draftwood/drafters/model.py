@@ -17,13 +17,14 @@ import numpy as np
 from draftwood.protocols import (
     Candidates,
     Continuation,
+    DraftModel,
     Expand,
+    Host,
     Needs,
     Outcome,
     Prefill,
     TargetInfo,
 )
-from draftwood.protocols.hosts import DraftModel, Host
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:
@@ -64,14 +65,14 @@ class ModelDrafter:
     """
 
     def __init__(self, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.drafters._rollout.rollout import Levels
-        from draftwood.drafters._rollout.vocabulary import Outputs
+        from draftwood.drafters._rollout.rollout import DraftRollout
+        from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
         info = model.info
         ids = np.arange(info.vocab_size)
         ids[target.vocab_size :] = -1
-        outputs = Outputs(ids, target)
-        self._levels = Levels(model, outputs, info.vocab_size, info.context_limit)
+        outputs = VocabularyMap(ids, target)
+        self._levels = DraftRollout(model, outputs, info.vocab_size, info.context_limit)
 
     @property
     def needs(self) -> Needs:

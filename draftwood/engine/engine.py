@@ -22,7 +22,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures, each_judged
 from draftwood.engine.lockstep import draft
 from draftwood.engine.request import (
@@ -37,12 +37,21 @@ from draftwood.engine.request import (
     prepared,
 )
 from draftwood.engine.sequence import RunningRequest
-from draftwood.engine.stats import StepStats, Times
+from draftwood.engine.stats import StepStats, StepTimes
 from draftwood.errors import DraftwoodError, integer
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
-from draftwood.protocols import Case, Needs, Outcome, Prefill, Rows, Target, Verdict
-from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols import (
+    Built,
+    Host,
+    Needs,
+    Outcome,
+    Prefill,
+    Target,
+    TargetOutput,
+    Verdict,
+    Verification,
+)
 from draftwood.protocols.tuning import Spent
 from draftwood.runner.attach import runner_of
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
@@ -92,7 +101,7 @@ class Engine:
         self.tokenizer = tokenizer
         self.max_batch = max_batch
         self._eos = self.target.info.eos or eos_of(None, tokenizer)
-        host = host or TargetHost(self.target, tokenizer)
+        host = host or ModelHost(self.target, tokenizer)
         self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
         built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
         self._tuner = method.tuner.build(host, built)
@@ -241,7 +250,7 @@ class Engine:
         spent = Spent(clock[1] - clock[0], clock[2] - clock[1], perf_counter() - clock[2])
         told = tuner.observe(bids, outcomes, spent)
         clock.append(perf_counter())
-        times = Times(*(b - a for a, b in itertools.pairwise(clock)))
+        times = StepTimes(*(b - a for a, b in itertools.pairwise(clock)))
         forwards = self._forwards() - forwards
         for sequence, outcome, foretold in zip(live, outcomes, told, strict=True):
             number, reason = sequence.number, None
@@ -277,7 +286,9 @@ class Engine:
                 self._events.append(delta)
             self._end(s, reason, failures)
 
-    def _begin(self, sequence: RunningRequest, rows: Rows) -> tuple[Delta, FinishReason | None]:
+    def _begin(
+        self, sequence: RunningRequest, rows: TargetOutput
+    ) -> tuple[Delta, FinishReason | None]:
         """The first token, from the rows of the prefill."""
         request, slot = sequence.request, sequence.slot
         # It follows a tree that is the prompt's last token alone.
@@ -298,7 +309,7 @@ class Engine:
         self,
         live: Sequence[RunningRequest],
         trees: Sequence[TokenTree],
-        rows: Sequence[Rows],
+        rows: Sequence[TargetOutput],
         failures: Failures,
     ) -> list[Outcome]:
         """What the verifier keeps of each tree; nothing of a request that has failed."""
@@ -320,10 +331,10 @@ class Engine:
                 outcomes.append(Outcome(tree, (), (), found))
         return outcomes
 
-    def _case(self, sequence: RunningRequest, tree: TokenTree, rows: Rows) -> Case:
+    def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
         p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
         q = TreeProposals(self._drafters, sequence.slot, tree)
-        return Case(tree, p, q, sequence.noise)
+        return Verification(tree, p, q, sequence.noise)
 
     def _learn(self, sequence: RunningRequest, outcome: Outcome) -> None:
         for drafter in self._drafters.values():
@@ -391,6 +402,6 @@ def _target(given: Any) -> Target:
     return target
 
 
-def _outcome(tree: TokenTree, verdict: Verdict, rows: Rows) -> Outcome:
+def _outcome(tree: TokenTree, verdict: Verdict, rows: TargetOutput) -> Outcome:
     committed = (*(int(tree.tokens[i]) for i in verdict.path), verdict.bonus)
     return Outcome(tree, verdict.path, committed, rows)

@@ -21,8 +21,7 @@ from draftwood.drafters._rollout.vocabulary import Vocabulary, check_vocabularie
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import Needs, Target, TargetInfo
-from draftwood.protocols.hosts import Built, DraftModel, Head
+from draftwood.protocols import Built, DraftModel, Head, Needs, Target, TargetInfo
 from draftwood.runner.attach import attach, runner_of
 
 _OUTSIDE, _NODE = 0.08, 0.001
@@ -33,8 +32,8 @@ _FLAT = Curve((1, 2), (1.0, 1.0))
 """Of a model whose context has no room for drafts: one second a forward, whatever its size."""
 
 
-class TargetHost:
-    """A :class:`draftwood.protocols.hosts.Host`; drafters built here share the models they load.
+class ModelHost:
+    """A :class:`draftwood.protocols.Host`; drafters built here share the models they load.
 
     Args:
         target: what is drafted for.
@@ -54,7 +53,7 @@ class TargetHost:
         return self._target.info
 
     def model(self, name: Any) -> DraftModel:
-        """See :meth:`draftwood.protocols.hosts.Host.model`."""
+        """See :meth:`draftwood.protocols.Host.model`."""
         if not isinstance(name, str):
             self._compare(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
@@ -64,7 +63,7 @@ class TargetHost:
         return self._models[name]
 
     def head(self, name: Any) -> tuple[Head, DraftModel]:
-        """See :meth:`draftwood.protocols.hosts.Host.head`."""
+        """See :meth:`draftwood.protocols.Host.head`."""
         # Its trees are the target's business to judge: a head has no plain forward to be compared
         # with.
         if not isinstance(name, str):
@@ -77,7 +76,7 @@ class TargetHost:
         return self._heads[name]
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
-        """See :meth:`draftwood.protocols.hosts.Host.costs`."""
+        """See :meth:`draftwood.protocols.Host.costs`."""
         with_model = {source: built for source, built in drafters.items() if built.spec.model}
         key = tuple((source, built.spec) for source, built in with_model.items())
         if key not in self._costs:

@@ -7,7 +7,7 @@ prompt with NaN. Knows nothing of what is done for a request.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 
 
 class Failures(dict[int, Exception]):
@@ -23,7 +23,7 @@ class Failures(dict[int, Exception]):
 
 
 def each_judged(
-    verify: Callable[[Sequence[Case]], list[Verdict]], cases: Sequence[Case]
+    verify: Callable[[Sequence[Verification]], list[Verdict]], cases: Sequence[Verification]
 ) -> list[Verdict | Exception]:
     """Verdicts on all cases together; if that fails, on each by itself, or what it raised.
 

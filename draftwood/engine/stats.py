@@ -14,7 +14,7 @@ from draftwood.tree import TokenTree
 
 
 @dataclass(frozen=True)
-class Times:
+class StepTimes:
     """Wall-clock seconds of one step of the whole batch, by phase."""
 
     draft: float = 0.0
@@ -45,7 +45,7 @@ class StepStats:
     tree: TokenTree
     path: tuple[int, ...]
     committed: int
-    times: Times
+    times: StepTimes
     batch: int
     draft_calls: int = 0
     foretold: Foretold | None = None

@@ -13,8 +13,7 @@ from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
 from draftwood.methods.binding import DRAFT, binder, bindings, model_flags
 from draftwood.methods.settings import Setting, checked, settings
-from draftwood.protocols import Policy, Verifier
-from draftwood.protocols.hosts import DrafterSpec
+from draftwood.protocols import DrafterSpec, Policy, Verifier
 from draftwood.protocols.tuning import TunerSpec
 from draftwood.tree import SAMPLED, Draw
 

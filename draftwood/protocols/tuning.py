@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from draftwood.protocols import Outcome
 from draftwood.protocols.bids import Bid, Outlook, Price
-from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols.drafter import Built, Host
+from draftwood.protocols.step import Outcome
 
 if TYPE_CHECKING:
     from draftwood.policies.auto.hindsight import Judged

@@ -17,7 +17,7 @@ from draftwood.models import eos_of, origin_of
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attached import forget, found, keep
 from draftwood.runner.attention import PREFIX, register
-from draftwood.runner.cache import Slab
+from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import Shortcuts, shorten
 from draftwood.runner.cpu.chosen import remembered
 from draftwood.runner.cpu.norms import FusedNorms, fuse_norms
@@ -129,7 +129,7 @@ def attach(
             origin=origin_of(model.config),
             eos=eos_of(model),
         )
-        slab = Slab(layout.layers)
+        slab = KVCache(layout.layers)
         ropes = follow(model, lengths)
         patches.append(ropes)
         passes = Passes(model, slab, device, shortcuts, ropes)

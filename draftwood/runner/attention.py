@@ -27,7 +27,7 @@ ORIGINALS = ("sdpa", "eager")
 PREFIX = "draftwood_"
 
 
-class Step(Enum):
+class Visibility(Enum):
     """How the queries of one forward see the keys.
 
     * ``OPEN``: every query sees every key (plain decoding of one sequence);
@@ -97,7 +97,7 @@ def _delegating(original: str) -> AttentionFunction:
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        draftwood_step: Step | Survey | None = None,
+        draftwood_step: Visibility | Survey | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         if draftwood_step is None:
@@ -116,7 +116,7 @@ def _delegating(original: str) -> AttentionFunction:
             )
         if isinstance(draftwood_step, Survey):
             draftwood_step.groups.add(query.shape[1] // key.shape[1])
-            draftwood_step = Step.CAUSAL
+            draftwood_step = Visibility.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
         cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
@@ -156,14 +156,14 @@ def _fused(
     value: torch.Tensor,
     mask: torch.Tensor | None,
     scaling: float | None,
-    step: Step,
+    step: Visibility,
 ) -> torch.Tensor:
     b, heads, q, d = query.shape
     kv_heads = key.shape[1]
-    if step is Step.TREE or step is Step.OPEN:
+    if step is Visibility.TREE or step is Visibility.OPEN:
         # The g query heads that share a key head become g*q queries of it: nothing is repeated.
         g = heads // kv_heads
-        if step is Step.OPEN:
+        if step is Visibility.OPEN:
             mask = None
         packed = query if g == 1 else query.reshape(b, kv_heads, g * q, d)
         output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
@@ -174,8 +174,8 @@ def _fused(
             query,
             key,
             value,
-            attn_mask=mask if step is Step.CHUNK else None,
-            is_causal=step is Step.CAUSAL,
+            attn_mask=mask if step is Visibility.CHUNK else None,
+            is_causal=step is Visibility.CAUSAL,
             scale=scaling,
             enable_gqa=heads != kv_heads,
         )
@@ -188,7 +188,7 @@ def _spelled(
     value: torch.Tensor,
     mask: torch.Tensor | None,
     scaling: float | None,
-    step: Step,
+    step: Visibility,
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -207,12 +207,12 @@ def _spelled(
     scores = scores * (d**-0.5 if scaling is None else scaling)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    if step is Step.CAUSAL:
+    if step is Visibility.CAUSAL:
         hidden = torch.ones(q, kv, dtype=torch.bool, device=query.device).triu_(1)
         scores = scores.view(b, kv_heads, g, q, kv).masked_fill_(hidden, -torch.inf)
-    elif step is Step.CHUNK and mask is not None:
+    elif step is Visibility.CHUNK and mask is not None:
         scores = scores.view(b, kv_heads, g, q, kv) + mask.unsqueeze(2)
-    elif step is Step.TREE and mask is not None:
+    elif step is Visibility.TREE and mask is not None:
         scores = scores + mask
     scores = scores.view(b, kv_heads, g * q, kv)
     exact = torch.float32

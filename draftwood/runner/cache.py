@@ -28,7 +28,7 @@ class Plane:
     device: torch.device
 
 
-class Slab(Cache):
+class KVCache(Cache):
     """Slots over preallocated rows; slot numbers stay the same while rows move.
 
     The used rows are always the first ones, so that a forward over all requests reads a view.

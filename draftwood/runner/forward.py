@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.runner.attention import Step
-from draftwood.runner.cache import Slab
+from draftwood.runner.attention import Visibility
+from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import Shortcuts
 from draftwood.runner.eager import eager
 from draftwood.runner.masks import Masks
@@ -79,7 +79,7 @@ class Passes:
     def __init__(
         self,
         model: Any,
-        slab: Slab,
+        slab: KVCache,
         device: torch.device,
         shortcuts: Shortcuts | None = None,
         ropes: Ropes | None = None,
@@ -102,7 +102,7 @@ class Passes:
         rows: Sequence[int],
         starts: Sequence[int],
         kv: int,
-        step: Step,
+        step: Visibility,
         mask: Masks,
         taps: tuple[int, ...] = (),
         keep: torch.Tensor | None = None,

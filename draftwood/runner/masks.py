@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import Step
+from draftwood.runner.attention import Visibility
 from draftwood.tree import TokenTree
 
 Masks: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
@@ -137,7 +137,7 @@ class TreeMasks:
         q: int,
         kv: int,
         done: Sequence[int],
-    ) -> tuple[Step, Masks]:
+    ) -> tuple[Visibility, Masks]:
         """Masks of one forward over ``b`` trees padded to ``q`` new nodes and ``kv`` keys.
 
         The first ``done[i]`` nodes of tree ``i`` are cached; the others are the queries. A padding
@@ -145,14 +145,14 @@ class TreeMasks:
         """
         b = len(trees)
         if b == 1 and q == 1 and kv <= self._reach and trees[0].depth == done[0]:
-            return Step.OPEN, self._open  # one node below a chain, or a root alone
+            return Visibility.OPEN, self._open  # one node below a chain, or a root alone
         rows = self._group * q
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
         self._write_full(bits, lengths, trees, q, kv, done)
         shown = self._view(None, b, rows, kv)
         if len(self._kinds) == 1 and self._kinds[0].reach == np.inf:
-            return Step.TREE, shown
+            return Visibility.TREE, shown
         deepest = max(length + tree.depth for length, tree in zip(lengths, trees, strict=True))
         masks = {}
         for kind in self._kinds:
@@ -162,8 +162,8 @@ class TreeMasks:
                 self._write_reach(kind, bits, lengths, trees, q, kv, done)
                 masks[kind.name] = self._view(kind, b, rows, kv)
         if len(self._kinds) == 1:
-            return Step.TREE, masks[self._kinds[0].name]
-        return Step.TREE, masks
+            return Visibility.TREE, masks[self._kinds[0].name]
+        return Visibility.TREE, masks
 
     def chunk(self, starts: Sequence[int], q: int, kv: int) -> Masks:
         """Masks of a prefill chunk: ``q`` consecutive tokens from position ``starts[i]`` on."""

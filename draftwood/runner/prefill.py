@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Rows
-from draftwood.runner.attention import Step
-from draftwood.runner.cache import Slab
+from draftwood.protocols import Needs, TargetOutput
+from draftwood.runner.attention import Visibility
+from draftwood.runner.cache import KVCache
 from draftwood.runner.forward import Passes, tapped
 from draftwood.runner.harvest import Harvest, hand_over
 from draftwood.runner.masks import TreeMasks
@@ -36,15 +36,15 @@ class _Prompt:
     hidden: torch.Tensor | None = None
     last: torch.Tensor | None = None
 
-    def rows(self) -> Rows:
+    def rows(self) -> TargetOutput:
         assert self.last is not None
         argmax, tokens, probs = (np.concatenate(x) for x in zip(*self.parts, strict=True))
         features = torch.cat(self.features) if self.features else None
-        return Rows(self.last, argmax, tokens, probs, features)
+        return TargetOutput(self.last, argmax, tokens, probs, features)
 
 
 def prefill(
-    slab: Slab,
+    slab: KVCache,
     masks: TreeMasks,
     passes: Passes,
     slots: Sequence[int],
@@ -54,7 +54,7 @@ def prefill(
     hidden: Sequence[torch.Tensor] = (),
     plain_topk: bool = False,
     least: Sequence[int] = (),
-) -> list[Rows]:
+) -> list[TargetOutput]:
     """See :meth:`draftwood.protocols.Target.prefill`; ``chunk`` is in tokens per sequence.
 
     ``hidden``: ``[n, H]`` for each prompt of n tokens, for a model that is given a vector beside
@@ -85,7 +85,7 @@ def prefill(
 
 
 def _chunk(
-    slab: Slab,
+    slab: KVCache,
     masks: TreeMasks,
     passes: Passes,
     live: Sequence[_Prompt],
@@ -107,9 +107,9 @@ def _chunk(
         # A padding token's position must exist, or a table of learnt positions is left.
         positions[i, n:] = starts[i] + n - 1
     if kv == q and masks.sees_all(kv):
-        step, mask = Step.CAUSAL, masks.unmasked()
+        step, mask = Visibility.CAUSAL, masks.unmasked()
     else:
-        step, mask = Step.CHUNK, masks.chunk(starts, q, kv)
+        step, mask = Visibility.CHUNK, masks.chunk(starts, q, kv)
     ends = [i for i, prompt in enumerate(live) if len(prompt.tokens) <= done + q]
     finals = sorted({counts[i] - 1 for i in ends}) or [q - 1]
     keep = None

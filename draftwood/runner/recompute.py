@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import Cache
 
-from draftwood.protocols import Needs, Rows
+from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree
 
@@ -63,7 +63,7 @@ class RecomputingRunner(Runner):
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
         least: Sequence[int] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """See :meth:`Runner.prefill`; ``least`` is as the text's length has it."""
         least = [self._least(slot, len(p)) for slot, p in zip(slots, prompts, strict=True)]
         rows = super().prefill(slots, prompts, needs, hidden, least)
@@ -79,7 +79,7 @@ class RecomputingRunner(Runner):
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
         least: Sequence[int] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """See :meth:`Runner.forward`; a second pass scores what lies beyond the limit."""
         self._trees.update(zip(slots, trees, strict=True))
         lengths, limit = [self.length(slot) for slot in slots], self._limit
@@ -95,7 +95,7 @@ class RecomputingRunner(Runner):
             return super().forward(slots, trees, needs, done, hidden, least)
         done = done or [0] * len(slots)
         near = [i for i in range(len(slots)) if lengths[i] != limit]
-        found: dict[int, Rows] = {}
+        found: dict[int, TargetOutput] = {}
         if near:
             rows = super().forward(
                 [slots[i] for i in near],
@@ -229,20 +229,20 @@ class _Filled(Cache):
         return self._length
 
 
-def _last(rows: Rows, n: int) -> Rows:
+def _last(rows: TargetOutput, n: int) -> TargetOutput:
     """The rows of the last ``n`` nodes."""
     features = None if rows.features is None else rows.features[-n:]
-    return Rows(
+    return TargetOutput(
         rows.logits[-n:], rows.argmax[-n:], rows.top_tokens[-n:], rows.top_probs[-n:], features
     )
 
 
 @torch.inference_mode()
-def _joined(near: Rows, far: Rows, beyond: Any) -> Rows:
+def _joined(near: TargetOutput, far: TargetOutput, beyond: Any) -> TargetOutput:
     """The far rows of the nodes that are ``beyond``, bool ``[n]``, and the near ones of others."""
     column = beyond[:, None]
     there = torch.from_numpy(column).to(near.logits.device)
-    joined = Rows(
+    joined = TargetOutput(
         torch.where(there, far.logits, near.logits),
         np.where(beyond, far.argmax, near.argmax),
         np.where(column, far.top_tokens, near.top_tokens),

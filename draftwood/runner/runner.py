@@ -14,8 +14,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Rows, TargetInfo
-from draftwood.runner.cache import Slab
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
+from draftwood.runner.cache import KVCache
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import Passes, Staging, tapped
 from draftwood.runner.harvest import hand_over
@@ -45,7 +45,7 @@ class Runner:
         self,
         model: Any,
         info: TargetInfo,
-        slab: Slab,
+        slab: KVCache,
         masks: TreeMasks,
         passes: Passes,
         chunk: int,
@@ -140,11 +140,11 @@ class Runner:
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
         least: Sequence[int] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """Cache every prompt behind what its slot holds, and return its rows.
 
         See :meth:`draftwood.protocols.Target.prefill`, and
-        :class:`draftwood.protocols.hosts.DraftModel` for ``hidden``. Where rotary factors depend on
+        :class:`draftwood.protocols.DraftModel` for ``hidden``. Where rotary factors depend on
         the length of the text, that is the length of a prompt in an empty slot, and the place of
         each token in one that continues another; or ``least``, where that is more.
 
@@ -177,11 +177,11 @@ class Runner:
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
         least: Sequence[int] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """Score every node of every tree in one forward pass. The cache is not advanced.
 
         ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
-        ``hidden`` see :class:`draftwood.protocols.hosts.DraftModel`, for ``least`` :meth:`prefill`.
+        ``hidden`` see :class:`draftwood.protocols.DraftModel`, for ``least`` :meth:`prefill`.
 
         Raises:
             DraftwoodError: a slot is not open, or is named twice.
@@ -222,9 +222,9 @@ class Runner:
             argmax, tokens, probs = hand_over(logits, needs.top_k, self.plain_topk)
             if b == 1:
                 features = None if features is None else features[0]
-                return [Rows(logits[0], argmax[0], tokens[0], probs[0], features)]
+                return [TargetOutput(logits[0], argmax[0], tokens[0], probs[0], features)]
             found = [
-                Rows(
+                TargetOutput(
                     logits[i, :n],
                     argmax[i, :n],
                     tokens[i, :n],

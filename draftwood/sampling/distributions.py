@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Drafter, Noise, Rows
+from draftwood.protocols import Drafter, Noise, TargetOutput
 from draftwood.sampling.history import History
 from draftwood.sampling.sampler import Sampler
 from draftwood.tree import TokenTree
@@ -32,7 +32,9 @@ class TreeDistributions:
 
     __slots__ = ("_argmax", "_asked", "_history", "_ids", "_length", "_logits", "_sampler", "_tree")
 
-    def __init__(self, rows: Rows, tree: TokenTree, sampler: Sampler, history: History) -> None:
+    def __init__(
+        self, rows: TargetOutput, tree: TokenTree, sampler: Sampler, history: History
+    ) -> None:
         self._logits = rows.logits
         # The argmax may cover a whole prompt where the logits have its last position only.
         self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]

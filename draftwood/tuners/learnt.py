@@ -34,9 +34,8 @@ from draftwood.policies.auto.calibration import Calibration, Counts, load
 from draftwood.policies.auto.fading import Ratio
 from draftwood.policies.auto.features import Codes, Voice
 from draftwood.policies.auto.worths import worths
-from draftwood.protocols import Outcome
+from draftwood.protocols import Built, Host, Outcome
 from draftwood.protocols.bids import NOTHING_PAYS, Bid, Price
-from draftwood.protocols.hosts import Built, Host
 from draftwood.protocols.tuning import Foretold, Load, Spent
 
 _HALF_LIFE = 24.0

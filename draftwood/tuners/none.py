@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from draftwood.protocols import Outcome
+from draftwood.protocols import Built, Host, Outcome
 from draftwood.protocols.bids import FREE, Bid, Price
-from draftwood.protocols.hosts import Built, Host
 from draftwood.protocols.tuning import Foretold, Load, Spent
 
 

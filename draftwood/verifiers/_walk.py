@@ -4,11 +4,11 @@ The whole rule of the verifier for deterministic trees; the others use it where 
 because there no rule accepts more.
 """
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT
 
 
-def walk(case: Case) -> Verdict:
+def walk(case: Verification) -> Verdict:
     """Follow the target's draws, which are keyed by position, for as long as the tree has them."""
     node = ROOT
     path: list[int] = []

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Spot, Tried, Way, bonus, judge, kept, try_children
+from draftwood.verifiers._residuals import Mode, Siblings, Tested, bonus, judge, kept, try_children
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Block:
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = False
-    way: ClassVar[Way | None] = None  #: in which a child is tried, if it is to be forced
+    way: ClassVar[Mode | None] = None  #: in which a child is tried, if it is to be forced
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Keep the longest prefix of each chain that its own random number lets through.
 
         Raises:
@@ -39,7 +39,7 @@ class Block:
         """
         return judge(cases, self._verdicts)
 
-    def _verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
+    def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         chains = [_Chain(case) for case in cases]
         while going := [chain for chain in chains if chain.goes_on()]:
             for chain, tried in zip(
@@ -54,7 +54,7 @@ class _Chain:
 
     __slots__ = ("case", "reach", "tried")
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Verification) -> None:
         if len(set(case.tree.parents.tolist())) < len(case.tree):
             raise DraftwoodError(
                 "block verification judges chains, but in this tree a node has several children: "
@@ -62,18 +62,18 @@ class _Chain:
             )
         self.case = case
         self.reach = [1.0]
-        self.tried: list[Tried] = []
+        self.tried: list[Tested] = []
 
     def goes_on(self) -> bool:
         """Whether the last known node can be reached and has a child."""
         return self.reach[-1] > 0 and len(self.reach) < len(self.case.tree)
 
-    def spot(self) -> Spot:
+    def spot(self) -> Siblings:
         """That node."""
         node = len(self.tried)
-        return Spot(self.case, node, (node + 1,), self.reach[node])
+        return Siblings(self.case, node, (node + 1,), self.reach[node])
 
-    def step(self, tried: Tried) -> None:
+    def step(self, tried: Tested) -> None:
         """One node further down."""
         self.tried.append(tried)
         self.reach.append(next(iter(tried.chances)))

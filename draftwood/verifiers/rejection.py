@@ -14,9 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Spot, Tried, Way, bonus, children_of, judge, try_children
+from draftwood.verifiers._residuals import (
+    Mode,
+    Siblings,
+    Tested,
+    bonus,
+    children_of,
+    judge,
+    try_children,
+)
 
 
 @dataclass(frozen=True)
@@ -25,13 +33,13 @@ class Rejection:
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
-    way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
+    way: ClassVar[Mode | None] = None  #: in which siblings are tried, if it is to be forced
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Walk all trees down together, one level at a time."""
         return judge(cases, self._verdicts)
 
-    def _verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
+    def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         descents = [_Descent(case) for case in cases]
         while going := [descent for descent in descents if descent.goes_on()]:
             found = try_children([descent.spot() for descent in going], self.way)
@@ -45,19 +53,19 @@ class _Descent:
 
     __slots__ = ("_children", "_left", "case", "node")
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Verification) -> None:
         self.case = case
         self.node = ROOT
         self._children = children_of(case.tree)
-        self._left: Tried | None = None
+        self._left: Tested | None = None
 
     def goes_on(self) -> bool:
         return self._left is None and bool(self._children[self.node])
 
-    def spot(self) -> Spot:
-        return Spot(self.case, self.node, self._children[self.node], 1.0)
+    def spot(self) -> Siblings:
+        return Siblings(self.case, self.node, self._children[self.node], 1.0)
 
-    def step(self, tried: Tried) -> None:
+    def step(self, tried: Tested) -> None:
         for child, chance in zip(self._children[self.node], tried.chances, strict=True):
             if self.case.noise.accepts(child, chance):
                 self.node = child

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import ClassVar
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers._residuals import (
-    Spot,
-    Tried,
-    Way,
+    Mode,
+    Siblings,
+    Tested,
     bonus,
     children_of,
     judge,
@@ -45,9 +45,9 @@ class Traversal:
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
-    way: ClassVar[Way | None] = None  #: in which siblings are tried, if it is to be forced
+    way: ClassVar[Mode | None] = None  #: in which siblings are tried, if it is to be forced
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Accept the first node, in post-order, that its own random number lets through."""
         return judge(cases, lambda sampled: [t.verdict() for t in judged(sampled, self.way)])
 
@@ -57,15 +57,15 @@ class Judged:
 
     __slots__ = ("_way", "case", "children", "tried")
 
-    def __init__(self, case: Case, way: Way | None) -> None:
+    def __init__(self, case: Verification, way: Mode | None) -> None:
         self.case = case
         self.children = children_of(case.tree)
-        self.tried: dict[int, Tried] = {}
+        self.tried: dict[int, Tested] = {}
         self._way = way
 
-    def spot(self, node: int, reach: float) -> Spot:
+    def spot(self, node: int, reach: float) -> Siblings:
         """A node that has children and is reached."""
-        return Spot(self.case, node, self.children[node], reach)
+        return Siblings(self.case, node, self.children[node], reach)
 
     def chances(self) -> Iterator[tuple[int, float]]:
         """Nodes in post-order, each with the probability h to be accepted once it is reached there.
@@ -100,7 +100,7 @@ class Judged:
         return zip(children, self.tried[node].chances, strict=True)
 
 
-def judged(cases: Sequence[Case], way: Way | None = None) -> list[Judged]:
+def judged(cases: Sequence[Verification], way: Mode | None = None) -> list[Judged]:
     """The trees, before any random decision, with all that may be known of them by then.
 
     What is known of a level's children leads to the next level; if nothing is, the rest is left to

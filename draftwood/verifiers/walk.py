@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import Draw
 from draftwood.verifiers._walk import walk
 
@@ -27,7 +27,7 @@ class Walk:
     accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.COUPLED})
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Draw along one path of each tree; equal seeds reproduce plain sampling."""
         return [walk(case) for case in cases]
 

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.policies.auto.features import CELLS, OTHER, Codes, Voice, cell, cells
-from draftwood.policies.auto.pool import Chances
 from draftwood.protocols import Outcome
-from draftwood.protocols.bids import Bid
+from draftwood.protocols.bids import Bid, Chances
 from draftwood.tree import ROOT
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.choosing import ranks, taken

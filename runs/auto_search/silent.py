@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
 from draftwood.tree import Draw
 
 

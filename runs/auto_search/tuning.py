@@ -13,9 +13,8 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.lab.replay.pricing import PricedHost
 from draftwood.policies.auto.features import Codes
-from draftwood.protocols import Outcome
+from draftwood.protocols import Built, Host, Outcome
 from draftwood.protocols.bids import Bid, Outlook, Price
-from draftwood.protocols.hosts import Built, Host
 from draftwood.protocols.tuning import Load, Spent, Tuner, TunerSpec
 from runs.auto_search.ahead import Ahead
 from runs.auto_search.judging import Judgement, Rates, Righted, judgement

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any, TypeAlias
 
-Rows: TypeAlias = list[dict[str, Any]]
+TargetOutput: TypeAlias = list[dict[str, Any]]
 Key: TypeAlias = tuple[int, int]
 """A group and the seed it was decoded with."""
 
 
-def rows(entry: Mapping[str, Any], name: str | None, *, loops: bool) -> Rows:
+def rows(entry: Mapping[str, Any], name: str | None, *, loops: bool) -> TargetOutput:
     """A method's rows: of all sets or one, with or without groups in which an output loops."""
     found = [row for row in entry["rows"] if name in (None, row["set"])]
     wrong = set() if loops else {key(row) for row in found if row["looping"]}

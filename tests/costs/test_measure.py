@@ -19,7 +19,7 @@ from draftwood.costs.measure import (
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Rows
+from draftwood.protocols import Needs, TargetOutput
 from draftwood.tree import TokenTree
 from tests.fakes import FakeHost, MarkovTarget
 
@@ -53,7 +53,7 @@ class Slow(MarkovTarget):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence = (),  # type: ignore[type-arg]
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         self.asked.append(needs)
         counts = [len(tree) - first for tree, first in zip(trees, done or [0] * 99, strict=False)]
         self.clock.now += seconds(sum(counts), sum(len(self.cached[s]) for s in slots), len(slots))

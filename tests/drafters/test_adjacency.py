@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from draftwood.drafters.adjacency import Adjacency, AdjacencyTables
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.tree import Draw, TreeBuilder
 from tests.fakes import FakeHost
 
@@ -22,18 +22,18 @@ HOST = FakeHost(TARGET)
 Row = list[tuple[int, float]]
 
 
-def rows_of(rng: np.random.Generator, n: int, k: int = K) -> Rows:
+def rows_of(rng: np.random.Generator, n: int, k: int = K) -> TargetOutput:
     probs = rng.dirichlet([0.3] * V, n).astype(np.float32)
     order = np.argsort(-probs, axis=1, kind="stable")[:, :k].astype(np.int64)
-    return Rows(
+    return TargetOutput(
         torch.zeros(1, 1), order[:, 0].copy(), order, np.take_along_axis(probs, order, axis=1)
     )
 
 
-def rows_with(*rows: Row) -> Rows:
+def rows_with(*rows: Row) -> TargetOutput:
     tokens = np.array([[token for token, _ in row] for row in rows], dtype=np.int64)
     probs = np.array([[prob for _, prob in row] for row in rows], dtype=np.float32)
-    return Rows(torch.zeros(1, 1), tokens[:, 0].copy(), tokens, probs)
+    return TargetOutput(torch.zeros(1, 1), tokens[:, 0].copy(), tokens, probs)
 
 
 def grown(rng: np.random.Generator, anchor: int, n: int) -> TreeBuilder:
@@ -52,7 +52,7 @@ class Twin:
         self.singles: dict[int, Row] = {}
         self.before = -1
 
-    def learn(self, before: int, token: int, rows: Rows, i: int) -> None:
+    def learn(self, before: int, token: int, rows: TargetOutput, i: int) -> None:
         row = [
             (int(t), math.log(p))
             for t, p in zip(rows.top_tokens[i, :K], rows.top_probs[i, :K].tolist(), strict=True)
@@ -163,13 +163,13 @@ def successors(tables: AdjacencyTables, *path: int, slot: int = 0) -> list[int]:
 
 
 def begin(
-    tables: AdjacencyTables, prompt: list[int], first: int, rows: Rows, slot: int = 0
+    tables: AdjacencyTables, prompt: list[int], first: int, rows: TargetOutput, slot: int = 0
 ) -> None:
     tables.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
 
 
 def one(
-    tree: TreeBuilder, path: tuple[int, ...], committed: tuple[int, ...], rows: Rows
+    tree: TreeBuilder, path: tuple[int, ...], committed: tuple[int, ...], rows: TargetOutput
 ) -> Outcome:
     return Outcome(tree.build(), path, committed, rows)
 

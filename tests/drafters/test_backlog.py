@@ -12,7 +12,15 @@ from draftwood.drafters._rollout import rollout
 from draftwood.drafters.eagle3.drafter import Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import ModelDrafter
-from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import (
+    Candidates,
+    Drafter,
+    Expand,
+    Outcome,
+    Prefill,
+    TargetInfo,
+    TargetOutput,
+)
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
@@ -53,12 +61,12 @@ class Forwards:
         return found
 
 
-def features(n: int, seed: int) -> Rows:
+def features(n: int, seed: int) -> TargetOutput:
     """Rows of the target of which only features are read."""
     taps = len(tiny_config().taps)
     made = torch.randn(n, taps * HT, generator=torch.Generator().manual_seed(seed))
     nothing: Any = None
-    return Rows(nothing, nothing, nothing, nothing, made)
+    return TargetOutput(nothing, nothing, nothing, nothing, made)
 
 
 class Story:

@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 
 from draftwood.drafters.context import Context, ContextIndex
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Continuation, Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import (
+    Continuation,
+    Expand,
+    Needs,
+    Outcome,
+    Prefill,
+    TargetInfo,
+    TargetOutput,
+)
 from draftwood.tree import TreeBuilder, tree_of
 from tests.fakes import FakeHost
 
 TARGET = TargetInfo(1000, 4096, 2, 8, torch.device("cpu"), torch.float32)
 HOST = FakeHost(TARGET)
-NO_ROWS = Rows(
+NO_ROWS = TargetOutput(
     torch.zeros(1, 1), np.zeros(1, np.int64), np.zeros((1, 0), np.int64), np.zeros((1, 0), "f4")
 )
 

@@ -9,7 +9,7 @@ import torch
 
 from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand, Outcome, Prefill
 from draftwood.runner.attach import attach
@@ -153,7 +153,7 @@ def test_a_reduced_vocabulary_speaks_the_targets_ids(target: Runner) -> None:
 
 
 def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) -> None:
-    host = TargetHost(target)
+    host = ModelHost(target)
     given = made_head()
     first, second = host.head(given), host.head(given)
     assert all(a is b for a, b in zip(first, second, strict=True))
@@ -163,4 +163,4 @@ def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) ->
 
 def test_a_head_for_another_target_is_refused(target: Runner) -> None:
     with pytest.raises(DraftwoodError, match="no such directory"):
-        Eagle3("nowhere/nothing").build(TargetHost(target))
+        Eagle3("nowhere/nothing").build(ModelHost(target))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
-from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import Candidates, Expand, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.noise import RequestNoise
@@ -239,7 +239,7 @@ def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
 
 def test_the_spec_asks_its_host_for_the_model() -> None:
     drafter = Model("some/name").build(FakeHost(target_of(13)))
-    rows: Rows = ANY_ROWS
+    rows: TargetOutput = ANY_ROWS
     drafter.begin(0, Prefill(np.array([1, 2]), 3, rows))
     [answer] = drafter.expand([0], [Expand("draft", TreeBuilder(3), [ROOT], 13)])
     assert sorted(answer.tokens[0].tolist()) == list(range(13))

@@ -10,7 +10,7 @@ import torch
 
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Expand, Needs, Outcome, Prefill, Rows, TargetInfo
+from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.fakes import MarkovTarget
@@ -36,7 +36,7 @@ class Watched(MarkovTarget):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         self.wanted.append(needs.top_k)
         return super().forward(slots, trees, needs, done, hidden)
 

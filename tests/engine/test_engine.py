@@ -12,7 +12,7 @@ from draftwood.engine.request import Delta, Finished, Request, Stepped
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
-from draftwood.protocols.hosts import Built, Host
+from draftwood.protocols import Built, Host
 from draftwood.protocols.tuning import Load
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw

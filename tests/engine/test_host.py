@@ -10,7 +10,7 @@ from torch import nn
 from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import Model
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
@@ -28,7 +28,7 @@ def target() -> Runner:
 
 
 def test_a_model_is_loaded_once_on_the_targets_device(target: Runner, tmp_path: Path) -> None:
-    host = TargetHost(target, tiny_tokenizer())
+    host = ModelHost(target, tiny_tokenizer())
     name = str(save_tiny(tmp_path))
     model = host.model(name)
     assert model is host.model(name)
@@ -39,13 +39,13 @@ def test_a_model_is_loaded_once_on_the_targets_device(target: Runner, tmp_path: 
 
 def test_a_loaded_model_may_be_given(target: Runner) -> None:
     draft = tiny_llama(seed=1, layers=1)
-    host = TargetHost(target)
+    host = ModelHost(target)
     assert host.model(draft) is host.model(draft)
     assert host.model(draft).info.layers == 1
 
 
 def test_an_object_on_another_device_is_refused(target: Runner) -> None:
-    host = TargetHost(target)
+    host = ModelHost(target)
     draft = nn.Module.to(tiny_llama(seed=1, layers=1), "meta")
     with pytest.raises(
         DraftwoodError,
@@ -59,7 +59,7 @@ def test_an_object_on_another_device_is_refused(target: Runner) -> None:
 
 def test_without_tokenizers_sizes_must_agree(tmp_path: Path) -> None:
     name = str(save_tiny(tmp_path))
-    host = TargetHost(MarkovTarget(vocab_size=13))
+    host = ModelHost(MarkovTarget(vocab_size=13))
     with pytest.raises(DraftwoodError, match=f"has {VOCAB} tokens and the target 13"):
         host.model(name)
     with pytest.raises(DraftwoodError, match=f"'LlamaForCausalLM' has {VOCAB} tokens"):
@@ -67,13 +67,13 @@ def test_without_tokenizers_sizes_must_agree(tmp_path: Path) -> None:
 
 
 def test_another_vocabulary_is_refused(target: Runner) -> None:
-    host = TargetHost(target, tiny_tokenizer())
+    host = ModelHost(target, tiny_tokenizer())
     with pytest.raises(DraftwoodError, match="another vocabulary"):
         host.model("embedded-draft")
 
 
 def test_drafters_of_one_host_share_a_model(target: Runner) -> None:
-    host, draft = TargetHost(target), tiny_llama(seed=1, layers=1)
+    host, draft = ModelHost(target), tiny_llama(seed=1, layers=1)
     first, second = Model(draft).build(host), Model(draft).build(host)
     model = host.model(draft)
     for slot, drafter in enumerate((first, second)):
@@ -84,7 +84,7 @@ def test_drafters_of_one_host_share_a_model(target: Runner) -> None:
 def test_a_head_borrows_the_targets_embedding(target: Runner, tmp_path: Path) -> None:
     config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
     save_head(Eagle3Head(config), tmp_path)
-    host = TargetHost(target)
+    host = ModelHost(target)
     head, model = host.head(str(tmp_path))
     assert host.head(str(tmp_path)) == (head, model)
     assert head.taps == (1, 0)

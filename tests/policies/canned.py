@@ -17,7 +17,7 @@ from draftwood.protocols import (
     Outcome,
     Policy,
     Query,
-    Rows,
+    TargetOutput,
 )
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
@@ -159,7 +159,7 @@ def path_of(tree: TreeBuilder, node: int) -> tuple[int, ...]:
 
 def outcome(tree: TokenTree, *path: int) -> Outcome:
     """A step that accepted ``path``; policies under test read no rows."""
-    rows: Rows = NO_ROWS
+    rows: TargetOutput = NO_ROWS
     return Outcome(tree, path, (*(int(tree.tokens[i]) for i in path), 0), rows)
 
 

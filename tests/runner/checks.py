@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from draftwood.protocols import Rows
+from draftwood.protocols import TargetOutput
 from draftwood.tree import TokenTree, TreeBuilder
 
 TOLERANCE = 1e-4
@@ -43,7 +43,7 @@ def path_logits(model: Any, prefix: Sequence[int], tree: TokenTree) -> torch.Ten
     return torch.stack(rows)
 
 
-def worst(rows: Rows, expected: torch.Tensor) -> float:
+def worst(rows: TargetOutput, expected: torch.Tensor) -> float:
     """Largest difference between a tree's logits and the expected ones."""
     assert rows.logits.shape == expected.shape
     return float((rows.logits - expected).abs().max())

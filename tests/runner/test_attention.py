@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import Step, Survey, register
+from draftwood.runner.attention import Survey, Visibility, register
 from tests.runner.families import FAMILIES
 
 B, HEADS, KEY_HEADS, Q, KV, D = 2, 6, 2, 3, 7, 8
@@ -35,13 +35,13 @@ def textbook(
 
 @pytest.mark.parametrize("sunk", [False, True])
 @pytest.mark.parametrize("cap", [None, 0.5])
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("step", list(Visibility))
 @pytest.mark.parametrize("width", [D, 5])
 def test_every_step_is_the_textbook_formula(
-    step: Step, cap: float | None, width: int, sunk: bool
+    step: Visibility, cap: float | None, width: int, sunk: bool
 ) -> None:
     generator = torch.Generator().manual_seed(0)
-    kv = Q if step is Step.CAUSAL else KV
+    kv = Q if step is Visibility.CAUSAL else KV
     query = torch.randn(B, HEADS, Q, D, generator=generator)
     key = torch.randn(B, KEY_HEADS, kv, D, generator=generator)
     value = torch.randn(B, KEY_HEADS, kv, width, generator=generator)
@@ -49,12 +49,14 @@ def test_every_step_is_the_textbook_formula(
     hidden[..., 0] = False
     mask = torch.zeros(B, 1, Q, kv).masked_fill(hidden, -torch.inf)
     effective = {
-        Step.OPEN: torch.zeros(Q, kv),
-        Step.CAUSAL: torch.zeros(Q, kv).masked_fill(torch.ones(Q, kv).triu(1) > 0, -torch.inf),
-        Step.TREE: mask,
-        Step.CHUNK: mask,
+        Visibility.OPEN: torch.zeros(Q, kv),
+        Visibility.CAUSAL: torch.zeros(Q, kv).masked_fill(
+            torch.ones(Q, kv).triu(1) > 0, -torch.inf
+        ),
+        Visibility.TREE: mask,
+        Visibility.CHUNK: mask,
     }[step]
-    given = mask.repeat(1, 1, GROUP, 1) if step is Step.TREE else mask
+    given = mask.repeat(1, 1, GROUP, 1) if step is Visibility.TREE else mask
     module = FAMILIES["llama"]().model.layers[0].self_attn
     function = registered()
     sinks = torch.randn(HEADS, generator=generator) + 1 if sunk else None
@@ -83,8 +85,8 @@ def test_demands_that_would_be_ignored_are_refused(demand: str) -> None:
     module = FAMILIES["llama"]().model.layers[0].self_attn
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     with pytest.raises(DraftwoodError, match=f"asks for {demand}"):
-        registered()(module, q, k, k, None, draftwood_step=Step.OPEN, **{demand: k})
-    registered()(module, q, k, k, None, draftwood_step=Step.OPEN, **{demand: None})
+        registered()(module, q, k, k, None, draftwood_step=Visibility.OPEN, **{demand: k})
+    registered()(module, q, k, k, None, draftwood_step=Visibility.OPEN, **{demand: None})
 
 
 def test_only_known_originals_are_wrapped() -> None:

@@ -4,14 +4,16 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.cache import Plane, Slab
+from draftwood.runner.cache import KVCache, Plane
 
 CPU = torch.device("cpu")
 NARROW = Plane(2, 4, torch.float32, CPU)
 WIDE = Plane(3, 5, torch.bfloat16, CPU)
 
 
-def write(slab: Slab, slot: int, count: int, seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def write(
+    slab: KVCache, slot: int, count: int, seed: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Write ``count`` random tokens behind what the slot holds; what was written, per layer."""
     generator = torch.Generator().manual_seed(seed)
     row, start = slab.row(slot), slab.length(slot)
@@ -36,11 +38,11 @@ def write(slab: Slab, slot: int, count: int, seed: int) -> list[tuple[torch.Tens
 
 
 @pytest.fixture
-def slab() -> Slab:
-    return Slab([(NARROW, NARROW), (NARROW, WIDE)], margin=8)
+def slab() -> KVCache:
+    return KVCache([(NARROW, NARROW), (NARROW, WIDE)], margin=8)
 
 
-def holds(slab: Slab, slot: int, parts: list[list[tuple[torch.Tensor, torch.Tensor]]]) -> bool:
+def holds(slab: KVCache, slot: int, parts: list[list[tuple[torch.Tensor, torch.Tensor]]]) -> bool:
     return all(
         torch.equal(
             slab.tokens(slot, layer)[kind], torch.cat([part[layer][kind] for part in parts])
@@ -50,17 +52,17 @@ def holds(slab: Slab, slot: int, parts: list[list[tuple[torch.Tensor, torch.Tens
     )
 
 
-def test_equal_planes_share_one_tensor(slab: Slab) -> None:
+def test_equal_planes_share_one_tensor(slab: KVCache) -> None:
     slab.open(10)
     assert [tuple(tensor.shape) for tensor in slab.tensors] == [(3, 1, 64, 2, 4), (1, 1, 64, 3, 5)]
     assert [tensor.dtype for tensor in slab.tensors] == [torch.float32, torch.bfloat16]
-    uniform = Slab([(NARROW, NARROW)] * 5)
+    uniform = KVCache([(NARROW, NARROW)] * 5)
     uniform.open(100)
     assert [tuple(tensor.shape) for tensor in uniform.tensors] == [(10, 1, 192, 2, 4)]
     assert not any(tensor.any() for tensor in uniform.tensors)
 
 
-def test_slots_keep_their_tokens_through_moves_and_growth(slab: Slab) -> None:
+def test_slots_keep_their_tokens_through_moves_and_growth(slab: KVCache) -> None:
     held = {slab.open(10): [] for _ in range(3)}  # type: ignore[var-annotated]
     for seed, slot in enumerate(held):
         held[slot].append(write(slab, slot, 5 + seed, seed))
@@ -77,7 +79,7 @@ def test_slots_keep_their_tokens_through_moves_and_growth(slab: Slab) -> None:
     assert all(holds(slab, slot, parts) for slot, parts in held.items())
 
 
-def test_growth_is_geometric(slab: Slab) -> None:
+def test_growth_is_geometric(slab: KVCache) -> None:
     slot, sizes = slab.open(1), set()
     for seed in range(300):
         write(slab, slot, 7, 2 * seed)
@@ -86,7 +88,7 @@ def test_growth_is_geometric(slab: Slab) -> None:
     assert len(sizes) < 12
 
 
-def test_keeping_a_path_gathers_its_cells(slab: Slab) -> None:
+def test_keeping_a_path_gathers_its_cells(slab: KVCache) -> None:
     slots = [slab.open(20) for _ in range(2)]
     prefixes = [write(slab, slot, 4, seed) for seed, slot in enumerate(slots)]
     trees = []
@@ -109,4 +111,4 @@ def test_keeping_a_path_gathers_its_cells(slab: Slab) -> None:
 
 def test_a_model_without_keys_is_refused() -> None:
     with pytest.raises(DraftwoodError, match="caches no keys and values"):
-        Slab([])
+        KVCache([])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import Step
+from draftwood.runner.attention import Visibility
 from draftwood.runner.masks import Kind, TreeMasks, ancestors, layer_kinds
 from draftwood.tree import TokenTree, tree_of
 from tests.runner.checks import random_tree
@@ -51,7 +51,7 @@ def test_every_step_follows_the_rule(kinds: tuple[Kind, ...], dtype: torch.dtype
         q = max(map(len, trees))
         kv = max(lengths) + q
         step, built = masks.build(lengths, trees, q, kv, [0] * b)
-        if step is Step.OPEN:
+        if step is Visibility.OPEN:
             assert q == b == 1
             continue
         named = built if isinstance(built, dict) else {kinds[0].name: built}
@@ -68,12 +68,13 @@ def test_every_step_follows_the_rule(kinds: tuple[Kind, ...], dtype: torch.dtype
 def test_one_token_that_sees_everything_needs_no_mask() -> None:
     single = tree_of([1], [-1])
     assert (
-        TreeMasks((FULL,), 1, torch.float32, CPU).build([9], [single], 1, 10, [0])[0] is Step.OPEN
+        TreeMasks((FULL,), 1, torch.float32, CPU).build([9], [single], 1, 10, [0])[0]
+        is Visibility.OPEN
     )
     sliding = TreeMasks((FULL, SLIDING), 1, torch.float32, CPU)
-    assert sliding.build([5], [single], 1, 6, [0])[0] is Step.OPEN
-    assert sliding.build([6], [single], 1, 7, [0])[0] is Step.TREE
-    assert sliding.build([6, 6], [single] * 2, 1, 7, [0, 0])[0] is Step.TREE
+    assert sliding.build([5], [single], 1, 6, [0])[0] is Visibility.OPEN
+    assert sliding.build([6], [single], 1, 7, [0])[0] is Visibility.TREE
+    assert sliding.build([6, 6], [single] * 2, 1, 7, [0, 0])[0] is Visibility.TREE
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])

@@ -48,12 +48,12 @@ def test_biases_by_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
         value: torch.Tensor,
         mask: torch.Tensor | None,
         scaling: float | None,
-        step: attention.Step | None,
+        step: attention.Visibility | None,
     ) -> torch.Tensor:
         g, q, kv = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
         slope = torch.arange(kv - q, kv)[:, None] - torch.arange(kv)
         bias = torch.where(slope < 0, -torch.inf, -0.5 * slope)
-        if mask is not None and step is attention.Step.TREE:
+        if mask is not None and step is attention.Visibility.TREE:
             bias = -0.5 * slope.abs() + mask[:, :, :q]
         output = nn.functional.scaled_dot_product_attention(
             query,
@@ -103,7 +103,7 @@ def test_rows_that_depend_on_other_rows() -> None:
 
 
 def test_cells_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draftwood.runner.cache.Slab.move", lambda *_: None)
+    monkeypatch.setattr("draftwood.runner.cache.KVCache.move", lambda *_: None)
     refused(FAMILIES["llama"](), "the step after an accepted path is not that of its text")
 
 

@@ -16,7 +16,7 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Distributions, Noise, Rows
+from draftwood.protocols import Distributions, Noise, TargetOutput
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -47,10 +47,10 @@ def model() -> LlamaForCausalLM:
     return model
 
 
-def rows_of(logits: torch.Tensor) -> Rows:
+def rows_of(logits: torch.Tensor) -> TargetOutput:
     """Rows of a target that needs nothing but logits ``[n, V]``."""
     n = logits.shape[0]
-    return Rows(
+    return TargetOutput(
         logits=logits,
         argmax=logits.argmax(-1).numpy(),
         top_tokens=np.zeros((n, 0), dtype=np.int64),
@@ -205,13 +205,13 @@ def test_plain_means_that_the_raw_argmax_decides() -> None:
     assert not Sampler(SamplingParams(logit_bias={1: 0.5}), 0).plain
     assert not Sampler(SamplingParams(frequency_penalty=0.5), 0).plain
     rows = rows_of(torch.zeros(1, 3))
-    told = Rows(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
+    told = TargetOutput(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
     p = TreeDistributions(told, ROOT_ONLY, Sampler(SamplingParams(), 1), History([0]))
     assert p.draw(0, NOISE) == 2
 
 
 def test_a_prefill_has_more_argmaxes_than_logits() -> None:
-    rows = Rows(
+    rows = TargetOutput(
         torch.tensor([[0.0, 0.0, 1.0]]),
         np.array([0, 1, 2]),
         np.zeros((3, 0), np.int64),

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.protocols import Verdict, Verification, Verifier
 from tests.verifiers.made import CannedP, CannedQ, Draft, Grow, Law, Tokens, drawn, rows_along
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def every_verdict(
         cases = []
         for start, fork in pairs:
             tree, q = drafts[start].tree, CannedQ(drafts[start].q, dtype)
-            cases.append(Case(tree, CannedP(rows[start], tree, dtype), q, fork))
+            cases.append(Verification(tree, CannedP(rows[start], tree, dtype), q, fork))
         return verifier.verify(cases)
 
     return every_course(run, len(drafts))

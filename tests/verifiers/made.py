@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.protocols import Case, Noise, Verifier
+from draftwood.protocols import Noise, Verification, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from draftwood.verifiers._residuals import Way
+from draftwood.verifiers._residuals import Mode
 
 Row = NDArray[np.float64]
 Tokens = tuple[int, ...]
@@ -203,12 +203,14 @@ def rows_along(tree: TokenTree, law: Law) -> list[Row]:
     return [law(tree.path_tokens(node)) for node in range(len(tree))]
 
 
-def case_of(draft: Draft, law: Law, noise: Noise, dtype: torch.dtype = torch.float64) -> Case:
+def case_of(
+    draft: Draft, law: Law, noise: Noise, dtype: torch.dtype = torch.float64
+) -> Verification:
     p = CannedP(rows_along(draft.tree, law), draft.tree, dtype)
-    return Case(draft.tree, p, CannedQ(draft.q, dtype), noise)
+    return Verification(draft.tree, p, CannedQ(draft.q, dtype), noise)
 
 
-def forced(kind: type[Verifier], way: Way) -> Verifier:
+def forced(kind: type[Verifier], way: Mode) -> Verifier:
     """A verifier that tries siblings in this way, wherever p is."""
     found: Verifier = type(kind.__name__, (kind,), {"way": way})()
     return found

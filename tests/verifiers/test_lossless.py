@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from draftwood.protocols import Verifier
-from draftwood.verifiers._residuals import Way
+from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
@@ -21,7 +21,7 @@ ALL = [
     pytest.param(forced(kind, way), grow, id=f"{kind.__name__}-{way.value}-{name}")
     for kinds, drafts in (((Traversal, Rejection, Block), CHAINS), ((Traversal, Rejection), TREES))
     for kind in kinds
-    for way in Way
+    for way in Mode
     for name, grow in drafts.items()
 ]
 

@@ -7,7 +7,7 @@ import torch
 
 from draftwood.protocols import Verdict
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Way
+from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.rejection import Rejection
 from tests.verifiers import literal
 from tests.verifiers.courses import committed_law, difference
@@ -82,10 +82,10 @@ def test_a_known_token_after_a_drawn_one() -> None:
     assert script.chances == pytest.approx({1: 0.3 / (2 / 3), 2: 9 / 11})
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("way", Mode)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_its_definition(grow: Grow, vocab: int, way: Way) -> None:
+def test_it_is_its_definition(grow: Grow, vocab: int, way: Mode) -> None:
     verifier = forced(Rejection, way)
     for seed in range(5):
         law = law_of(seed, vocab)

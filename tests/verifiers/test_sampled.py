@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.protocols import Case, Verdict, Verifier
+from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers import _residuals as trying
-from draftwood.verifiers._residuals import Spot, Way
+from draftwood.verifiers._residuals import Mode, Siblings
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
@@ -39,7 +39,7 @@ from tests.verifiers.made import (
 VERIFIERS = [
     pytest.param(forced(kind, way), id=f"{kind.__name__}-{way.value}")
     for kind in (Traversal, Rejection, Block)
-    for way in Way
+    for way in Mode
 ]
 OF_TREES = VERIFIERS[:4]
 VOCAB = 20
@@ -141,7 +141,7 @@ def trees_with_excluded_tokens(verifier: Verifier) -> Iterator[tuple[Draft, Forb
 @pytest.mark.parametrize("verifier", VERIFIERS)
 def test_only_nodes_that_can_be_reached_are_asked_about_and_once(verifier: Verifier) -> None:
     for draft, p in trees_with_excluded_tokens(verifier):
-        verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
+        verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
         asked = [node for nodes in p.asked for node in nodes]
         assert len(asked) == len(set(asked))
         assert set(asked) <= set(draft.tree.parents.tolist()), "a leaf needs no p"
@@ -149,9 +149,9 @@ def test_only_nodes_that_can_be_reached_are_asked_about_and_once(verifier: Verif
 
 @pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
 def test_together_a_tree_is_asked_once_a_level(kind: type[Verifier]) -> None:
-    verifier = forced(kind, Way.TOGETHER)
+    verifier = forced(kind, Mode.TOGETHER)
     for draft, p in trees_with_excluded_tokens(verifier):
-        verifier.verify([Case(draft.tree, p, CannedQ(draft.q), Script())])
+        verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
         assert len(p.asked) <= draft.tree.depth
 
 
@@ -160,8 +160,8 @@ def test_in_turn_nothing_is_asked_about_that_is_not_come_to() -> None:
     for accepted, expected in ((3, [ROOT, 1]), (1, [ROOT, 1]), (5, [ROOT, 1, 2])):
         p = CannedP(rows_along(draft.tree, law), draft.tree)
         q = CannedQ(draft.q)
-        [verdict] = forced(Traversal, Way.IN_TURN).verify(
-            [Case(draft.tree, p, q, Script(accepted))]
+        [verdict] = forced(Traversal, Mode.IN_TURN).verify(
+            [Verification(draft.tree, p, q, Script(accepted))]
         )
         assert verdict.path == draft.tree.path(accepted)
         assert p.asked == [(node,) for node in expected]
@@ -171,15 +171,15 @@ def test_in_turn_nothing_is_asked_about_that_is_not_come_to() -> None:
 @pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
 def test_both_ways_come_to_the_same(kind: type[Verifier]) -> None:
     for dtype, most in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-        for draft, law in some_drafts(forced(kind, Way.TOGETHER)):
+        for draft, law in some_drafts(forced(kind, Mode.TOGETHER)):
             for accepted in (-1, 1, 2, 5):
-                found = {way: Script(accepted) for way in Way}
+                found = {way: Script(accepted) for way in Mode}
                 one, other = (
                     forced(kind, way).verify([case_of(draft, law, found[way], dtype)])
-                    for way in Way
+                    for way in Mode
                 )
                 assert one == other
-                together, in_turn = found[Way.TOGETHER], found[Way.IN_TURN]
+                together, in_turn = found[Mode.TOGETHER], found[Mode.IN_TURN]
                 assert list(in_turn.chances) == list(together.chances)
                 assert in_turn.chances == pytest.approx(together.chances, rel=most, abs=most)
                 one_bonus, other_bonus = (
@@ -189,8 +189,8 @@ def test_both_ways_come_to_the_same(kind: type[Verifier]) -> None:
 
 
 def test_where_p_is_says_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Way] = []
-    ways = {Way.TOGETHER: "try_together", Way.IN_TURN: "try_in_turn"}
+    taken: list[Mode] = []
+    ways = {Mode.TOGETHER: "try_together", Mode.IN_TURN: "try_in_turn"}
     for way, name in ways.items():
         monkeypatch.setattr(trying, name, lambda spots, p, way=way: taken.append(way))
     draft = drawn(chain(1), Given(0), always(1.0))
@@ -200,11 +200,13 @@ def test_where_p_is_says_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().probabilities(nodes).to("meta")
 
     for p in (CannedP, Elsewhere):
-        case = Case(draft.tree, p([always(1.0)(())] * 2, draft.tree), CannedQ(draft.q), Script())
-        for chosen in (None, *Way):
-            trying.try_children([Spot(case, ROOT, (1,), 1.0)], chosen)
-    forced_ones = list(Way)
-    assert taken == [Way.IN_TURN, *forced_ones, Way.TOGETHER, *forced_ones]
+        case = Verification(
+            draft.tree, p([always(1.0)(())] * 2, draft.tree), CannedQ(draft.q), Script()
+        )
+        for chosen in (None, *Mode):
+            trying.try_children([Siblings(case, ROOT, (1,), 1.0)], chosen)
+    forced_ones = list(Mode)
+    assert taken == [Mode.IN_TURN, *forced_ones, Mode.TOGETHER, *forced_ones]
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
@@ -222,7 +224,7 @@ def test_what_is_asked_for_is_left_as_it_was(verifier: Verifier) -> None:
     grow = binary(Draw.WITHOUT_REPLACEMENT) if verifier.branching else chain(2)
     draft = drawn(grow, Dice(1), law_of(1))
     p, q = (Owned(torch.tensor([[0.2, 0.3, 0.5]] * 4)) for _ in range(2))
-    verifier.verify([Case(draft.tree, p, q, Script())])
+    verifier.verify([Verification(draft.tree, p, q, Script())])
     assert torch.equal(p.rows, p.before)
     assert torch.equal(q.rows, q.before)
 
@@ -259,7 +261,7 @@ def test_what_is_left_of_a_peaked_q_is_summed(verifier: Verifier) -> None:
 
     draft = drawn(grow, Given(0, 1), lambda prefix: q.astype(np.float64))
     script = Script()
-    case = Case(
+    case = Verification(
         draft.tree,
         CannedP([p.astype(np.float64)] * 3, draft.tree, torch.float32),
         CannedQ(dict.fromkeys((1, 2), q.astype(np.float64)), torch.float32),

@@ -7,7 +7,7 @@ import torch
 
 from draftwood.protocols import Verdict
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Way
+from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
@@ -95,10 +95,10 @@ def test_it_accepts_more_of_a_chain_than_token_level() -> None:
     assert ends == pytest.approx([2 / 3, 2 / 3, 1 / 2], abs=1e-15)
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("way", Mode)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_the_literal_loop(grow: Grow, vocab: int, way: Way) -> None:
+def test_it_is_the_literal_loop(grow: Grow, vocab: int, way: Mode) -> None:
     verifier = forced(Traversal, way)
     for seed in range(5):
         law = law_of(seed, vocab)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from draftwood.protocols import Case, Noise, Verdict, Verifier
+from draftwood.protocols import Noise, Verdict, Verification, Verifier
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, tree_of
 from draftwood.verifiers.walk import Walk
@@ -39,10 +39,10 @@ def test_the_output_law_is_the_targets(tree: TokenTree, seed: int) -> None:
 class Eager(Walk):
     """Wrong on purpose: takes any child that the target could have taken."""
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [self.take(case) for case in cases]
 
-    def take(self, case: Case) -> Verdict:
+    def take(self, case: Verification) -> Verdict:
         node, path = ROOT, list[int]()
         while True:
             possible = np.flatnonzero(case.p.probabilities([node])[0].numpy()).tolist()
@@ -57,10 +57,10 @@ class Eager(Walk):
 class Again(Walk):
     """Wrong on purpose: throws the token away that no child carries, and draws another."""
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [self.redrawn(case) for case in cases]
 
-    def redrawn(self, case: Case) -> Verdict:
+    def redrawn(self, case: Verification) -> Verdict:
         (verdict,) = super().verify([case])
         end = verdict.path[-1] if verdict.path else ROOT
         return Verdict(verdict.path, case.noise.choose(99, case.p.probabilities([end])[0]))

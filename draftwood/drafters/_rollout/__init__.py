@@ -6,6 +6,18 @@
 
 from draftwood.drafters._rollout.coupling import couple
 from draftwood.drafters._rollout.draws import Draws
-from draftwood.drafters._rollout.gumbel import Race, race, race_blocks, race_whole
+from draftwood.drafters._rollout.gumbel import (
+    GumbelTopK,
+    gumbel_top_k,
+    gumbel_top_k_blocks,
+    gumbel_top_k_whole,
+)
 
-__all__ = ["Draws", "Race", "couple", "race", "race_blocks", "race_whole"]
+__all__ = [
+    "Draws",
+    "GumbelTopK",
+    "couple",
+    "gumbel_top_k",
+    "gumbel_top_k_blocks",
+    "gumbel_top_k_whole",
+]

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 
 from draftwood.drafters._rollout.draws import distribution
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand
 
 
 def couple(
-    query: Expand, depths: Sequence[int], logits: torch.Tensor, outputs: Outputs
+    query: Expand, depths: Sequence[int], logits: torch.Tensor, outputs: VocabularyMap
 ) -> Candidates:
     """The first ``k`` tokens of the race after each node, the fastest first.
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from draftwood.drafters._rollout.gumbel import Race, race
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.gumbel import GumbelTopK, gumbel_top_k
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand
 from draftwood.tree import Draw, TreeBuilder
@@ -23,12 +23,12 @@ class Draws:
 
     Args:
         outputs: of the draft model.
-        race: how tokens are drawn from q, if it is to be forced.
+        gumbel_top_k: how tokens are drawn from q, if it is to be forced.
     """
 
-    def __init__(self, outputs: Outputs, race: Race = race) -> None:
+    def __init__(self, outputs: VocabularyMap, gumbel_top_k: GumbelTopK = gumbel_top_k) -> None:
         self._outputs = outputs
-        self._race = race
+        self._race = gumbel_top_k
         self._kept: list[torch.Tensor] = []
         self._tree: TreeBuilder | None = None
         self._excluded: dict[tuple[int, Draw], frozenset[int]] = {}
@@ -102,7 +102,7 @@ class Draws:
         return self._outputs.over_target([self._kept[handle] for handle in handles])
 
 
-def distribution(query: Expand, logits: torch.Tensor, outputs: Outputs) -> torch.Tensor:
+def distribution(query: Expand, logits: torch.Tensor, outputs: VocabularyMap) -> torch.Tensor:
     """q, float32 ``[m, Vd]``; not numbers in a row of which nothing is left.
 
     ``logits`` ``[m, Vd]`` may be overwritten.

@@ -7,12 +7,12 @@ and Where to Find Them*, 2019) with exp(-x) of all its keys. Independent draws a
 their own. As for the target's draws (:mod:`draftwood.sampling.noise`), a rounding error in q
 matters only where two clocks nearly tie.
 
-Most clocks cannot win, and over a large vocabulary (:func:`race_blocks`) only those are made that
-may. Tokens stand in blocks. The first ring of a block comes after E / (sum of its q), and this is
-drawn first, one number a block. Only the k blocks that ring first can hold one of the first k
-tokens: each of these has a ring of its own that is earlier than all of another block. So only their
-tokens get clocks, each block's of which are then put forward or back by one and the same time, so
-that the first of them rings when its block was said to.
+Most clocks cannot win, and over a large vocabulary (:func:`gumbel_top_k_blocks`) only those are
+made that may. Tokens stand in blocks. The first ring of a block comes after E / (sum of its q), and
+this is drawn first, one number a block. Only the k blocks that ring first can hold one of the first
+k tokens: each of these has a ring of its own that is earlier than all of another block. So only
+their tokens get clocks, each block's of which are then put forward or back by one and the same
+time, so that the first of them rings when its block was said to.
 
 That leaves the law of all clocks what it was. Of independent exponential clocks, which one rings
 first and by how much later the others ring are independent of when it rings, since they have no
@@ -42,7 +42,7 @@ WIDTH = 64
 _LEAST = np.finfo(np.float64).tiny
 
 
-class Race(Protocol):
+class GumbelTopK(Protocol):
     """A way to draw; all of them have the same law, but draw different tokens."""
 
     def __call__(
@@ -65,17 +65,19 @@ class Race(Protocol):
         ...
 
 
-def race(
+def gumbel_top_k(
     q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`Race`; the faster way for the size of the vocabulary."""
-    return (race_whole if q.shape[1] <= WHOLE else race_blocks)(q, k, draw, generators)
+    """See :class:`GumbelTopK`; the faster way for the size of the vocabulary."""
+    return (gumbel_top_k_whole if q.shape[1] <= WHOLE else gumbel_top_k_blocks)(
+        q, k, draw, generators
+    )
 
 
-def race_whole(
+def gumbel_top_k_whole(
     q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`Race`; every token has a clock."""
+    """See :class:`GumbelTopK`; every token has a clock."""
     # HAND-OVER: the clocks come from the host.
     shares = q.cpu().numpy()
     rows = np.arange(len(shares))
@@ -95,14 +97,14 @@ def race_whole(
     return picks, np.where(picks < 0, np.float32(0), chances)
 
 
-def race_blocks(
+def gumbel_top_k_blocks(
     q: torch.Tensor,
     k: int,
     draw: Draw,
     generators: Sequence[np.random.Generator],
     width: int = WIDTH,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`Race`; tokens have clocks in blocks, of ``width`` tokens, that ring early."""
+    """See :class:`GumbelTopK`; clocks come in blocks of ``width`` tokens, the early ones first."""
     races, wins = (k, min(k, 1)) if draw is Draw.IID else (1, k)
     if q.shape[1] % width:
         q = torch.nn.functional.pad(q, (0, -q.shape[1] % width))

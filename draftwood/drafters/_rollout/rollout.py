@@ -7,7 +7,7 @@ a sequence first drafts, and whatever is generated while it does not. A few gene
 part of the next level 0. Prompts and longer backlogs are cached first, in chunks and with logits of
 their last rows only: a row of logits is as long as the vocabulary.
 
-A model may be given a vector beside each token (:class:`draftwood.protocols.hosts.DraftModel`).
+A model may be given a vector beside each token (:class:`draftwood.protocols.DraftModel`).
 Beyond the committed tokens this is what the model itself yielded one node above, so such a model
 forwards one generation of nodes at a time, and none of its own guesses stay: once the target's
 features of an accepted token are known, the token is forwarded again with these (EAGLE, section
@@ -26,12 +26,11 @@ import numpy as np
 import torch
 
 from draftwood.drafters._rollout import Draws, couple
-from draftwood.drafters._rollout.slots import Cells
+from draftwood.drafters._rollout.slots import RolloutSlots
 from draftwood.drafters._rollout.topk import Place, rank
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Expand, Needs, Rows
-from draftwood.protocols.hosts import DraftModel
+from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 _ALONG: Final = 16
@@ -59,8 +58,8 @@ class _Sequence:
     draws: Draws
     kept: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
-    cells: Cells | None = None
-    rows: list[tuple[int, Rows]] = field(default_factory=list)
+    cells: RolloutSlots | None = None
+    rows: list[tuple[int, TargetOutput]] = field(default_factory=list)
 
     def row(self, cell: int) -> Place:
         """Where a cell's results are."""
@@ -68,7 +67,7 @@ class _Sequence:
         return rows, cell - before
 
 
-class Levels:
+class DraftRollout:
     """See the module.
 
     Args:
@@ -81,7 +80,7 @@ class Levels:
     #: Rank node by node, the plain twin of ranking a level at once.
     one_by_one: bool = False
 
-    def __init__(self, model: DraftModel, outputs: Outputs, known: int, limit: int) -> None:
+    def __init__(self, model: DraftModel, outputs: VocabularyMap, known: int, limit: int) -> None:
         self._model = model
         self._limit = limit
         self._outputs = outputs
@@ -206,7 +205,7 @@ class Levels:
         for sequence, query in asked:
             cells, before = sequence.cells, 0
             if cells is None or sequence.tree is not query.tree:
-                cells = sequence.cells = Cells(sequence.pending)
+                cells = sequence.cells = RolloutSlots(sequence.pending)
                 sequence.tree = query.tree
                 sequence.rows.clear()
             else:
@@ -249,7 +248,7 @@ class Levels:
         return sequence.draws.draw(query, torch.stack([rows.logits[row] for rows, row in places]))
 
 
-def _above(sequence: _Sequence, cells: Cells, before: int) -> torch.Tensor:
+def _above(sequence: _Sequence, cells: RolloutSlots, before: int) -> torch.Tensor:
     """Vectors ``[m, H]`` of the cells from ``before`` on."""
     if not before:
         return torch.cat(sequence.hidden)

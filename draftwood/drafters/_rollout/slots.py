@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from draftwood.tree import ROOT, TreeBuilder
 
 
-class Cells:
+class RolloutSlots:
     """One step of one sequence.
 
     Args:

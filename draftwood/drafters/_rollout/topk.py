@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.drafters._rollout.vocabulary import Outputs
-from draftwood.protocols import Candidates, Expand, Rows
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
+from draftwood.protocols import Candidates, Expand, TargetOutput
 
-Place: TypeAlias = tuple[Rows, int]
+Place: TypeAlias = tuple[TargetOutput, int]
 """Where the results of a node are: the rows of a forward, and which of them."""
 
 
 def rank(
-    query: Expand, places: Sequence[Place], outputs: Outputs, one_by_one: bool = False
+    query: Expand, places: Sequence[Place], outputs: VocabularyMap, one_by_one: bool = False
 ) -> Candidates:
     """The ``k`` likeliest tokens after each node, with their probabilities at the temperature.
 
@@ -38,7 +38,9 @@ def rank(
     return Candidates(found.tokens, _tempered(query, places, outputs.of_token[found.tokens], found))
 
 
-def _rank_level(query: Expand, places: Sequence[Place], outputs: Outputs) -> Candidates | None:
+def _rank_level(
+    query: Expand, places: Sequence[Place], outputs: VocabularyMap
+) -> Candidates | None:
     """A level as a policy asks for it: all rows of one forward, ranked far enough; else None."""
     rows, k = places[0][0], query.k
     if any(query.exclude) or k > rows.top_tokens.shape[1]:
@@ -53,7 +55,7 @@ def _rank_level(query: Expand, places: Sequence[Place], outputs: Outputs) -> Can
         return Candidates(tokens, np.log(probs))
 
 
-def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: Outputs) -> Candidates:
+def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: VocabularyMap) -> Candidates:
     tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
     logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
@@ -72,7 +74,7 @@ def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: Outputs) -
     return Candidates(tokens, logq)
 
 
-def _ranked(rows: Rows, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _ranked(rows: TargetOutput, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` likeliest outputs of a row, and their probabilities."""
     if k <= rows.top_tokens.shape[1]:
         return rows.top_tokens[row, :k], rows.top_probs[row, :k]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Origin, Rows, TargetInfo
+from draftwood.protocols import Origin, TargetInfo, TargetOutput
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def _named(tokenizer: PreTrainedTokenizerBase) -> str:
     return f"{type(tokenizer).__name__} of {name}, {len(tokenizer)} tokens"
 
 
-class Outputs:
+class VocabularyMap:
     """What a draft model's outputs mean to its target.
 
     Args:
@@ -205,7 +205,7 @@ class Outputs:
             self._to = torch.from_numpy(tokens).to(target.device)
 
     @torch.inference_mode()
-    def meaningful(self, rows: Rows, k: int) -> Rows:
+    def meaningful(self, rows: TargetOutput, k: int) -> TargetOutput:
         """Rows of logits without the outputs that mean nothing to the target.
 
         These are masked in place, before anything is ranked or drawn, so that what is left is a

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from draftwood.protocols import (
     Candidates,
     Continuation,
+    DraftModel,
     Expand,
+    Head,
+    Host,
     Needs,
     Outcome,
     Prefill,
-    Rows,
     TargetInfo,
+    TargetOutput,
 )
-from draftwood.protocols.hosts import DraftModel, Head, Host
 from draftwood.tree import ROOT, Draw
 
 if TYPE_CHECKING:
@@ -66,12 +68,12 @@ class Eagle3Drafter:
     """
 
     def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.drafters._rollout.rollout import Levels
-        from draftwood.drafters._rollout.vocabulary import Outputs
+        from draftwood.drafters._rollout.rollout import DraftRollout
+        from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
         self._head = head
-        outputs = Outputs(head.target_ids(), target)
-        self._levels = Levels(model, outputs, target.vocab_size, target.context_limit)
+        outputs = VocabularyMap(head.target_ids(), target)
+        self._levels = DraftRollout(model, outputs, target.vocab_size, target.context_limit)
 
     @property
     def needs(self) -> Needs:
@@ -97,7 +99,7 @@ class Eagle3Drafter:
         hidden = self._project(outcome.rows, [ROOT, *outcome.path])
         self._levels.settle(slot, outcome.committed, hidden)
 
-    def _project(self, rows: Rows, nodes: slice | list[int]) -> torch.Tensor:
+    def _project(self, rows: TargetOutput, nodes: slice | list[int]) -> torch.Tensor:
         import torch
 
         assert rows.features is not None, "the target hands over what a drafter needs"

@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
 from draftwood.runner.attach import detach as undo
@@ -33,7 +33,7 @@ class Attachment:
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
-        self._host = TargetHost(runner)
+        self._host = ModelHost(runner)
         self._turn = RLock()
         self._engines: dict[Hashable, tuple[Engine, list[Attached | None]]] = {}
 

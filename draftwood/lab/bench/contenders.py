@@ -10,7 +10,7 @@ from functools import cache, cached_property, partial
 from typing import Protocol
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Completion, Finished, Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
@@ -23,8 +23,7 @@ from draftwood.methods.recipe import Method
 from draftwood.methods.settings import parse
 from draftwood.methods.settings import settings as fields_of
 from draftwood.models import Loaded
-from draftwood.protocols import Target
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Host, Target
 from draftwood.runner.attach import attach
 
 REFERENCE = "ar"
@@ -43,7 +42,7 @@ class Stage:
         self.loaded = load()
         self._parameters = sum(p.numel() for p in self.loaded.model.parameters())
         self.target: Target = attach(self.loaded.model)
-        self.host = TargetHost(self.target, self.loaded.tokenizer)
+        self.host = ModelHost(self.target, self.loaded.tokenizer)
 
     @cached_property
     def stock(self) -> Loaded:

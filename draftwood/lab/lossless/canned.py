@@ -20,13 +20,13 @@ from draftwood.protocols import (
     Continuation,
     Drafter,
     Expand,
+    Host,
     Needs,
     Noise,
     Outcome,
     Prefill,
-    Rows,
+    TargetOutput,
 )
-from draftwood.protocols.hosts import Host
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 
@@ -191,10 +191,10 @@ class CannedDistributions:
         """p as ``[n, VOCAB]``."""
         return self._rows[list(nodes)]
 
-    def rows(self) -> Rows:
+    def rows(self) -> TargetOutput:
         """The target's answer that p comes from, as drafters and policies are shown it."""
         best = self._rows.float().sort(dim=1, descending=True, stable=True)
-        return Rows(
+        return TargetOutput(
             self._rows.log().float(),
             best.indices[:, 0].numpy(),
             best.indices.numpy(),

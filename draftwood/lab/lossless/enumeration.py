@@ -20,13 +20,13 @@ from draftwood.lab.lossless.canned import CannedDistributions, CannedDrafter
 from draftwood.lab.lossless.tape import MOST, Chance, Tape, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, Scene, completed, joint
 from draftwood.protocols import (
-    Case,
     Distributions,
     Growth,
     Outcome,
     Policy,
     Proposals,
     Verdict,
+    Verification,
     Verifier,
 )
 from draftwood.sampling.distributions import TreeProposals
@@ -35,7 +35,8 @@ from draftwood.tree import ROOT, Draw, TokenTree
 
 @dataclass(frozen=True, eq=False)
 class Drafted:
-    """A tree to be judged, and what is known of it; a :class:`draftwood.protocols.Case` without
+    """A tree to be judged, and what is known of it; a :class:`draftwood.protocols.Verification`
+    without
     its chance."""
 
     tree: TokenTree
@@ -64,7 +65,8 @@ def committed(tree: TokenTree, verdict: Verdict) -> Prefix:
 def _judge(verifier: Verifier, drafted: Sequence[Drafted], tapes: Sequence[Tape]) -> list[Verdict]:
     chances = [Chance(tape) for tape in tapes]
     cases = [
-        Case(one.tree, one.p, one.q, chance) for one, chance in zip(drafted, chances, strict=True)
+        Verification(one.tree, one.p, one.q, chance)
+        for one, chance in zip(drafted, chances, strict=True)
     ]
     found = verifier.verify(cases)
     for one, verdict, chance in zip(drafted, found, chances, strict=True):

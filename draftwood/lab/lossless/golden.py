@@ -32,7 +32,7 @@ from draftwood.lab.lossless.shapes import grow
 from draftwood.lab.lossless.tape import Tape, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, completed, joint
 from draftwood.methods import registry
-from draftwood.protocols import Case, Verifier
+from draftwood.protocols import Verification, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 REACHED = 1e-9
@@ -179,7 +179,7 @@ def _runs(case: GoldenCase, dtype: torch.dtype) -> Iterator[_Number]:
     # A tree of which nothing was drawn goes to the target walk, which asks for no uniforms.
     drafted, numbers = plant(case, dtype, Draw.IID)
     given = [_Given([run.uniforms[number] for number in numbers]) for run in case.runs]
-    cases = [Case(drafted.tree, drafted.p, drafted.q, noise) for noise in given]
+    cases = [Verification(drafted.tree, drafted.p, drafted.q, noise) for noise in given]
     for i, (run, verdict) in enumerate(
         zip(case.runs, _verifier("traversal").verify(cases), strict=True)
     ):

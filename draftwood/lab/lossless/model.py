@@ -16,14 +16,14 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.chi_square import chi_square
 from draftwood.lab.lossless.tiny import Prefix
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
-from draftwood.protocols import Needs, Rows, Target
+from draftwood.protocols import Needs, Target, TargetOutput
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import SEED_LIMIT
@@ -158,7 +158,7 @@ class Ground:
             )
         self._target = target
         self._tokenizer = tokenizer
-        self._host = TargetHost(target, tokenizer)
+        self._host = ModelHost(target, tokenizer)
         self._prompt = tuple(prompt)
         self._sampling = sampling
 
@@ -250,9 +250,9 @@ class Ground:
             found.append(p.double() / p.double().sum())
         return found
 
-    def _rows(self, prefixes: Sequence[Prefix]) -> list[Rows]:
+    def _rows(self, prefixes: Sequence[Prefix]) -> list[TargetOutput]:
         """The target's rows at the end of the prompt and each prefix."""
-        found: list[Rows] = []
+        found: list[TargetOutput] = []
         for start in range(0, len(prefixes), BATCH):
             texts = [(*self._prompt, *prefix) for prefix in prefixes[start : start + BATCH]]
             slots = [self._target.open(len(text)) for text in texts]

@@ -21,9 +21,9 @@ from draftwood.protocols import (
     Needs,
     Outcome,
     Prefill,
-    Rows,
     Target,
     TargetInfo,
+    TargetOutput,
 )
 from draftwood.tree import TokenTree
 
@@ -76,13 +76,15 @@ class LiveTarget:
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """Cache the contexts; their rows are recorded, their features are not."""
         found = self._recorded.prefill(slots, prompts, needs)
         own = self._target.prefill(self._slots(slots), prompts, Needs(taps=needs.taps))
         return _with_features(found, own)
 
-    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """Score the trees and keep their rows, if anyone reads rows."""
         width = self._width if needs.top_k else 0
         own = self._target.forward(self._slots(slots), trees, Needs(width, taps=needs.taps))
@@ -188,5 +190,5 @@ def _width(query: Expand) -> int:
     return max(LEAST_WIDTH, query.k + max(map(len, query.exclude), default=0))
 
 
-def _with_features(rows: Sequence[Rows], own: Sequence[Rows]) -> list[Rows]:
+def _with_features(rows: Sequence[TargetOutput], own: Sequence[TargetOutput]) -> list[TargetOutput]:
     return [replace(a, features=b.features) for a, b in zip(rows, own, strict=True)]

@@ -14,8 +14,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.roofline import GPUS, expected, workload
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import preset
-from draftwood.protocols import TargetInfo
-from draftwood.protocols.hosts import Built, DraftModel, Head, Host
+from draftwood.protocols import Built, DraftModel, Head, Host, TargetInfo
 
 VOCABULARY = 128256
 """Tokens of the models expected of data sheets: those of Llama 3."""
@@ -95,7 +94,7 @@ class GivenCosts(LiveCosts):
 
 @dataclass(frozen=True)
 class ModelFreeHost:
-    """A :class:`draftwood.protocols.hosts.Host` that has the target's facts and no model."""
+    """A :class:`draftwood.protocols.Host` that has the target's facts and no model."""
 
     info: TargetInfo
 
@@ -140,11 +139,11 @@ class PricedHost:
         return self.host.info
 
     def model(self, name: Any) -> DraftModel:
-        """See :meth:`draftwood.protocols.hosts.Host.model`."""
+        """See :meth:`draftwood.protocols.Host.model`."""
         return self.host.model(name)
 
     def head(self, name: Any) -> tuple[Head, DraftModel]:
-        """See :meth:`draftwood.protocols.hosts.Host.head`."""
+        """See :meth:`draftwood.protocols.Host.head`."""
         return self.host.head(name)
 
     def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002

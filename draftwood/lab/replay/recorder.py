@@ -28,13 +28,13 @@ from draftwood.protocols import (
     Continuation,
     Drafter,
     Expand,
+    Host,
     Needs,
     Outcome,
     Prefill,
-    Rows,
     Target,
+    TargetOutput,
 )
-from draftwood.protocols.hosts import Host
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
@@ -136,7 +136,7 @@ class _Rows:
 
     def taken(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Tokens and probabilities ``[n, width]`` of all positions but the last."""
-        kept: list[Rows] = self._kept
+        kept: list[TargetOutput] = self._kept
         return (
             np.concatenate([rows.top_tokens for rows in kept]),
             np.concatenate([rows.top_probs for rows in kept]),

@@ -20,8 +20,7 @@ from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Reco
 from draftwood.lab.replay.substitute import Part, Recorded, Taught, part_of
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods.recipe import Method
-from draftwood.protocols import Target
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Host, Target
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 

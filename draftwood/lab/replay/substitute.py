@@ -14,8 +14,7 @@ from draftwood.lab.replay.pricing import ModelFreeHost
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import settings
-from draftwood.protocols import Drafter, TargetInfo
-from draftwood.protocols.hosts import DrafterSpec, Host
+from draftwood.protocols import Drafter, DrafterSpec, Host, TargetInfo
 from draftwood.tree import Draw
 
 _HARVEST = "harvest"

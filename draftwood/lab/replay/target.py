@@ -15,7 +15,7 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import MissingRowError, Text
 from draftwood.lab.replay.rows import NOWHERE
-from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
 _ONE = torch.zeros((1, 1))
@@ -80,7 +80,7 @@ class ReplayTarget:
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """Rows of the contexts' positions.
 
         Raises:
@@ -98,7 +98,9 @@ class ReplayTarget:
             found.append(self._rows(text, range(first, len(prompt)), needs, logits=1))
         return found
 
-    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """Rows of the trees' nodes.
 
         Raises:
@@ -113,7 +115,9 @@ class ReplayTarget:
             found.append(self._rows(place.text, nodes, needs, logits=len(nodes)))
         return found
 
-    def learn(self, slots: Sequence[int], trees: Sequence[TokenTree], rows: Sequence[Rows]) -> None:
+    def learn(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
+    ) -> None:
         """Keep the rows of trees that a live target was asked about, each at full width."""
         for slot, tree, found in zip(slots, trees, rows, strict=True):
             place = self._slot(slot)
@@ -141,7 +145,7 @@ class ReplayTarget:
         assert found is not None, "a slot is prefilled before it is asked about"
         return found
 
-    def _rows(self, text: Text, nodes: Sequence[int], needs: Needs, logits: int) -> Rows:
+    def _rows(self, text: Text, nodes: Sequence[int], needs: Needs, logits: int) -> TargetOutput:
         main = text.paths.main
         last = len(main) - 1
         # No token stands where none is known: whoever asked for p there would fail.
@@ -162,4 +166,4 @@ class ReplayTarget:
             unknown = np.array(known) == NOWHERE
             tokens[unknown], probs[unknown] = -1, 0.0
         argmax = np.array(taken, dtype=np.int64)
-        return Rows(_ONE.expand(logits, 1), argmax, tokens, probs)
+        return TargetOutput(_ONE.expand(logits, 1), argmax, tokens, probs)

@@ -31,8 +31,8 @@ from enum import Enum
 from draftwood.verifiers._residuals.batched import try_together
 from draftwood.verifiers._residuals.sequential import try_in_turn
 from draftwood.verifiers._residuals.siblings import (
-    Spot,
-    Tried,
+    Siblings,
+    Tested,
     bonus,
     children_of,
     judge,
@@ -41,14 +41,14 @@ from draftwood.verifiers._residuals.siblings import (
 )
 
 
-class Way(Enum):
+class Mode(Enum):
     """How siblings are tried; the results are the same but for rounding."""
 
     TOGETHER = "together"
     IN_TURN = "in turn"
 
 
-def try_children(spots: Sequence[Spot], way: Way | None = None) -> Sequence[Tried]:
+def try_children(spots: Sequence[Siblings], way: Mode | None = None) -> Sequence[Tested]:
     """Try the children of all spots, at least one.
 
     Args:
@@ -58,8 +58,8 @@ def try_children(spots: Sequence[Spot], way: Way | None = None) -> Sequence[Trie
     """
     p = rows_of([(spot.case.p, spot.node) for spot in spots])
     if way is None:
-        way = Way.IN_TURN if p[0].device.type == "cpu" else Way.TOGETHER
-    return try_in_turn(spots, p) if way is Way.IN_TURN else try_together(spots, p)
+        way = Mode.IN_TURN if p[0].device.type == "cpu" else Mode.TOGETHER
+    return try_in_turn(spots, p) if way is Mode.IN_TURN else try_together(spots, p)
 
 
-__all__ = ["Spot", "Tried", "Way", "bonus", "children_of", "judge", "kept", "try_children"]
+__all__ = ["Mode", "Siblings", "Tested", "bonus", "children_of", "judge", "kept", "try_children"]

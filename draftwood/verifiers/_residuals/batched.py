@@ -13,12 +13,12 @@ import torch
 
 from draftwood.protocols import Proposals
 from draftwood.tree import Draw
-from draftwood.verifiers._residuals.siblings import Spot, rows_of
+from draftwood.verifiers._residuals.siblings import Siblings, rows_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Together:
-    """Implements :class:`draftwood.verifiers._residuals.Tried` for one node."""
+class Batched:
+    """Implements :class:`draftwood.verifiers._residuals.Tested` for one node."""
 
     known: ClassVar = True
 
@@ -27,7 +27,7 @@ class Together:
     residual: torch.Tensor
 
 
-def try_together(spots: Sequence[Spot], p: Sequence[torch.Tensor]) -> list[Together]:
+def try_together(spots: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[Batched]:
     """Try the children of all spots, at least one, ``p`` being ``[V]`` each."""
     # Most children first: those that still have a child to try are always the first rows.
     order = sorted(range(len(spots)), key=lambda i: -len(spots[i].children))
@@ -56,10 +56,10 @@ def try_together(spots: Sequence[Spot], p: Sequence[torch.Tensor]) -> list[Toget
         mass = torch.sum(R, 1, keepdim=True, out=numbers[-1, :n])
         weight = mass + rest[:n]
     *chances, masses = numbers[:, :, 0].tolist()
-    found: dict[int, Together] = {}
+    found: dict[int, Batched] = {}
     for row, i in enumerate(order):
         own = [chance[row] for chance in chances[: len(spots[i].children)]]
-        found[i] = Together(own, masses[row], residual[row])
+        found[i] = Batched(own, masses[row], residual[row])
     return [found[i] for i in range(len(spots))]
 
 
@@ -78,7 +78,7 @@ class _Round:
     gone: list[int] = field(default_factory=list)
 
 
-def _rounds(spots: Sequence[Spot]) -> tuple[list[_Round], list[tuple[Proposals, int]]]:
+def _rounds(spots: Sequence[Siblings]) -> tuple[list[_Round], list[tuple[Proposals, int]]]:
     """What is tried when, and a node for each row of q, the rows in order of their first use."""
     rounds: list[_Round] = []
     asked: list[tuple[Proposals, int]] = []

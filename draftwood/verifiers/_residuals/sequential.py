@@ -11,21 +11,21 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from draftwood.protocols import Case
+from draftwood.protocols import Verification
 from draftwood.tree import Draw
-from draftwood.verifiers._residuals.siblings import Spot
+from draftwood.verifiers._residuals.siblings import Siblings
 
 
-def try_in_turn(spots: Sequence[Spot], p: Sequence[torch.Tensor]) -> list["InTurn"]:
+def try_in_turn(spots: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list["Sequential"]:
     """Be ready to try the children of all spots, ``p`` being ``[V]`` each; results are on the host.
 
     q is asked for node by node, where the first of the children that share it is tried.
     """
-    return [InTurn(spot, row.cpu()) for spot, row in zip(spots, p, strict=True)]
+    return [Sequential(spot, row.cpu()) for spot, row in zip(spots, p, strict=True)]
 
 
-class InTurn:
-    """Implements :class:`draftwood.verifiers._residuals.Tried` for one node.
+class Sequential:
+    """Implements :class:`draftwood.verifiers._residuals.Tested` for one node.
 
     Attributes:
         chances: P of the children, each worked out when it is taken.
@@ -33,7 +33,7 @@ class InTurn:
 
     known = False
 
-    def __init__(self, spot: Spot, p: torch.Tensor) -> None:
+    def __init__(self, spot: Siblings, p: torch.Tensor) -> None:
         self.chances = self._try(spot, p)
         self._mass = 0.0
         self._residual = p
@@ -50,7 +50,7 @@ class InTurn:
         deque(self.chances, maxlen=0)
         return self._residual
 
-    def _try(self, spot: Spot, p: torch.Tensor) -> Iterator[float]:
+    def _try(self, spot: Siblings, p: torch.Tensor) -> Iterator[float]:
         tree, reach = spot.case.tree, spot.reach
         offers = _Offers(spot.case, p.dtype)
         most = float(torch.finfo(p.dtype).max)
@@ -83,7 +83,7 @@ class _Offers:
 
     __slots__ = ("_case", "_dtype", "_rows")
 
-    def __init__(self, case: Case, dtype: torch.dtype) -> None:
+    def __init__(self, case: Verification, dtype: torch.dtype) -> None:
         self._case = case
         self._dtype = dtype
         self._rows: dict[tuple[str, int, int], _Row] = {}

@@ -7,12 +7,14 @@ from typing import Protocol
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Case, Distributions, Proposals, Verdict
+from draftwood.protocols import Distributions, Proposals, Verdict, Verification
 from draftwood.tree import SAMPLED, Draw, TokenTree
 from draftwood.verifiers._walk import walk
 
 
-def judge(cases: Sequence[Case], rule: Callable[[list[Case]], list[Verdict]]) -> list[Verdict]:
+def judge(
+    cases: Sequence[Verification], rule: Callable[[list[Verification]], list[Verdict]]
+) -> list[Verdict]:
     """Verdicts by ``rule`` on the trees with sampled nodes, by the target walk on the others.
 
     Where nothing was sampled, no rule accepts more than the walk.
@@ -40,16 +42,16 @@ def children_of(tree: TokenTree) -> list[list[int]]:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Spot:
+class Siblings:
     """A node whose children, one at least, are to be tried, and P(node), which is above 0."""
 
-    case: Case
+    case: Verification
     node: int
     children: Sequence[int]
     reach: float
 
 
-class Tried(Protocol):
+class Tested(Protocol):
     """What comes of it; it may be worked out as it is asked for."""
 
     @property
@@ -73,7 +75,7 @@ class Tried(Protocol):
         ...
 
 
-def kept(tried: Tried, reach: float) -> float:
+def kept(tried: Tested, reach: float) -> float:
     """h: probability to keep a node, reached with P = ``reach``, if no child is accepted.
 
     In this form a tiny mass cannot take it above 1, nor divide it by zero.
@@ -81,7 +83,7 @@ def kept(tried: Tried, reach: float) -> float:
     return tried.mass / (tried.mass + (1 - reach)) if tried.mass > 0 else 0.0
 
 
-def bonus(case: Case, node: int, tried: Tried | None) -> int:
+def bonus(case: Verification, node: int, tried: Tested | None) -> int:
     """The token after the last accepted node: drawn from what its children, if any, left of p."""
     # Only rounding leaves nothing at all: in exact arithmetic such a node is never the last one.
     if tried is None or tried.mass == 0:

@@ -11,7 +11,7 @@ from transformers import DynamicCache
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
-from draftwood.runner.attention import Step
+from draftwood.runner.attention import Visibility
 from tests.drafters.eagle3.made import HT, VD, H, V, embedding, tiny_head
 
 VARIANTS: list[dict[str, Any]] = [
@@ -168,7 +168,7 @@ def test_with_a_cache_as_without() -> None:
     assert whole.past_key_values is None
 
 
-# Rows 0 to 3 are the prefix; 4 and 5 hang below 3, 6 and 7 below 4, 8 below 5.
+# TargetOutput 0 to 3 are the prefix; 4 and 5 hang below 3, 6 and 7 below 4, 8 below 5.
 PARENTS = [-1, 0, 1, 2, 3, 3, 4, 4, 5]
 
 
@@ -187,7 +187,7 @@ def tree_forward(head: Eagle3Head, group: int = 1, **kwargs: Any) -> Any:
     tokens, features = drawn(9, seed=3)
     h = head.project(features[:4])[None]
     cache = DynamicCache(config=head.config)
-    prefix_step = dict.fromkeys(kwargs, Step.CAUSAL)
+    prefix_step = dict.fromkeys(kwargs, Visibility.CAUSAL)
     unmasked = torch.zeros(1, 1, 1, 1) if kwargs else None
     prefix = head(
         ids(tokens[:4]),
@@ -238,7 +238,7 @@ def test_attached_it_scores_trees(packing: bool) -> None:
     assert (runner.info.vocab_size, runner.info.layers) == (VD, 1)
     assert (runner.info.hidden_size, runner.info.dtype) == (H, torch.float32)
     with torch.inference_mode():
-        leaves = tree_forward(head, group=2, draftwood_step=Step.TREE)
+        leaves = tree_forward(head, group=2, draftwood_step=Visibility.TREE)
         close(leaves.logits[0], logits[6:])
         close(leaves.hidden[0], outs[6:])
         close(head(ids(tokens), hidden=torch.ones(1, 9, H)).logits, before)

@@ -6,11 +6,11 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.drafters._rollout import couple
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import Candidates, Case, Expand, TargetInfo
+from draftwood.protocols import Candidates, Expand, TargetInfo, Verification
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from draftwood.verifiers._residuals import judge
@@ -23,8 +23,8 @@ def info(vocab_size: int = V) -> TargetInfo:
     return TargetInfo(vocab_size, 99, 1, 1, torch.device("cpu"), torch.float32)
 
 
-def outputs(ids: list[int] | None = None) -> Outputs:
-    return Outputs(np.arange(V) if ids is None else np.array(ids), info())
+def outputs(ids: list[int] | None = None) -> VocabularyMap:
+    return VocabularyMap(np.arange(V) if ids is None else np.array(ids), info())
 
 
 def logits(seed: int, rows: int = 1, size: int = V) -> torch.Tensor:
@@ -38,7 +38,7 @@ def ask(
     k: int = 4,
     exclude: tuple[frozenset[int], ...] = (),
     temperature: float = 1.0,
-    of: Outputs | None = None,
+    of: VocabularyMap | None = None,
 ) -> Candidates:
     tree = TreeBuilder(0)
     tree.add_chain([1] * max(depths), "chain")
@@ -144,6 +144,6 @@ def test_no_tree_may_have_nodes_of_both_kinds() -> None:
     tree.add(ROOT, 1, "draft", draw=Draw.COUPLED)
     tree.add(ROOT, 2, "draft", draw=Draw.WITHOUT_REPLACEMENT)
     anything: object = None
-    case = Case(tree.build(), anything, anything, anything)  # type: ignore[arg-type]
+    case = Verification(tree.build(), anything, anything, anything)  # type: ignore[arg-type]
     with pytest.raises(DraftwoodError, match="no rule is lossless for both"):
         judge([case], lambda cases: [])

@@ -13,9 +13,15 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from draftwood.drafters._rollout import Draws, Race, race, race_blocks, race_whole
+from draftwood.drafters._rollout import (
+    Draws,
+    GumbelTopK,
+    gumbel_top_k,
+    gumbel_top_k_blocks,
+    gumbel_top_k_whole,
+)
 from draftwood.drafters._rollout.gumbel import WHOLE
-from draftwood.drafters._rollout.vocabulary import Outputs
+from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand, TargetInfo
 from draftwood.sampling.noise import RequestNoise
@@ -24,13 +30,16 @@ from draftwood.tree import Draw, TreeBuilder
 LOGITS = [1.0, 0.2, -0.7, 1.4, 0.0]
 SAMPLED = (Draw.WITHOUT_REPLACEMENT, Draw.IID)
 DRAWS = 12_000
-RACES: dict[str, Race] = {"whole": race_whole, "blocks": partial(race_blocks, width=2)}
+RACES: dict[str, GumbelTopK] = {
+    "whole": gumbel_top_k_whole,
+    "blocks": partial(gumbel_top_k_blocks, width=2),
+}
 each_race = pytest.mark.parametrize("way", RACES.values(), ids=RACES.keys())
 
 
-def outputs(to_target: Sequence[int] = range(5), vocab: int = 5) -> Outputs:
+def outputs(to_target: Sequence[int] = range(5), vocab: int = 5) -> VocabularyMap:
     target = TargetInfo(vocab, 64, 1, 1, torch.device("cpu"), torch.float32)
-    return Outputs(np.array(to_target, dtype=np.int64), target)
+    return VocabularyMap(np.array(to_target, dtype=np.int64), target)
 
 
 def query(draw: Draw, nodes: int, k: int, seed: int = 0, **changes: Any) -> Expand:
@@ -75,7 +84,7 @@ def pairs(found: Candidates) -> NDArray[np.int64]:
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: Race) -> None:
+def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: GumbelTopK) -> None:
     # Nodes of one step, and one node at many positions.
     found = [Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
     for position in range(1500):
@@ -95,7 +104,7 @@ def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: Race) -> None:
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float, way: Race) -> None:
+def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float, way: GumbelTopK) -> None:
     asked = query(draw, DRAWS, 2, temperature=temperature, exclude=[frozenset({3, 1})] * DRAWS)
     draws = Draws(outputs(), way)
     found = draws.draw(asked, rows(LOGITS, DRAWS))
@@ -120,8 +129,10 @@ def test_nodes_exclude_tokens_of_their_own() -> None:
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw, way: Race) -> None:
-    # Outputs 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
+def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(
+    draw: Draw, way: GumbelTopK
+) -> None:
+    # VocabularyMap 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
     ids = [6, -1, 1, 2, -1]
     draws = Draws(outputs(ids, 8), way)
     exclude = [frozenset({5, 7})] * DRAWS  # not drafted anyway
@@ -140,7 +151,7 @@ def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(draw: Draw,
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_nodes_draw_independently(draw: Draw, way: Race) -> None:
+def test_nodes_draw_independently(draw: Draw, way: GumbelTopK) -> None:
     drawn = Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
     q = softmax(LOGITS)
     for place, other in product((0, 1), repeat=2):
@@ -154,7 +165,9 @@ def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
     rng = np.random.default_rng(1)
     q = rng.dirichlet(np.full(40, 0.3), size=30).astype(np.float32)
     noise = RequestNoise(3, 11)
-    found, chances = race(torch.from_numpy(q), 4, draw, [noise.draft(node) for node in range(30)])
+    found, chances = gumbel_top_k(
+        torch.from_numpy(q), 4, draw, [noise.draft(node) for node in range(30)]
+    )
     for node in range(30):
         generator = noise.draft(node)
         times: list[NDArray[np.float64]] = []
@@ -193,7 +206,7 @@ def test_blocks_that_are_not_opened_hold_no_winner() -> None:
     noise = RequestNoise(3, 11)
     for k in (1, 3, 8, 20):
         generators = [noise.draft(node) for node in range(50)]
-        found, chances = race_blocks(torch.from_numpy(q), k, SAMPLED[0], generators, 3)
+        found, chances = gumbel_top_k_blocks(torch.from_numpy(q), k, SAMPLED[0], generators, 3)
         for node in range(50):
             expected = all_clocks(q[node], 3, noise.draft(node)).argsort()[:k].tolist()
             assert found[node].tolist() == expected
@@ -218,7 +231,7 @@ def test_the_order_of_three_is_drawn_as_q_says(width: int) -> None:
     noise = RequestNoise(5)
     rows = torch.tensor(q, dtype=torch.float32).expand(DRAWS, -1)
     generators = [noise.draft(i) for i in range(len(rows))]
-    found, _ = race_blocks(rows, 3, Draw.WITHOUT_REPLACEMENT, generators, width)
+    found, _ = gumbel_top_k_blocks(rows, 3, Draw.WITHOUT_REPLACEMENT, generators, width)
     possible = list(permutations([0, 1, 3, 4, 5], 3))
     law = [q[a] * q[b] / (1 - q[a]) * q[c] / (1 - q[a] - q[b]) * len(rows) for a, b, c in possible]
     counts = Counter(map(tuple, found.tolist()))
@@ -233,18 +246,21 @@ def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
     rng = np.random.default_rng(6)
     noise = RequestNoise(6)
     for vocab, way in (
-        (WHOLE, race_whole),
-        (WHOLE + 1, race_blocks),
-        (2 * WHOLE + 70, race_blocks),
+        (WHOLE, gumbel_top_k_whole),
+        (WHOLE + 1, gumbel_top_k_blocks),
+        (2 * WHOLE + 70, gumbel_top_k_blocks),
     ):
         q = rng.dirichlet(np.full(vocab, 0.01)).astype(np.float32)
         rows = torch.from_numpy(q).expand(3000, -1)
         for draw in SAMPLED:
             once, again = (
-                run(rows[:3], 2, draw, [noise.draft(i) for i in range(3)])[0] for run in (race, way)
+                run(rows[:3], 2, draw, [noise.draft(i) for i in range(3)])[0]
+                for run in (gumbel_top_k, way)
             )
             assert once.tolist() == again.tolist()
-        found, _ = race(rows, 2, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(3000)])
+        found, _ = gumbel_top_k(
+            rows, 2, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(3000)]
+        )
         share = q.astype(np.float64) / q.sum(dtype=np.float64)
         odds = share / (1 - share)
         # Tokens in twenty groups; the second draw's law is summed over the first.
@@ -260,7 +276,7 @@ def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, way: Race) -> None:
+def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, way: GumbelTopK) -> None:
     draws = Draws(outputs(), way)
     first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
     again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
@@ -289,7 +305,7 @@ def test_a_node_is_not_drawn_from_again_with_other_tokens_excluded() -> None:
 
 
 @each_race
-def test_what_has_probability_zero_is_never_drawn(way: Race) -> None:
+def test_what_has_probability_zero_is_never_drawn(way: GumbelTopK) -> None:
     logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
     draws = Draws(outputs(), way)
     found = draws.draw(query(Draw.WITHOUT_REPLACEMENT, 200, 4), rows(logits, 200))
@@ -302,7 +318,7 @@ def test_what_has_probability_zero_is_never_drawn(way: Race) -> None:
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: Race) -> None:
+def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: GumbelTopK) -> None:
     excludes = [frozenset[int](), frozenset(range(5)), frozenset({0})]
     draws = Draws(outputs(), way)
     found = draws.draw(query(draw, 3, 2, exclude=excludes), rows(LOGITS, 3))
@@ -316,7 +332,7 @@ def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: Race) -> None:
 
 
 @each_race
-def test_tokens_of_tiny_probability_are_drawn_in_proportion(way: Race) -> None:
+def test_tokens_of_tiny_probability_are_drawn_in_proportion(way: GumbelTopK) -> None:
     # As at a low temperature: without the likeliest, three to one, at the end of float32's range.
     least = np.finfo(np.float32).smallest_subnormal
     q = torch.from_numpy(np.array([1, 3 * least, least, 0], dtype=np.float32)).repeat(4000, 1)
@@ -339,7 +355,7 @@ class _Stopped(np.random.Generator):
 
 @each_race
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, way: Race) -> None:
+def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, way: GumbelTopK) -> None:
     q = torch.tensor([[0, 0.2, 0.8, 0]])
     found, _ = way(q, 3, draw, [_Stopped(np.random.Philox(1))])
     assert found.tolist() == [[2, 1, -1] if draw is Draw.WITHOUT_REPLACEMENT else [2, 2, 2]]

@@ -1,6 +1,6 @@
 """Cells: order of forwarding, missing ancestors, and what a step keeps."""
 
-from draftwood.drafters._rollout.slots import Cells
+from draftwood.drafters._rollout.slots import RolloutSlots
 from draftwood.tree import ROOT, TreeBuilder
 
 
@@ -15,7 +15,7 @@ def grown() -> TreeBuilder:
 
 
 def test_pending_tokens_come_first_as_a_chain() -> None:
-    cells = Cells([48, 49, 50])
+    cells = RolloutSlots([48, 49, 50])
     assert len(cells) == 3
     assert cells.root == cells.cell(ROOT) == 2
     assert cells.tree.tokens == [48, 49, 50]
@@ -23,7 +23,7 @@ def test_pending_tokens_come_first_as_a_chain() -> None:
 
 
 def test_missing_ancestors_are_laid_too_and_nothing_twice() -> None:
-    cells, tree = Cells([50]), grown()
+    cells, tree = RolloutSlots([50]), grown()
     cells.lay(tree, [ROOT])
     assert len(cells) == 1
     cells.lay(tree, [5, 4])
@@ -34,7 +34,7 @@ def test_missing_ancestors_are_laid_too_and_nothing_twice() -> None:
 
 
 def test_cells_follow_the_order_of_forwarding_not_of_the_tree() -> None:
-    cells, tree = Cells([49, 50]), grown()
+    cells, tree = RolloutSlots([49, 50]), grown()
     cells.lay(tree, [2])
     cells.lay(tree, [3])
     assert cells.tree.tokens == [49, 50, 52, 51, 53]
@@ -43,7 +43,7 @@ def test_cells_follow_the_order_of_forwarding_not_of_the_tree() -> None:
 
 
 def test_a_step_keeps_the_pending_chain_and_what_was_accepted_and_forwarded() -> None:
-    cells, tree = Cells([49, 50]), grown()
+    cells, tree = RolloutSlots([49, 50]), grown()
     cells.lay(tree, [2])
     cells.lay(tree, [3])
     assert cells.settle([51, 53, 54, 60]) == ((1, 3, 4), [54, 60])
@@ -52,6 +52,6 @@ def test_a_step_keeps_the_pending_chain_and_what_was_accepted_and_forwarded() ->
 
 
 def test_the_next_root_is_pending_even_if_it_was_forwarded() -> None:
-    cells, tree = Cells([50]), grown()
+    cells, tree = RolloutSlots([50]), grown()
     cells.lay(tree, [1])
     assert cells.settle([51]) == ((), [51])

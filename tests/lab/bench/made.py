@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from draftwood.engine.request import Completion
-from draftwood.engine.stats import StepStats, Tally, Times
+from draftwood.engine.stats import StepStats, StepTimes, Tally
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.contexts import Context
 from draftwood.lab.bench.forecast import Forecasts
@@ -126,7 +126,7 @@ def tree(
 
 def step(tree: TokenTree, path: Sequence[int], committed: int | None = None) -> StepStats:
     return StepStats(
-        tree, tuple(path), len(path) + 1 if committed is None else committed, Times(), 1
+        tree, tuple(path), len(path) + 1 if committed is None else committed, StepTimes(), 1
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from draftwood.engine.request import Completion
-from draftwood.engine.stats import StepStats, Tally, Times
+from draftwood.engine.stats import StepStats, StepTimes, Tally
 from draftwood.lab.bench.records import decode, encode
 from draftwood.tree import TreeBuilder
 
@@ -45,7 +45,7 @@ def test_what_is_written_is_what_is_read() -> None:
 
 def test_a_completion_keeps_its_counts_and_seconds() -> None:
     tally = Tally(steps=2, routes=Counter({"spine": 2}))
-    tally.add(StepStats(TreeBuilder(1).build(), (), 1, Times(draft=2.0, target=0.1), 1))
+    tally.add(StepStats(TreeBuilder(1).build(), (), 1, StepTimes(draft=2.0, target=0.1), 1))
     tally.reached_by_depth[3] += 1
     made = Completion((1, 2), "é\n", "eos", tally, 3, 0.1 + 0.2, math.inf)
     assert decode(Completion, json.loads(json.dumps(encode(made)))) == made

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from draftwood.engine.stats import StepStats, Tally, Times
+from draftwood.engine.stats import StepStats, StepTimes, Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.rows import phases, row_of
@@ -15,7 +15,7 @@ from tests.lab.bench.made import cut, random_steps, row, run, told, turn
 
 def tally() -> Tally:
     made = Tally()
-    made.add(StepStats(tree_of([1, 2], [-1, 0], "context"), (1,), 2, Times(1, 2, 3, 4, 5), 1))
+    made.add(StepStats(tree_of([1, 2], [-1, 0], "context"), (1,), 2, StepTimes(1, 2, 3, 4, 5), 1))
     return made
 
 

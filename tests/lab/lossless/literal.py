@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT, Draw, TokenTree
 
 ALL = frozenset(Draw)
 
 
-def proposals(case: Case) -> dict[int, "torch.Tensor"]:
+def proposals(case: Verification) -> dict[int, "torch.Tensor"]:
     """Q of every node: q with its earlier siblings out, q, or one-hot."""
     found: dict[int, torch.Tensor] = {}
     tree = case.tree
@@ -50,10 +50,10 @@ class Rejection:
     branching: ClassVar = True
     leniency: float = field(default=1.0)
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [self._one(case) for case in cases]
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         q = proposals(case)
         node, path = ROOT, list[int]()
         while True:
@@ -78,10 +78,10 @@ class Traversal:
     accepts: ClassVar = ALL
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [self._one(case) for case in cases]
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         tree, q = case.tree, proposals(case)
         p = {n: case.p.probabilities([n])[0].double() for n in range(len(tree))}
         below = {n: children(tree, n) for n in range(len(tree))}
@@ -121,7 +121,7 @@ class Twice:
     accepts: ClassVar = ALL
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         found = []
         for case in cases:
             token = case.p.draw(ROOT, case.noise)

@@ -13,7 +13,16 @@ from draftwood.lab.lossless.enumeration import Moment, Size, Step
 from draftwood.lab.lossless.exact import EXACT, SCENES, SIZES, check_exact
 from draftwood.lab.lossless.tape import TooManyOutcomesError
 from draftwood.lab.lossless.tiny import Scene
-from draftwood.protocols import Case, Expand, Grower, Growth, Outcome, Policy, Verdict, Verifier
+from draftwood.protocols import (
+    Expand,
+    Grower,
+    Growth,
+    Outcome,
+    Policy,
+    Verdict,
+    Verification,
+    Verifier,
+)
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from tests.lab.lossless import literal, parts
 from tests.lab.lossless.literal import Rejection, Traversal
@@ -71,7 +80,7 @@ class Eager:
     accepts: ClassVar = literal.ALL
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         found = []
         for case in cases:
             row = case.p.probabilities([ROOT])[0]
@@ -86,7 +95,7 @@ class Eager:
 class Forgetful(Rejection):
     """Wrong: draws the bonus from p where it should be from what the children left."""
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         found = super()._one(case)
         if len(case.tree) == 1 or found.path:
             return found
@@ -103,7 +112,7 @@ def test_wrong_verifiers_are_not_lossless(policy: Policy, wrong: Verifier) -> No
 
 @dataclass(frozen=True)
 class Astray(Rejection):
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         return Verdict((len(case.tree) - 1, 1), case.p.draw(ROOT, case.noise))
 
 
@@ -111,7 +120,7 @@ class Astray(Rejection):
 class LookingAhead(Rejection):
     """Wrong: chooses a token deep down and then commits nothing there."""
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         case.noise.choose(1, case.p.probabilities([0])[0])
         return Verdict((), case.p.draw(ROOT, case.noise))
 

@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.golden import check_golden, plant
 from draftwood.lab.lossless.golden_file import read_golden
 from draftwood.methods import registry
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.tree import Draw
 from tests.lab.lossless.literal import Rejection
 from tests.lab.lossless.worked import document
@@ -105,7 +105,7 @@ class Lenient(Rejection):
 class Hasty:
     """Wrong: takes the first child of the root whatever is said of it."""
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [Verdict((1,), case.noise.choose(1, case.p.probabilities([1])[0])) for case in cases]
 
 

@@ -11,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, Ground
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
-from draftwood.protocols import Case, Verdict
+from draftwood.protocols import Verdict, Verification
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
 from tests.fakes import MarkovTarget
@@ -37,10 +37,10 @@ class Eager:
     accepts: ClassVar = frozenset({Draw.ONE_HOT})
     branching: ClassVar = True
 
-    def verify(self, cases: Sequence[Case]) -> list[Verdict]:
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         return [self._one(case) for case in cases]
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         row = case.p.probabilities([ROOT])[0]
         children = (case.tree.child(ROOT, token) for token in range(len(row)) if row[token] > 0)
         end = next((child for child in children if child is not None), ROOT)
@@ -51,7 +51,7 @@ class Eager:
 class Lazy(Eager):
     """Wrong: always commits token 0."""
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         return Verdict((), 0)
 
 
@@ -139,7 +139,7 @@ def test_a_near_tie_is_no_failure() -> None:
 class Third(Eager):
     """Wrong even where two tokens are tied: takes none of them."""
 
-    def _one(self, case: Case) -> Verdict:
+    def _one(self, case: Verification) -> Verdict:
         return Verdict((), 1)
 
 

@@ -9,7 +9,7 @@ import torch
 from draftwood import models
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
@@ -81,7 +81,7 @@ def stage(name: str) -> Stage:
         info.layers,
         info.hidden_size,
     )
-    return Stage(loaded, facts, Live(target, TargetHost(target, loaded.tokenizer)))
+    return Stage(loaded, facts, Live(target, ModelHost(target, loaded.tokenizer)))
 
 
 def shown(step: StepStats) -> Shown:

@@ -9,7 +9,7 @@ from draftwood.costs import cache
 from draftwood.costs.measure import Grid
 from draftwood.engine import host as hosting
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import TargetHost
+from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
@@ -33,7 +33,7 @@ def prompt(length: int) -> list[int]:
 
 
 def answers(
-    target: Runner, host: TargetHost, name: str, lengths: list[int], heat: float
+    target: Runner, host: ModelHost, name: str, lengths: list[int], heat: float
 ) -> list[tuple[tuple[int, ...], str]]:
     requests = [
         Request(prompt(n), 128, SamplingParams(temperature=heat, seed=i))
@@ -46,7 +46,7 @@ def answers(
 @pytest.mark.parametrize("limit", LIMITS)
 def test_short_contexts_are_filled_like_by_plain_decoding(limit: int) -> None:
     target = attach(tiny_llama(context=limit), self_test=False)
-    host = TargetHost(target)
+    host = ModelHost(target)
     # What is left: as much as there is, half of it, and room for 3, 2 and 1 tokens.
     lengths = sorted({n for n in (1, limit // 2, limit - 3, limit - 2, limit - 1) if n > 0})
     for heat in (0.0, 1.0):
@@ -59,7 +59,7 @@ def test_short_contexts_are_filled_like_by_plain_decoding(limit: int) -> None:
 @pytest.mark.parametrize("limit", [1, 5, 64])
 def test_a_prompt_that_fills_the_context_is_refused(limit: int) -> None:
     target = attach(tiny_llama(context=limit), self_test=False)
-    engine = Engine(target, method("auto"), host=TargetHost(target))
+    engine = Engine(target, method("auto"), host=ModelHost(target))
     with pytest.raises(DraftwoodError, match=f"the model's context holds {limit}"):
         engine.add(Request(prompt(limit), 1))
 
@@ -67,7 +67,7 @@ def test_a_prompt_that_fills_the_context_is_refused(limit: int) -> None:
 @pytest.mark.parametrize(("limit", "reach"), list(product((3, 64, 128), (1, 2, 3, 4, 16, 64))))
 def test_a_draft_model_may_have_a_shorter_context_than_its_target(limit: int, reach: int) -> None:
     target = attach(tiny_llama(context=limit), self_test=False)
-    host = TargetHost(target)
+    host = ModelHost(target)
     draft = tiny_llama(seed=1, layers=1, context=reach)
     engine = Engine(target, method("auto", draft=draft), host=host)
     assert draft.config.vocab_size == VOCAB

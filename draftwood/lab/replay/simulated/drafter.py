@@ -16,8 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import LevelLog
 from draftwood.lab.replay.simulated.language import Language, State, mixed, share, shuffled
 from draftwood.lab.replay.simulated.rates import Copies, Rates
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
-from draftwood.protocols.hosts import Host
+from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
 from draftwood.tree import Draw, TreeBuilder
 
 

@@ -16,7 +16,7 @@ from draftwood.lab.replay.simulated.rates import Copies, Rates
 from draftwood.lab.replay.simulated.target import MadeUpTarget
 from draftwood.lab.replay.substitute import part_of
 from draftwood.methods.recipe import Method
-from draftwood.protocols.hosts import DrafterSpec, Host
+from draftwood.protocols import DrafterSpec, Host
 
 _T = TypeVar("_T")
 

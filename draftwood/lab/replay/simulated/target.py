@@ -7,7 +7,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.simulated.language import Language, State
-from draftwood.protocols import Needs, Rows, TargetInfo
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
 _ONE = torch.zeros((1, 1))
@@ -59,7 +59,7 @@ class MadeUpTarget:
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
-    ) -> list[Rows]:
+    ) -> list[TargetOutput]:
         """Read the prompts."""
         found = []
         for slot, prompt in zip(slots, prompts, strict=True):
@@ -70,7 +70,9 @@ class MadeUpTarget:
             found.append(self._rows(states[first:], needs, logits=1))
         return found
 
-    def forward(self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs) -> list[Rows]:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """What follows every node."""
         found = []
         for slot, tree in zip(slots, trees, strict=True):
@@ -89,12 +91,12 @@ class MadeUpTarget:
             tree = self._trees.pop(slot)
             self._texts[slot] += [tree[node] for node in (0, *path)]
 
-    def _rows(self, states: Sequence[State], needs: Needs, logits: int) -> Rows:
+    def _rows(self, states: Sequence[State], needs: Needs, logits: int) -> TargetOutput:
         taken = np.array([self._language.taken(state) for state in states], dtype=np.int64)
         k = min(needs.top_k, self._info.vocab_size)
         rows = [self._language.row(state, k) for state in states] if k else []
         shape = (len(states), k)
-        return Rows(
+        return TargetOutput(
             _ONE.expand(logits, 1),
             taken,
             np.array([tokens for tokens, _ in rows], dtype=np.int64).reshape(shape),

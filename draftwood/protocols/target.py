@@ -1,0 +1,153 @@
+"""The target: scores a tree in one forward pass and keeps the accepted path in its cache.
+
+Nothing here computes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, eq=False)
+class TargetOutput:
+    """The target's raw logits after ``n`` tokens (nodes of one tree, or prompt positions).
+
+    Attributes:
+        logits: float ``[n, V]`` on the target's device, before any processor. After a prefill
+            only the last position's row is kept: ``[1, V]``.
+        argmax: int64 ``[n]`` on the host; the first index of the largest logit, -1 where a logit of
+            the row is not a number.
+        top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).
+        top_probs: float32 ``[n, k]``, their softmax probabilities.
+        features: ``[n, taps * H]`` hidden states entering the tapped layers, or None.
+    """
+
+    logits: torch.Tensor
+    argmax: NDArray[np.int64]
+    top_tokens: NDArray[np.int64]
+    top_probs: NDArray[np.float32]
+    features: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a drafter wants computed beyond the logits of the tree.
+
+    Attributes:
+        top_k: how many best tokens of every row to hand over (0: none).
+        prompt_rows: whether rows of the prompt's positions are wanted as well.
+        taps: target layers whose input features are wanted, in this order.
+    """
+
+    top_k: int = 0
+    prompt_rows: bool = False
+    taps: tuple[int, ...] = ()
+
+    def __or__(self, other: Needs) -> Needs:
+        taps = self.taps or other.taps
+        if other.taps not in (taps, ()):
+            raise DraftwoodError(
+                f"two drafters read different layers of the target, {taps} and {other.taps}; "
+                "use one of them"
+            )
+        most = max(self.top_k, other.top_k)
+        return Needs(most, self.prompt_rows or other.prompt_rows, taps)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a model's configuration says of the family that it belongs to.
+
+    Attributes:
+        name: directory or hub id that the model was loaded from; empty if it was made otherwise.
+        family: the configuration's ``model_type``, of the text part.
+        begins: id of the token that begins a text, or None.
+        ends: ids of the tokens that end one, ascending.
+    """
+
+    name: str
+    family: str
+    begins: int | None
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What the parts may know of the target model.
+
+    ``context_limit`` is the longest sequence the model's positions reach, in tokens; ``identity``
+    is a digest of its configuration, empty if nothing is to be remembered of it; ``origin`` says
+    where it comes from, if that is known. ``eos`` are the token ids that end its sequences, none if
+    the model names none.
+    """
+
+    vocab_size: int
+    context_limit: int
+    layers: int
+    hidden_size: int
+    device: torch.device
+    dtype: torch.dtype
+    identity: str = ""
+    origin: Origin | None = None
+    eos: frozenset[int] = frozenset()
+
+
+class Target(Protocol):
+    """Owns the model's weights, the cache and its slots."""
+
+    @property
+    def info(self) -> TargetInfo: ...
+
+    def open(self, capacity: int) -> int:
+        """Reserve a slot for a request that will cache up to ``capacity`` tokens; its number."""
+        ...
+
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
+    ) -> list[TargetOutput]:
+        """Cache every prompt and return its rows.
+
+        ``argmax`` and ``top_tokens`` cover all positions of the prompt if ``needs.prompt_rows``,
+        else the last one only; ``features`` always do, ``logits`` is always the last one.
+        """
+        ...
+
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
+        """Score every node of every tree in one forward pass. The cache is not advanced."""
+        ...
+
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Keep the root and the nodes of each path (root excluded) of the last forward.
+
+        The bonus token is not cached: it is the next tree's root.
+        """
+        ...
+
+    def length(self, slot: int) -> int:
+        """Number of tokens cached in the slot."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """Give the slot back."""
+        ...
+
+    def embedding(self) -> torch.nn.Module:
+        """The module that turns token ids into ``[.., H]`` embeddings."""
+        ...
+
+    def lm_head(self) -> torch.nn.Module | None:
+        """The module that turns the last hidden states into logits; None if it has no such part."""
+        ...

@@ -1,0 +1,80 @@
+"""The verifier: the accept rule, and the distributions and random numbers that it is given.
+
+Nothing here computes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from draftwood.protocols.step import Verdict
+from draftwood.tree import Draw, TokenTree
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Noise(Protocol):
+    """Random decisions of one step of one request, keyed by absolute position."""
+
+    def choose(self, depth: int, weights: torch.Tensor) -> int:
+        """The token that follows a node at ``depth``, drawn as ``weights`` ``[V]`` say."""
+        ...
+
+    def accepts(self, node: int, probability: float) -> bool:
+        """True with that probability; to be asked once a node."""
+        ...
+
+
+class Distributions(Protocol):
+    """The target's distribution p after each node of a tree, processors applied along its path."""
+
+    def draw(self, node: int, noise: Noise) -> int:
+        """The token that follows ``node``, drawn from p (the argmax at temperature 0)."""
+        ...
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """p as float32 ``[n, V]`` on the target's device (one-hot at temperature 0); read only."""
+        ...
+
+
+class Proposals(Protocol):
+    """The drafters' distributions q that the sampled nodes of a tree were drawn from."""
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        """q as float32 ``[n, V]`` on the target's device, earlier siblings still in; read only."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """A drafted tree to be judged: what the target says of it, how it was drawn, and chance."""
+
+    tree: TokenTree
+    p: Distributions
+    q: Proposals
+    noise: Noise
+
+
+class Verifier(Protocol):
+    """The accept rule; pure."""
+
+    @property
+    def accepts(self) -> frozenset[Draw]:
+        """The kinds of nodes for which the rule is lossless."""
+        ...
+
+    @property
+    def branching(self) -> bool:
+        """Whether the rule is lossless below nodes with several children."""
+        ...
+
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
+        """Choose the accepted path and the bonus token of each tree of a batch.
+
+        In a tree without sampled nodes these are the target's own draws, one after the other from
+        the root, so that a seed's tokens are those of plain decoding.
+        """
+        ...

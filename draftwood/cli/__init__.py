@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
         "tune": _Entry("tune", "Measure what a step costs on this machine."),
         "cache": _Entry("cache", "List or clear what was measured and kept."),
         "check-lossless": _Entry(
-            "commands.check_lossless", "Check that a method keeps the model's distribution."
+            "check_lossless", "Check that a method keeps the model's distribution."
         ),
     },
     "Fit to a model": {

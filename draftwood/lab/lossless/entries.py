@@ -44,7 +44,7 @@ class Entry:
 
     def __init__(self, raw: object, where: str) -> None:
         if not isinstance(raw, dict):
-            raise DraftwoodError(f"{where}: not an object; see draftwood.lab.lossless.golden_file")
+            raise DraftwoodError(f"{where}: not an object; see draftwood.lossless.golden_file")
         self._raw = raw
         self.where = where
 

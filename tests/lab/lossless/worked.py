@@ -101,7 +101,7 @@ def document() -> dict[str, Any]:
     """The whole file."""
     p, q = table(seed=33, depth=3), table(seed=7, depth=2)
     return {
-        "format": "see draftwood.lab.lossless.golden_file",
+        "format": "see draftwood.lossless.golden_file",
         "cases": [case(name, tree, p) for name, tree in trees(q.__getitem__).items()],
         "ensembles": [
             ensemble(name, {k: r for k, r in p.items() if len(k) < 3}, q) for name in SHAPES

@@ -16,7 +16,7 @@ from draftwood.lab.bench.formats._entry import Entry, Format, Row
 @cache
 def formats() -> dict[str, Format]:
     """All formats by name, sorted."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
     return {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in names}
 
 

@@ -12,7 +12,7 @@ from transformers import T5Config
 from draftwood import cli, files
 from draftwood.lab.replay.file import read as read_recording
 from tests.cli.test_cli import run
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from draftwood.protocols import (
     TargetInfo,
 )
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 PROMPT = [1, 5, 2, 7, 1, 5, 2, 7, 1, 5, 2]

@@ -15,7 +15,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.golden import check_goose
 from draftwood.policies._spine import SpineState
 from draftwood.policies.spine import Spine
-from tests.policies.canned import Sources, offer
+from tests.factories.scripted_sources import Sources, offer
 
 OWN = Path(__file__).parent / "data" / "spine_trees.json"
 Verification = dict[str, Any]

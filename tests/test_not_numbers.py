@@ -17,7 +17,7 @@ from draftwood.policies.auto.sampled_pool import DrawnPool
 from draftwood.protocols import DraftModel, Head
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5)
 BAD = [math.nan, math.inf, -math.inf]

@@ -27,8 +27,8 @@ from draftwood.protocols import Built
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from tests.fakes import FakeHost, MarkovTarget, SteadyCosts
-from tests.tiny import tiny_llama
+from tests.factories.markov_target import FakeHost, MarkovTarget, SteadyCosts
+from tests.factories.tiny_llama import tiny_llama
 
 OWN = [
     "auto",

@@ -7,7 +7,7 @@ import pytest
 from transformers.utils.logging import enable_progress_bar, is_progress_bar_enabled
 
 from tests.cli.test_cli import run
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from draftwood.lab.bench import generating
-from tests.lab.bench.commanding import run, two_sets
-from tests.tiny import save_tiny
+from tests.factories.bench_command import run, two_sets
+from tests.factories.tiny_llama import save_tiny
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.document import document, method_entry
 from draftwood.lab.bench.rows import Row
 from draftwood.lab.loops import Repeats
-from tests.lab.bench.made import row
+from tests.factories.bench_rows import row
 
 
 def shown(methods: dict[str, list[Row]], *, complete: bool = True) -> str:

@@ -12,9 +12,9 @@ from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Refusal
 from draftwood.methods import method
 from tests.cli.test_cli import run
-from tests.lab.lossless.literal import Rejection
-from tests.lab.lossless.parts import Sorted
-from tests.tiny import save_tiny
+from tests.factories.enumerable_policies import Sorted
+from tests.factories.literal_verifiers import Rejection
+from tests.factories.tiny_llama import save_tiny
 
 GOLDEN = Path(__file__).parents[1] / "data" / "verifications.json"
 

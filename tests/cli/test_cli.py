@@ -13,7 +13,7 @@ from draftwood import cli
 from draftwood.cli._prompt import encode
 from draftwood.errors import DraftwoodError
 from draftwood.methods import recipes
-from tests.tiny import save_tiny, tiny_tokenizer
+from tests.factories.tiny_llama import save_tiny, tiny_tokenizer
 
 PROMPT = "abc abc abc "
 

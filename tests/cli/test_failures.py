@@ -12,7 +12,7 @@ from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError
 from draftwood.runner.runner import Runner
 from tests.cli.test_cli import run
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 PROMPT = "abc abc abc "
 SAID = "the model's logits are not numbers"

@@ -12,7 +12,7 @@ from draftwood.lab.inflate import checkpoint as room
 from draftwood.lab.inflate import model as built
 from draftwood.lab.inflate import weights
 from tests.cli.test_cli import run
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 # The tiny Llama: 32 wide, 2 layers, 4 heads over 2, head size 8, 48 neurons.
 SIZES = {"hidden": 72, "layers": 3, "heads": 9, "kv-heads": 3, "head-dim": 16, "ffn": 64}

@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import Load
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
-from tests.tiny import save_tiny, tiny_llama
+from tests.factories.tiny_llama import save_tiny, tiny_llama
 
 
 def run(*argv: str) -> tuple[int, str, str]:

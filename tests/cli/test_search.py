@@ -14,8 +14,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best, contenders
 from draftwood.lab.bench.best import Best, Pair
 from draftwood.lab.bench.prompts import Prompt
-from tests.lab.bench.commanding import run, two_sets
-from tests.tiny import save_tiny
+from tests.factories.bench_command import run, two_sets
+from tests.factories.tiny_llama import save_tiny
 
 SEARCHED: dict[str, Any] = {
     "model": "m",

@@ -13,7 +13,7 @@ from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.session import Session
 from draftwood.protocols import TargetInfo
-from tests.lab.train.heads import SHAPE
+from tests.factories.trainable_heads import SHAPE
 
 COMMON = "--mixture code=0.75,prose=0.25 --device cpu --threads 1 --length 32 --rows 4 --warmup 2"
 TARGET = "--vocab-size 320 --hidden 16 --layers 4 --heads 4 --kv-heads 2 --head-dim 6 --ffn 24"

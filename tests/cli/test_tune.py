@@ -18,8 +18,8 @@ from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
-from tests.fakes import FakeHost, MarkovTarget
-from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.tiny_llama import save_tiny, tiny_llama, tiny_tokenizer
 
 QUICK = ["--seconds", "0.3", "--context", "16,32", "--largest", "5"]
 

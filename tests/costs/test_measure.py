@@ -21,7 +21,7 @@ from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.tree import TokenTree
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 
 @dataclass

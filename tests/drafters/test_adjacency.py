@@ -13,7 +13,7 @@ from draftwood.drafters.adjacency import Adjacency, AdjacencyTables
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.tree import Draw, TreeBuilder
-from tests.fakes import FakeHost
+from tests.factories.markov_target import FakeHost
 
 V, K = 7, 3
 TARGET = TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32)

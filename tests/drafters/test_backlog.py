@@ -24,8 +24,8 @@ from draftwood.protocols import (
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
-from tests.drafters.eagle3.made import HT, LAYERS, V, tiny_config, tiny_head
-from tests.tiny import VOCAB, tiny_llama
+from tests.factories.eagle3_heads import HT, LAYERS, V, tiny_config, tiny_head
+from tests.factories.tiny_llama import VOCAB, tiny_llama
 
 CHUNK = 64
 BACKLOG = 2001

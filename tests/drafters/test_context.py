@@ -20,7 +20,7 @@ from draftwood.protocols import (
     TargetOutput,
 )
 from draftwood.tree import TreeBuilder, tree_of
-from tests.fakes import FakeHost
+from tests.factories.markov_target import FakeHost
 
 TARGET = TargetInfo(1000, 4096, 2, 8, torch.device("cpu"), torch.float32)
 HOST = FakeHost(TARGET)

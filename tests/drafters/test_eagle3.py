@@ -15,9 +15,9 @@ from draftwood.protocols import Candidates, Expand, Outcome, Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, TreeBuilder
-from tests.drafters.driving import check, drive, sampled
-from tests.drafters.eagle3.made import tiny_config
-from tests.tiny import VOCAB, tiny_llama
+from tests.drafters.expand_and_check import check, drive, sampled
+from tests.factories.eagle3_heads import tiny_config
+from tests.factories.tiny_llama import VOCAB, tiny_llama
 
 TAPS = (1, 3, 2)
 

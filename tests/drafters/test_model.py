@@ -14,10 +14,10 @@ from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
-from tests.drafters.driving import check, drive
-from tests.fakes import FakeHost
-from tests.runner.checks import plain_logits
-from tests.runner.families import FAMILIES, VOCAB
+from tests.drafters.expand_and_check import check, drive
+from tests.factories.markov_target import FakeHost
+from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.path_logits import plain_logits
 
 ANY_ROWS: Any = None
 

@@ -13,7 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from tests.fakes import MarkovTarget
+from tests.factories.markov_target import MarkovTarget
 
 ANY_ROWS: Any = None
 

@@ -17,7 +17,7 @@ from draftwood.integrations.transformers.attachment import attachment_of, detach
 from draftwood.methods import method
 from draftwood.runner.attach import detach as undo
 from draftwood.runner.attach import runner_of
-from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = (5, 17, 44, 5, 17)
 TEXT = "ab ab"

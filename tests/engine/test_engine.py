@@ -17,7 +17,7 @@ from draftwood.protocols.tuning import Load
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
 from draftwood.tuners.none import Untuned
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)

@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import TokenTree
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "talon", "auto"]
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)

@@ -15,9 +15,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from tests.drafters.eagle3.made import tiny_config
-from tests.fakes import MarkovTarget
-from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.eagle3_heads import tiny_config
+from tests.factories.markov_target import MarkovTarget
+from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 ANY_ROWS: Any = None
 

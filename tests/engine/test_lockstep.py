@@ -22,7 +22,7 @@ from draftwood.protocols import (
 )
 from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import Draw, TreeBuilder
-from tests.policies.canned import paths
+from tests.factories.scripted_sources import paths
 
 
 @dataclass

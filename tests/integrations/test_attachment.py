@@ -17,7 +17,7 @@ from draftwood.integrations.transformers import attachment, custom_generate, gen
 from draftwood.integrations.transformers.attachment import detach
 from draftwood.runner.attached import found
 from draftwood.runner.probe import learn_layout
-from tests.tiny import tiny_llama
+from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
 KWARGS: dict[str, Any] = {"max_new_tokens": 12, "eos_token_id": None}

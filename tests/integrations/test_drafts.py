@@ -14,8 +14,8 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attached import found
-from tests.drafters.eagle3.made import tiny_config
-from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.eagle3_heads import tiny_config
+from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
 KWARGS: dict[str, Any] = {"max_new_tokens": 12, "eos_token_id": None}

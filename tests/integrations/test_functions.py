@@ -13,8 +13,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.functions import function, signature, spelt
 from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
+from tests.factories.tiny_llama import tiny_llama
 from tests.stub import STUB, written
-from tests.tiny import tiny_llama
 
 PACKAGE: Any = draftwood
 

@@ -11,7 +11,7 @@ from transformers import BatchEncoding
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import generate
 from draftwood.integrations.transformers.inputs import pad_token
-from tests.tiny import tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 MODEL: Any = tiny_llama()
 TOKENIZER = tiny_tokenizer()

@@ -17,7 +17,7 @@ from transformers.generation.configuration_utils import CompileConfig
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attach import attach, runner_of
-from tests.tiny import tiny_llama
+from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
 MODEL: Any = tiny_llama()

@@ -11,7 +11,7 @@ from transformers import set_seed
 
 import draftwood
 from draftwood.cli.generate import generate as command
-from tests.tiny import save_tiny, tiny_llama
+from tests.factories.tiny_llama import save_tiny, tiny_llama
 
 
 @pytest.fixture(autouse=True)

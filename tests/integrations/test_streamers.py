@@ -17,7 +17,7 @@ from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.integrations.transformers.calling_frame import kept_back
-from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 TEXT = "ab ab ab ab"
 LETTERS = {"suppress_tokens": [i for i in range(VOCAB) if not 64 <= i < 91]}

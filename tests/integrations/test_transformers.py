@@ -24,8 +24,8 @@ import draftwood
 from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
-from tests.sampling.stateful.grammars import Forking, Grammar
-from tests.tiny import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.grammars import Forking, Grammar
+from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 GOOSE = custom_generate("goose", budget=12)
 AR = custom_generate("ar")

@@ -5,7 +5,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.policies.chain import Chain
 from draftwood.tree import Draw
-from tests.policies.canned import Sources, offer, outcome
+from tests.factories.scripted_sources import Sources, offer, outcome
 
 
 def test_it_copies_the_preferred_continuation() -> None:

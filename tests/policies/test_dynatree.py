@@ -16,7 +16,7 @@ from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.fixed import Fixed
 from draftwood.protocols import Continue
 from draftwood.tree import Draw, TokenTree, tree_of
-from tests.policies.canned import (
+from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,

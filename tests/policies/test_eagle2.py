@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.eagle2 import Eagle2
 from draftwood.tree import Draw
-from tests.policies.canned import (
+from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,

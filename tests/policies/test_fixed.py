@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.fixed import Fixed
 from draftwood.tree import Draw
-from tests.policies.canned import (
+from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.isotropic import Isotropic
 from draftwood.tree import Draw
-from tests.policies.canned import Row, Sources, check_shape, offer, outcome
+from tests.factories.scripted_sources import Row, Sources, check_shape, offer, outcome
 
 
 def plenty(token: int) -> Row:

@@ -1,7 +1,7 @@
 """Plain decoding: a root, whatever there is to draft from."""
 
 from draftwood.policies.plain import Plain
-from tests.policies.canned import Sources, offer, outcome
+from tests.factories.scripted_sources import Sources, offer, outcome
 
 
 def test_it_is_the_root_alone_and_asks_nothing() -> None:

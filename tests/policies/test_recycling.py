@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.recycling import LEVELS, NODES, WIDTH, Recycling, template
 from draftwood.tree import Draw
-from tests.policies.canned import Row, Sources, check_shape, outcome
+from tests.factories.scripted_sources import Row, Sources, check_shape, outcome
 
 
 def plenty(token: int) -> Row:

@@ -15,8 +15,16 @@ from draftwood.policies._static import SPARSE
 from draftwood.policies.sampled import Sampled
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
-from tests.policies.auto.drawing import asked, drawn_for, expansions, four
-from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths
+from tests.factories.enumerated_draws import asked, drawn_for, expansions, four
+from tests.factories.scripted_sources import (
+    Row,
+    Sources,
+    check_shape,
+    drafter,
+    offer,
+    outcome,
+    paths,
+)
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 

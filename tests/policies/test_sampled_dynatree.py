@@ -14,8 +14,15 @@ from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.sampled_dynatree import SampledDynaTree
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, tree_of
-from tests.policies.auto.drawing import Dice, asked, expansions
-from tests.policies.canned import Row, check_shape, distributions, drafter, outcome, paths
+from tests.factories.enumerated_draws import Dice, asked, expansions
+from tests.factories.scripted_sources import (
+    Row,
+    check_shape,
+    distributions,
+    drafter,
+    outcome,
+    paths,
+)
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 # The root is unsure (.35 < .4), 1 is sure (.95 >= .9), 2 in between, 4 in between.

@@ -6,8 +6,8 @@ import pytest
 from draftwood.policies.sampled import Sampled
 from draftwood.protocols import Continue
 from draftwood.tree import Draw
-from tests.policies.auto.drawing import asked, four
-from tests.policies.canned import Row, drafter, offer, paths
+from tests.factories.enumerated_draws import asked, four
+from tests.factories.scripted_sources import Row, drafter, offer, paths
 
 WOR, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.ONE_HOT
 

@@ -15,8 +15,8 @@ from draftwood.policies.sampled_spine import SampledSpine
 from draftwood.policies.sampled_talon import SampledTalon
 from draftwood.protocols import Growth, Policy
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from tests.policies.auto.drawing import Run, check_law, draws_of, runs
-from tests.policies.canned import offer
+from tests.factories.enumerated_draws import Run, check_law, draws_of, runs
+from tests.factories.scripted_sources import offer
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 

@@ -16,8 +16,16 @@ from draftwood.policies.spine import Spine
 from draftwood.protocols import Continue
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, TreeBuilder
-from tests.policies.auto.drawing import Dice, asked, expansions, four
-from tests.policies.canned import Row, Sources, check_shape, drafter, offer, outcome, paths
+from tests.factories.enumerated_draws import Dice, asked, expansions, four
+from tests.factories.scripted_sources import (
+    Row,
+    Sources,
+    check_shape,
+    drafter,
+    offer,
+    outcome,
+    paths,
+)
 
 WOR, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 TREE = SampledSpine(bypass="off", ratio=0.3)

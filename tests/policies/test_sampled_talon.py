@@ -12,8 +12,8 @@ from draftwood.policies.sampled_talon import SampledTalon
 from draftwood.policies.talon import Talon
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
-from tests.policies.auto.drawing import Dice, asked, expansions
-from tests.policies.canned import (
+from tests.factories.enumerated_draws import Dice, asked, expansions
+from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,

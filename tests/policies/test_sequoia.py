@@ -19,7 +19,7 @@ from draftwood.policies.sequoia import (
 )
 from draftwood.protocols import Expand
 from draftwood.tree import Draw
-from tests.policies.canned import Row, check_shape, drafter, outcome, paths
+from tests.factories.scripted_sources import Row, check_shape, drafter, outcome, paths
 
 TREE = {"acceptance": [0.6, 0.2, 0.1], "paths": [[1], [0], [0, 1], [0, 0], [1, 0], [2]], "by": "me"}
 

@@ -16,7 +16,7 @@ from draftwood.policies._spine import SpineShape, SpineState
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continuation
 from draftwood.tree import Draw
-from tests.policies.canned import Row, Sources, check_shape, offer, outcome
+from tests.factories.scripted_sources import Row, Sources, check_shape, offer, outcome
 
 TREE = Spine(bypass="off")
 

@@ -13,7 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.policies.talon import Talon
 from draftwood.protocols import Continue, Expand
 from draftwood.tree import Draw
-from tests.policies.canned import (
+from tests.factories.scripted_sources import (
     Row,
     Sources,
     check_shape,

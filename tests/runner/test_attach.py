@@ -16,8 +16,8 @@ from torch import nn
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach, detach, runner_of
-from tests.runner.checks import TOLERANCE, path_logits, plain_logits, random_tree, worst
-from tests.runner.families import CONTEXT, FAMILIES, VOCAB
+from tests.factories.model_families import CONTEXT, FAMILIES, VOCAB
+from tests.factories.path_logits import TOLERANCE, path_logits, plain_logits, random_tree, worst
 
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 

@@ -8,7 +8,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Survey, Visibility, register
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 B, HEADS, KEY_HEADS, Q, KV, D = 2, 6, 2, 3, 7, 8
 GROUP = HEADS // KEY_HEADS

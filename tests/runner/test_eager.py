@@ -10,7 +10,7 @@ import draftwood
 from draftwood.runner.cpu.layouts import TRANSPOSED, Choice
 from draftwood.runner.cpu.packing import Packed, pack
 from draftwood.runner.eager import eagerly, is_compiled
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 

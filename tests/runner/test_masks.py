@@ -11,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
 from draftwood.runner.masks import Kind, TreeMasks, ancestors, layer_kinds
 from draftwood.tree import TokenTree, tree_of
-from tests.runner.checks import random_tree
+from tests.factories.path_logits import random_tree
 
 CPU = torch.device("cpu")
 FULL = Kind("full_attention")

@@ -10,8 +10,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from tests.runner.checks import TOLERANCE, plain_logits, random_prompts, worst
-from tests.runner.families import FAMILIES, VOCAB
+from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.path_logits import TOLERANCE, plain_logits, random_prompts, worst
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2", "gemma3", "gpt2"])

@@ -9,7 +9,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import register
 from draftwood.runner.masks import layer_kinds
 from draftwood.runner.probe import Layout, learn_layout
-from tests.runner.families import FAMILIES, VOCAB
+from tests.factories.model_families import FAMILIES, VOCAB
 
 CPU = torch.device("cpu")
 

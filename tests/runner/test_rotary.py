@@ -27,7 +27,7 @@ from draftwood.runner.recompute import RecomputingRunner
 from draftwood.runner.rotary import Regime, Ropes, context_of, named_lengths
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
-from tests.runner.checks import random_prompts
+from tests.factories.path_logits import random_prompts
 
 VOCAB, TURN, CONTEXT, NEW = 96, 32, 128, 14
 _SMALL: dict[str, Any] = {

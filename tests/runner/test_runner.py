@@ -13,7 +13,8 @@ from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
-from tests.runner.checks import (
+from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.path_logits import (
     TOLERANCE,
     path_logits,
     plain_logits,
@@ -21,7 +22,6 @@ from tests.runner.checks import (
     random_tree,
     worst,
 )
-from tests.runner.families import FAMILIES, VOCAB
 
 NOTHING = Needs()
 LENGTHS = (7, 31, 40)

@@ -12,7 +12,7 @@ from draftwood.runner import attention
 from draftwood.runner.attach import attach
 from draftwood.runner.selftest import LEAVES, PARENTS
 from draftwood.tree import tree_of
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 OF_PATHS = "nodes do not get the logits of their paths"
 

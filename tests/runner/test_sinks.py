@@ -16,9 +16,15 @@ from draftwood.methods import method as make_method
 from draftwood.protocols import Needs
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
-from tests.runner.checks import TOLERANCE, path_logits, plain_logits, random_prompts, random_tree
-from tests.runner.checks import worst as worst_of
-from tests.runner.families import FAMILIES, VOCAB, WINDOW
+from tests.factories.model_families import FAMILIES, VOCAB, WINDOW
+from tests.factories.path_logits import (
+    TOLERANCE,
+    path_logits,
+    plain_logits,
+    random_prompts,
+    random_tree,
+)
+from tests.factories.path_logits import worst as worst_of
 
 NEW = 20
 

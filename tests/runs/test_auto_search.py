@@ -41,7 +41,7 @@ from runs.auto_search.judging import (
 )
 from runs.auto_search.playing import COSTS as GIVEN
 from runs.auto_search.playing import Run, best, total
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 COSTS = StepCosts(Curve((1, 11), (1.0, 2.0)), fixed=0.5, node=0.1)
 """A step over n nodes takes 1.5 + 0.2 n seconds."""

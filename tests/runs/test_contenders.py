@@ -8,7 +8,7 @@ from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
 from draftwood.sampling.sampler import SamplingParams
 from runs.contenders import contenders
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 EVERY = contenders("all", ["model", "eagle3"])
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)

@@ -8,10 +8,10 @@ from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
-from tests.verifiers import literal
-from tests.verifiers.courses import committed_law, difference, every_draft, mean_accepted
-from tests.verifiers.drafts import CHAINS, binary, chain, declared_known
-from tests.verifiers.made import (
+from tests.verifiers import literal_rules
+from tests.verifiers.draft_shapes import CHAINS, binary, chain, declared_known
+from tests.verifiers.exact_law import committed_law, difference, every_draft, mean_accepted
+from tests.verifiers.small_laws import (
     Dice,
     Given,
     Grow,
@@ -59,7 +59,7 @@ def test_it_is_the_literal_loop_on_long_chains() -> None:
     for seed in range(10):
         law = law_of(seed, 5)
         draft = drawn(chain(8), Dice(seed), law_of(seed + 100, 5))
-        expected = literal.traversal(draft, rows_along(draft.tree, law)).law(draft)
+        expected = literal_rules.traversal(draft, rows_along(draft.tree, law)).law(draft)
         assert difference(committed_law(Block(), [(1.0, draft)], law), expected) < 1e-12
 
 

@@ -12,9 +12,9 @@ from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
-from tests.verifiers.courses import committed_law, distance, every_draft
-from tests.verifiers.drafts import CHAINS, TREES, WRONG, declared_known, shared_noise
-from tests.verifiers.made import Grow, always, forced, law_of
+from tests.verifiers.draft_shapes import CHAINS, TREES, WRONG, declared_known, shared_noise
+from tests.verifiers.exact_law import committed_law, distance, every_draft
+from tests.verifiers.small_laws import Grow, always, forced, law_of
 
 LENGTH = 4
 ALL = [

@@ -9,10 +9,10 @@ from draftwood.protocols import Verdict
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.rejection import Rejection
-from tests.verifiers import literal
-from tests.verifiers.courses import committed_law, difference
-from tests.verifiers.drafts import CHAINS, TREES, flat, ragged
-from tests.verifiers.made import (
+from tests.verifiers import literal_rules
+from tests.verifiers.draft_shapes import CHAINS, TREES, flat, ragged
+from tests.verifiers.exact_law import committed_law, difference
+from tests.verifiers.small_laws import (
     Dice,
     Drafting,
     Given,
@@ -90,7 +90,7 @@ def test_it_is_its_definition(grow: Grow, vocab: int, way: Mode) -> None:
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
-        expected = literal.rejection(draft, rows_along(draft.tree, law)).law(draft)
+        expected = literal_rules.rejection(draft, rows_along(draft.tree, law)).law(draft)
         for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
             found = committed_law(verifier, [(1.0, draft)], law, dtype)
             assert difference(found, expected) < most

@@ -14,9 +14,9 @@ from draftwood.verifiers._residuals import Mode, Siblings
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
-from tests.verifiers.courses import every_verdict
-from tests.verifiers.drafts import CHAINS, TREES, binary, chain, declared_known, ragged
-from tests.verifiers.made import (
+from tests.verifiers.draft_shapes import CHAINS, TREES, binary, chain, declared_known, ragged
+from tests.verifiers.exact_law import every_verdict
+from tests.verifiers.small_laws import (
     CannedP,
     CannedQ,
     Dice,

@@ -11,16 +11,16 @@ from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
-from tests.verifiers import literal
-from tests.verifiers.courses import (
+from tests.verifiers import literal_rules
+from tests.verifiers.draft_shapes import CHAINS, TREES, chain, flat, ragged
+from tests.verifiers.exact_law import (
     committed_law,
     difference,
     every_draft,
     every_verdict,
     mean_accepted,
 )
-from tests.verifiers.drafts import CHAINS, TREES, chain, flat, ragged
-from tests.verifiers.made import (
+from tests.verifiers.small_laws import (
     Dice,
     Drafting,
     Given,
@@ -103,7 +103,7 @@ def test_it_is_the_literal_loop(grow: Grow, vocab: int, way: Mode) -> None:
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
-        judged, script = literal.traversal(draft, rows_along(draft.tree, law)), Script()
+        judged, script = literal_rules.traversal(draft, rows_along(draft.tree, law)), Script()
         verifier.verify([case_of(draft, law, script)])
         assert [*script.chances, ROOT] == list(judged.chances), "the order of the visits"
         reached = 1.0

@@ -9,8 +9,8 @@ from draftwood.protocols import Noise, Verdict, Verification, Verifier
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, tree_of
 from draftwood.verifiers.walk import Walk
-from tests.verifiers.courses import committed_law, distance
-from tests.verifiers.made import Draft, Law, Row, Script, always, case_of, law_of
+from tests.verifiers.exact_law import committed_law, distance
+from tests.verifiers.small_laws import Draft, Law, Row, Script, always, case_of, law_of
 
 LENGTH = 4
 TREES = {

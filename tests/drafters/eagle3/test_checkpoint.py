@@ -15,7 +15,7 @@ from draftwood.drafters.eagle3.checkpoint import load_head, save_head
 from draftwood.drafters.eagle3.config import write_config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
-from tests.drafters.eagle3.made import TARGET, H, V, embedding, tiny_head
+from tests.factories.eagle3_heads import TARGET, H, V, embedding, tiny_head
 
 Tensors = dict[str, torch.Tensor]
 Writer = Callable[[Tensors, Path], None]

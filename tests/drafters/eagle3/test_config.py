@@ -17,7 +17,7 @@ from draftwood.drafters.eagle3.config import (
     write_config,
 )
 from draftwood.errors import DraftwoodError
-from tests.drafters.eagle3.made import HT, TARGET, VD, H, V, tiny_config
+from tests.factories.eagle3_heads import HT, TARGET, VD, H, V, tiny_config
 
 LLAMA: dict[str, Any] = {
     "hidden_size": H,

@@ -12,7 +12,7 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import Visibility
-from tests.drafters.eagle3.made import HT, VD, H, V, embedding, tiny_head
+from tests.factories.eagle3_heads import HT, VD, H, V, embedding, tiny_head
 
 VARIANTS: list[dict[str, Any]] = [
     {},

@@ -23,8 +23,8 @@ from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from tests.tiny import VOCAB as V
-from tests.tiny import tiny_llama
+from tests.factories.tiny_llama import VOCAB as V
+from tests.factories.tiny_llama import tiny_llama
 
 H = 32
 """Width of the target and, except where a head is narrower, of the head."""

@@ -14,7 +14,7 @@ from draftwood.drafters._rollout.vocabulary import (
 )
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Origin
-from tests.tiny import tiny_tokenizer
+from tests.factories.tiny_llama import tiny_tokenizer
 
 
 def changed(old: str, new: str) -> PreTrainedTokenizerFast:

@@ -15,7 +15,7 @@ from draftwood.lab.bench.acceptance import (
     merged,
 )
 from draftwood.tree import Draw, TreeBuilder
-from tests.lab.bench.made import random_steps, step, tree
+from tests.factories.bench_rows import random_steps, step, tree
 
 #      0
 #    / | \

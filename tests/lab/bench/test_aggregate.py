@@ -18,7 +18,7 @@ from draftwood.lab.bench.aggregate import (
 )
 from draftwood.lab.bench.intervals import Ratio, median_interval
 from draftwood.lab.bench.rows import Row
-from tests.lab.bench.made import random_steps, row, step, tree
+from tests.factories.bench_rows import random_steps, row, step, tree
 
 ALONE = Baselines()
 

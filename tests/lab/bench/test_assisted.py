@@ -17,7 +17,7 @@ from draftwood.lab.bench.peers.hf_assistant import HuggingFaceAssistant
 from draftwood.lab.bench.peers.hf_lookup import HuggingFaceLookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
-from tests.tiny import save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import save_tiny, tiny_llama, tiny_tokenizer
 
 EOS = frozenset({256})
 PROMPTS = ([10, 20, 30, 10, 20, 30, 10], [7, 8])

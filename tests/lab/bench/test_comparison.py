@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from draftwood.lab.bench.divergence import Divergence, compare, references
 from draftwood.lab.bench.rows import Run
-from tests.lab.bench.made import run, turn
+from tests.factories.bench_rows import run, turn
 
 FIRST = run(turn((1, 2)), run_seed=0)
 OTHER = run(turn((5, 6)), run_seed=1)

@@ -22,7 +22,7 @@ from draftwood.lab.bench.contenders import (
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.methods import method
-from tests.fakes import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 
 def test_the_reference_always_runs_and_comes_first() -> None:

@@ -5,7 +5,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import Prompt
-from tests.tiny import tiny_tokenizer
+from tests.factories.tiny_llama import tiny_tokenizer
 
 PLAIN = Prompt("p", "t", "s", ("def f():",))
 DIALOGUE = Prompt("d", "t", "s", ("Hi", "And?"), dialogue=True)

@@ -6,7 +6,7 @@ import pytest
 
 from draftwood.lab.bench.divergence import Divergence, divergence, explain
 from draftwood.lab.bench.margins import Margin
-from tests.lab.bench.made import run, turn
+from tests.factories.bench_rows import run, turn
 
 
 def test_equal_tokens_do_not_diverge() -> None:

@@ -20,7 +20,7 @@ from draftwood.lab.bench.document import (
     write,
 )
 from draftwood.lab.bench.excerpts import Committed, Excerpt, StepExcerpt
-from tests.lab.bench.made import row, run, step, tree, turn
+from tests.factories.bench_rows import row, run, step, tree, turn
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 

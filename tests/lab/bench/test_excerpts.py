@@ -6,8 +6,8 @@ import pytest
 
 from draftwood.lab.bench.excerpts import Committed, Excerpts, StepExcerpt, TreeExcerpt, excerpt
 from draftwood.lab.bench.prompts import Prompt
-from tests.lab.bench.made import step, tree
-from tests.tiny import tiny_tokenizer
+from tests.factories.bench_rows import step, tree
+from tests.factories.tiny_llama import tiny_tokenizer
 
 # Nodes 1 "a", 2 "b" below the root; "c", "d" below "b"; "e" below "d".
 BRANCHED = tree(

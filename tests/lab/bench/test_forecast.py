@@ -16,7 +16,7 @@ from draftwood.lab.bench.forecast import (
     forecasts_of,
     merged,
 )
-from tests.lab.bench.made import random_steps, step, told, tree
+from tests.factories.bench_rows import random_steps, step, told, tree
 
 
 def tenths(**filled: Bin) -> tuple[Bin, ...]:

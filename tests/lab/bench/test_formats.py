@@ -5,7 +5,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats import entries, formats, recognise
 from draftwood.lab.bench.formats._entry import Entry, Row, Values
-from tests.lab.bench import published
+from tests.lab.bench import dataset_rows
 
 
 def rows(*values: Values) -> list[Row]:
@@ -17,7 +17,7 @@ def found(values: list[dict[str, object]]) -> tuple[str, list[Entry]]:
 
 
 def test_humaneval_prompts_stand_as_they_are() -> None:
-    assert found(published.HUMANEVAL) == (
+    assert found(dataset_rows.HUMANEVAL) == (
         "humaneval",
         [
             Entry(
@@ -32,7 +32,7 @@ def test_humaneval_prompts_stand_as_they_are() -> None:
 
 
 def test_gsm8k_rows_are_numbered_from_0() -> None:
-    name, made = found(published.GSM8K)
+    name, made = found(dataset_rows.GSM8K)
     assert name == "gsm8k"
     assert made[0].turns == ("Question: Two crates hold 3 pears each. How many pears?\nAnswer:",)
     assert [(e.id, e.task, e.dialogue) for e in made] == [
@@ -42,7 +42,7 @@ def test_gsm8k_rows_are_numbered_from_0() -> None:
 
 
 def test_both_versions_of_mbpp_have_text_and_every_test() -> None:
-    assert found(published.MBPP) == (
+    assert found(dataset_rows.MBPP) == (
         "mbpp",
         [
             Entry(
@@ -57,14 +57,14 @@ def test_both_versions_of_mbpp_have_text_and_every_test() -> None:
             )
         ],
     )
-    name, (made,) = found(published.MBPP_SANITIZED)
+    name, (made,) = found(dataset_rows.MBPP_SANITIZED)
     assert (name, made.id) == ("mbpp", "mbpp/12")
     assert "task: Write a function to negate a number. Your" in made.turns[0]
     assert made.turns[0].endswith("tests:\n\nassert negate(1) == -1\n[BEGIN]\n")
 
 
 def test_mt_bench_has_its_categories_for_tasks_and_keeps_its_turns() -> None:
-    assert found(published.MT_BENCH) == (
+    assert found(dataset_rows.MT_BENCH) == (
         "mt_bench",
         [
             Entry("mt_bench/81", "writing", ("Write an ode.", "Now shorten it."), True),
@@ -74,7 +74,7 @@ def test_mt_bench_has_its_categories_for_tasks_and_keeps_its_turns() -> None:
 
 
 def test_spec_bench_counts_the_categories_of_mt_bench_as_one_of_its_six_tasks() -> None:
-    name, made = found(published.SPEC_BENCH)
+    name, made = found(dataset_rows.SPEC_BENCH)
     assert name == "spec_bench"
     assert [(e.id, e.task) for e in made] == [
         ("spec_bench/81", "mt_bench"),
@@ -102,20 +102,20 @@ def test_every_category_of_mt_bench_is_one_of_its_own(category: str) -> None:
 
 def test_other_question_files_are_named_like_the_file() -> None:
     other: dict[str, object] = {"question_id": "q1", "category": "odd", "turns": ["What if?"]}
-    name, made = found([other, published.MT_BENCH[0]])
+    name, made = found([other, dataset_rows.MT_BENCH[0]])
     assert name == "file"
     assert [(e.id, e.task) for e in made] == [("file/q1", "odd"), ("file/81", "writing")]
 
 
 def test_mt_bench_prompts_of_the_hub() -> None:
-    assert found(published.MT_BENCH_PROMPTS) == (
+    assert found(dataset_rows.MT_BENCH_PROMPTS) == (
         "mt_bench",
         [Entry("mt_bench/20764998", "writing", ("Write a poem.", "Now rhyme it."), True)],
     )
 
 
 def test_a_prompt_alone_gets_its_place_as_id_and_the_sets_name_as_task() -> None:
-    assert found(published.BARE) == (
+    assert found(dataset_rows.BARE) == (
         "file",
         [
             Entry("file/1", "file", ("Once upon a time",), False),
@@ -128,30 +128,30 @@ def test_a_prompt_alone_gets_its_place_as_id_and_the_sets_name_as_task() -> None
 
 
 def test_there_is_a_sample_of_every_format() -> None:
-    assert list(published.ALL) == list(formats())
+    assert list(dataset_rows.ALL) == list(formats())
 
 
-@pytest.mark.parametrize("name", published.ALL)
+@pytest.mark.parametrize("name", dataset_rows.ALL)
 def test_every_sample_is_known_by_its_format_alone(name: str) -> None:
-    for row in published.ALL[name]:
+    for row in dataset_rows.ALL[name]:
         assert [n for n, form in formats().items() if form.knows(row)] == [name]
 
 
-@pytest.mark.parametrize("name", published.ALL)
+@pytest.mark.parametrize("name", dataset_rows.ALL)
 def test_every_required_key_is_needed(name: str) -> None:
-    form, row = formats()[name], published.ALL[name][0]
+    form, row = formats()[name], dataset_rows.ALL[name][0]
     for key in form.required:
         assert key in form.shape
         assert not form.knows({k: v for k, v in row.items() if k != key})
 
 
 def test_more_keys_do_no_harm() -> None:
-    plus = published.HUMANEVAL[0] | {"base_input": [[1]], "atol": 0}
+    plus = dataset_rows.HUMANEVAL[0] | {"base_input": [[1]], "atol": 0}
     assert recognise(rows(plus)[0]) == "humaneval"
 
 
 def test_a_rewritten_row_may_keep_its_own_keys() -> None:
-    name, made = found([published.GSM8K[0] | published.OWN[0]])
+    name, made = found([dataset_rows.GSM8K[0] | dataset_rows.OWN[0]])
     assert (name, made) == ("file", [Entry("a/0", "t", ("hello",), False)])
 
 
@@ -169,7 +169,7 @@ def test_an_unknown_shape_is_refused_with_its_keys_and_the_formats() -> None:
         {},
         {"question": "How many?", "answer": "6"},
         {"question": "How many?", "answer": {"value": "6"}},
-        published.MBPP[0] | published.MBPP_SANITIZED[0],
+        dataset_rows.MBPP[0] | dataset_rows.MBPP_SANITIZED[0],
         {"prompt_id": 1, "category": "writing", "prompt": "one text"},
     ],
 )
@@ -180,33 +180,33 @@ def test_what_only_looks_like_a_published_shape_is_unknown(row: dict[str, object
 
 def test_a_row_of_two_formats_is_refused() -> None:
     with pytest.raises(DraftwoodError, match="f:1: this is gsm8k and humaneval at once"):
-        found([published.GSM8K[0] | published.HUMANEVAL[0]])
+        found([dataset_rows.GSM8K[0] | dataset_rows.HUMANEVAL[0]])
 
 
 def test_a_set_has_one_format() -> None:
     with pytest.raises(DraftwoodError) as caught:
-        found([*published.HUMANEVAL, published.GSM8K[0]])
+        found([*dataset_rows.HUMANEVAL, dataset_rows.GSM8K[0]])
     said = str(caught.value)
     assert said.startswith("f:3: 'task_id' is missing among the keys answer, question: ")
     assert "the rows before are humaneval (task_id, prompt, " in said
     with pytest.raises(DraftwoodError, match="f:2: found the keys answer, question"):
-        found([published.GSM8K[0], {"question": "x", "answer": "no result"}])
+        found([dataset_rows.GSM8K[0], {"question": "x", "answer": "no result"}])
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (published.HUMANEVAL[0] | {"prompt": 3}, "'prompt' is missing or not a text"),
-        (published.HUMANEVAL[0] | {"task_id": None}, "'task_id' must be a number or a text"),
-        (published.HUMANEVAL[0] | {"task_id": ""}, "'task_id' must be a number or a text"),
-        (published.GSM8K[0] | {"question": ""}, "'question' is empty: write a text, or leave"),
-        (published.MBPP[0] | {"test_list": "assert"}, "'test_list' must be a list of texts"),
-        (published.MBPP[0] | {"test_list": []}, "'test_list' must be a list of texts"),
-        (published.MBPP[0] | {"task_id": True}, "'task_id' must be a number or a text"),
-        (published.MT_BENCH[0] | {"turns": ["x", ""]}, "list of texts, none of them empty"),
-        (published.MT_BENCH[0] | {"turns": ["x", 2]}, "'turns' must be a list of texts"),
-        (published.MT_BENCH[0] | {"category": ["a"]}, "'category' is missing or not a text"),
-        (published.MT_BENCH_PROMPTS[0] | {"prompt": []}, "'prompt' must be a list of texts"),
+        (dataset_rows.HUMANEVAL[0] | {"prompt": 3}, "'prompt' is missing or not a text"),
+        (dataset_rows.HUMANEVAL[0] | {"task_id": None}, "'task_id' must be a number or a text"),
+        (dataset_rows.HUMANEVAL[0] | {"task_id": ""}, "'task_id' must be a number or a text"),
+        (dataset_rows.GSM8K[0] | {"question": ""}, "'question' is empty: write a text, or leave"),
+        (dataset_rows.MBPP[0] | {"test_list": "assert"}, "'test_list' must be a list of texts"),
+        (dataset_rows.MBPP[0] | {"test_list": []}, "'test_list' must be a list of texts"),
+        (dataset_rows.MBPP[0] | {"task_id": True}, "'task_id' must be a number or a text"),
+        (dataset_rows.MT_BENCH[0] | {"turns": ["x", ""]}, "list of texts, none of them empty"),
+        (dataset_rows.MT_BENCH[0] | {"turns": ["x", 2]}, "'turns' must be a list of texts"),
+        (dataset_rows.MT_BENCH[0] | {"category": ["a"]}, "'category' is missing or not a text"),
+        (dataset_rows.MT_BENCH_PROMPTS[0] | {"prompt": []}, "'prompt' must be a list of texts"),
     ],
 )
 def test_refuses_members_that_cannot_be_used(row: dict[str, object], said: str) -> None:

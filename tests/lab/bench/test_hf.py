@@ -8,7 +8,7 @@ from draftwood.engine.request import Request
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
-from tests.tiny import tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 EOS = frozenset({256})
 PROMPTS = ([10, 20, 30, 40, 50], [7, 8])

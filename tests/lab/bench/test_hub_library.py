@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.lab.bench.prompts import origin, read
-from tests.lab.bench import published
+from tests.lab.bench import dataset_rows
 
 datasets = pytest.importorskip("datasets")
 
@@ -25,7 +25,7 @@ def folder(path: Path, **splits: list[dict[str, object]]) -> str:
 
 
 def test_the_split_test_is_taken_unless_another_is_named(tmp_path: Path) -> None:
-    source = folder(tmp_path / "math", train=published.GSM8K[:1], test=published.GSM8K[1:])
+    source = folder(tmp_path / "math", train=dataset_rows.GSM8K[:1], test=dataset_rows.GSM8K[1:])
     texts = {name: read([f"{source}{name}"])[0].turns[0] for name in ("", ":train", ":default")}
     assert texts[""] == texts[":default"] != texts[":train"]
     assert "Two crates" in texts[":train"]
@@ -36,14 +36,14 @@ def test_the_split_test_is_taken_unless_another_is_named(tmp_path: Path) -> None
 
 def test_a_column_that_a_row_does_not_have_is_no_key_of_it(tmp_path: Path) -> None:
     turns: dict[str, object] = {"id": "a/1", "task": "t", "turns": ["x", "y"]}
-    source = folder(tmp_path / "mine", train=[*published.OWN, turns])
+    source = folder(tmp_path / "mine", train=[*dataset_rows.OWN, turns])
     assert [(p.id, p.set, p.turns) for p in read([source])] == [
         ("a/0", "mine", ("hello",)),
         ("a/1", "mine", ("x", "y")),
     ]
 
 
-@pytest.mark.parametrize("name", published.ALL)
+@pytest.mark.parametrize("name", dataset_rows.ALL)
 def test_rows_of_a_table_are_read_like_lines(tmp_path: Path, name: str) -> None:
-    source = folder(tmp_path / "data", data=published.ALL[name][:1])
+    source = folder(tmp_path / "data", data=dataset_rows.ALL[name][:1])
     assert read([source]) == read([tmp_path / "data" / "data.jsonl"])

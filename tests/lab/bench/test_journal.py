@@ -18,7 +18,7 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
 from draftwood.sampling.sampler import SamplingParams
-from tests.lab.bench.made import random_steps, run, told, turn
+from tests.factories.bench_rows import random_steps, run, told, turn
 
 FACTS = {"settings": {"limit": 3, "methods": ("ar",)}, "git": None}
 PART = {"date": "2026-01-01T00:00:00+00:00", "load_average": [0.5, 0.25, 0.0]}

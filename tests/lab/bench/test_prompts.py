@@ -9,7 +9,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import hub
 from draftwood.lab.bench.prompts import Prompt, evenly, origin, read, sources
-from tests.lab.bench import published
+from tests.lab.bench import dataset_rows
 
 
 def lines(path: Path, *items: object) -> Path:
@@ -102,11 +102,11 @@ def test_refuses_ids_and_sets_that_occur_twice(tmp_path: Path) -> None:
 
 def test_published_sets_are_read_under_any_name(tmp_path: Path) -> None:
     packed = tmp_path / "a.txt"
-    content = "\n".join(json.dumps(row) for row in published.HUMANEVAL)
+    content = "\n".join(json.dumps(row) for row in dataset_rows.HUMANEVAL)
     packed.write_bytes(gzip.compress(content.encode()))
     array = tmp_path / "sanitized-mbpp.json"
-    array.write_text(json.dumps(published.MBPP_SANITIZED, indent=1))
-    chat = lines(tmp_path / "question.jsonl", *published.MT_BENCH)
+    array.write_text(json.dumps(dataset_rows.MBPP_SANITIZED, indent=1))
+    chat = lines(tmp_path / "question.jsonl", *dataset_rows.MT_BENCH)
     found = read([packed, array, chat])
     assert [(p.id, p.task, p.set, p.dialogue) for p in found] == [
         ("HumanEval/0", "code_completion", "humaneval", False),
@@ -118,12 +118,12 @@ def test_published_sets_are_read_under_any_name(tmp_path: Path) -> None:
 
 
 def test_ids_do_not_depend_on_the_limit(tmp_path: Path) -> None:
-    path = lines(tmp_path / "test.jsonl", *(published.GSM8K * 4))
+    path = lines(tmp_path / "test.jsonl", *(dataset_rows.GSM8K * 4))
     assert [p.id for p in read([path], limit=2)] == ["gsm8k/0", "gsm8k/4"]
 
 
 def test_two_question_files_may_stand_side_by_side(tmp_path: Path) -> None:
-    for name, rows in (("spec", published.SPEC_BENCH), ("mt", published.MT_BENCH)):
+    for name, rows in (("spec", dataset_rows.SPEC_BENCH), ("mt", dataset_rows.MT_BENCH)):
         (tmp_path / name).mkdir()
         lines(tmp_path / name / "question.jsonl", *rows)
     found = read([tmp_path / "spec" / "question.jsonl", tmp_path / "mt" / "question.jsonl"])
@@ -132,15 +132,15 @@ def test_two_question_files_may_stand_side_by_side(tmp_path: Path) -> None:
 
 
 def test_refuses_two_files_of_one_published_set(tmp_path: Path) -> None:
-    train = lines(tmp_path / "train.jsonl", published.GSM8K[0])
-    test = lines(tmp_path / "test.jsonl", published.GSM8K[1])
+    train = lines(tmp_path / "train.jsonl", dataset_rows.GSM8K[0])
+    test = lines(tmp_path / "test.jsonl", dataset_rows.GSM8K[1])
     with pytest.raises(DraftwoodError, match=r"both set 'gsm8k': put them into one file"):
         read([train, test])
 
 
 def test_datasets_are_recognised_like_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    split = hub.Split("main", "test", "c0ffee", tuple(published.GSM8K))
-    mine = hub.Split("default", "train", None, tuple(published.OWN))
+    split = hub.Split("main", "test", "c0ffee", tuple(dataset_rows.GSM8K))
+    mine = hub.Split("default", "train", None, tuple(dataset_rows.OWN))
     known = {"hf:openai/gsm8k:main:test": split, "hf:me/mine": mine}
     monkeypatch.setattr(hub, "load", known.__getitem__)
     names = sources("hf:openai/gsm8k:main:test,hf:me/mine")

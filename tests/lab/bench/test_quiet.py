@@ -10,8 +10,8 @@ import pytest
 from draftwood.costs import busy
 from draftwood.costs.busy import Counters, Others
 from draftwood.lab.bench.quiet import LIMIT, objection, recorded, warning
-from tests.lab.bench.commanding import run, two_sets
-from tests.tiny import save_tiny
+from tests.factories.bench_command import run, two_sets
+from tests.factories.tiny_llama import save_tiny
 
 
 def document(timed: Others | None, whole: Others | None) -> dict[str, Any]:

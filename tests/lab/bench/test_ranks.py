@@ -12,8 +12,8 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.ranks import count_ranks, target_seconds
 from draftwood.methods import method
-from tests.fakes import FakeHost, MarkovTarget
-from tests.tiny import save_tiny
+from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.tiny_llama import save_tiny
 
 PROMPT = (1, 5, 2, 7)
 

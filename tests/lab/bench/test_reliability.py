@@ -17,7 +17,7 @@ from draftwood.lab.bench.plots.reading import read
 from draftwood.lab.bench.plots.record import Estimate
 from draftwood.lab.bench.reliability import reliability
 from draftwood.lab.bench.rows import Row, row_of
-from tests.lab.bench.made import row, run, step, told, tree, turn
+from tests.factories.bench_rows import row, run, step, told, tree, turn
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 ALIKE = [

@@ -7,7 +7,7 @@ import pytest
 
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.rows import Row
-from tests.lab.bench.paging import module, needs_runs, save, text, timed
+from tests.lab.bench.kept_runs import module, needs_runs, save, text, timed
 
 pytestmark = needs_runs
 

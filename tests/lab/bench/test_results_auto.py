@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from draftwood.lab.bench.rows import Row
-from tests.lab.bench.paging import needs_runs, save, text, timed
+from tests.lab.bench.kept_runs import needs_runs, save, text, timed
 
 pytestmark = needs_runs
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.lab.bench.paging import needs_runs, save, text, timed
+from tests.lab.bench.kept_runs import needs_runs, save, text, timed
 
 pytestmark = needs_runs
 

@@ -9,7 +9,7 @@ import pytest
 
 from draftwood.lab.bench.divergence import Divergence
 from draftwood.lab.bench.rows import Row
-from tests.lab.bench.paging import ORIGIN, keep, needs_runs, save, text, timed
+from tests.lab.bench.kept_runs import ORIGIN, keep, needs_runs, save, text, timed
 
 pytestmark = needs_runs
 

@@ -7,7 +7,7 @@ from statistics import mean, median
 import numpy as np
 import pytest
 
-from tests.lab.bench.paging import module, needs_runs
+from tests.lab.bench.kept_runs import module, needs_runs
 
 pytestmark = needs_runs
 

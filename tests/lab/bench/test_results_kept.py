@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from draftwood.lab.bench.quiet import LIMIT
-from tests.lab.bench.paging import (
+from tests.lab.bench.kept_runs import (
     ORIGIN,
     RUNS,
     SCRIPT,

@@ -10,8 +10,8 @@ from draftwood.engine.stats import Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.document import SCHEMA, document, method_entry
-from tests.lab.bench.made import random_steps, row
-from tests.lab.bench.paging import ORIGIN, SCRIPT, keep, needs_runs, page, save, text, timed
+from tests.factories.bench_rows import random_steps, row
+from tests.lab.bench.kept_runs import ORIGIN, SCRIPT, keep, needs_runs, page, save, text, timed
 
 pytestmark = needs_runs
 

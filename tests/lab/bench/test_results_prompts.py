@@ -7,8 +7,8 @@ import pytest
 
 from draftwood.lab.bench.aggregate import Baselines, aggregate, speeds, without_looping
 from draftwood.lab.bench.rows import Row
-from tests.lab.bench.made import row
-from tests.lab.bench.paging import module, needs_runs
+from tests.factories.bench_rows import row
+from tests.lab.bench.kept_runs import module, needs_runs
 
 pytestmark = needs_runs
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.lab.bench.paging import ORIGIN, keep, needs_runs, text
+from tests.lab.bench.kept_runs import ORIGIN, keep, needs_runs, text
 
 pytestmark = needs_runs
 

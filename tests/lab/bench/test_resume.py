@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from draftwood import cli, models
 from draftwood.lab.bench import generating, runs
 from draftwood.lab.bench.journal import Journal
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 ROOT = Path(__file__).parents[3]
 METHODS = "pld,goose:budget=9,hf"

@@ -10,7 +10,7 @@ from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.rows import phases, row_of
 from draftwood.tree import tree_of
-from tests.lab.bench.made import cut, random_steps, row, run, told, turn
+from tests.factories.bench_rows import cut, random_steps, row, run, told, turn
 
 
 def tally() -> Tally:

@@ -19,7 +19,7 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job, execute, grouped, items, plan, warm_up
 from draftwood.sampling.sampler import SamplingParams
-from tests.tiny import tiny_tokenizer
+from tests.factories.tiny_llama import tiny_tokenizer
 
 DECODING = Decoding(4, frozenset({256}))
 

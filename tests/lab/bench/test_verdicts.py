@@ -15,8 +15,8 @@ from draftwood.lab.bench.contenders import OwnChoice, Stage
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.lab.bench.verdicts import differences, verdict
 from draftwood.sampling.noise import RequestNoise
-from tests.lab.bench.commanding import run, two_sets
-from tests.tiny import save_tiny
+from tests.factories.bench_command import run, two_sets
+from tests.factories.tiny_llama import save_tiny
 
 
 def test_a_verdict_says_how_many_and_why() -> None:

@@ -26,9 +26,9 @@ from draftwood.lab.inflate.model import (
 from draftwood.lab.inflate.shapes import Shape
 from draftwood.methods import method
 from draftwood.runner.attach import attach
-from tests.lab.inflate.made import LARGE, SMALL, ids, inflated, small_llama, with_config
-from tests.tiny import VOCAB as TINY_VOCAB
-from tests.tiny import tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import VOCAB as TINY_VOCAB
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
+from tests.lab.inflate.tiny_shapes import LARGE, SMALL, ids, inflated, small_llama, with_config
 
 SHAPES = {
     "everything": LARGE,

@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
-from tests.lab.inflate.made import LARGE, SMALL, small_llama
+from tests.lab.inflate.tiny_shapes import LARGE, SMALL, small_llama
 
 
 @pytest.mark.parametrize("tied", [True, False])

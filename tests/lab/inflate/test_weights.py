@@ -3,7 +3,7 @@
 import torch
 
 from draftwood.lab.inflate import weights
-from tests.lab.inflate.made import LARGE, SMALL, small_llama
+from tests.lab.inflate.tiny_shapes import LARGE, SMALL, small_llama
 
 STATE = {k: v.detach() for k, v in small_llama().state_dict().items()}
 MADE = dict(weights.inflated(STATE, SMALL, LARGE, seed=0))

@@ -24,9 +24,9 @@ from draftwood.protocols import (
     Verifier,
 )
 from draftwood.tree import ROOT, Draw, TreeBuilder
-from tests.lab.lossless import literal, parts
-from tests.lab.lossless.literal import Rejection, Traversal
-from tests.lab.lossless.parts import Stateless
+from tests.factories import enumerable_policies, literal_verifiers
+from tests.factories.enumerable_policies import Stateless
+from tests.factories.literal_verifiers import Rejection, Traversal
 
 WITHOUT, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 RIGHT: list[Stateless] = [
@@ -36,16 +36,16 @@ RIGHT: list[Stateless] = [
     Stateless((2, 1), IID),
     Stateless((3,), IID),
     Stateless((2, 2), ONE_HOT),
-    parts.Adaptive((2, 1, 1)),
-    parts.SampledThenBest(),
+    enumerable_policies.Adaptive((2, 1, 1)),
+    enumerable_policies.SampledThenBest(),
 ]
 WRONG: list[Stateless] = [
-    parts.Sorted((2, 1)),
-    parts.Sorted((3,)),
-    parts.Pruning(),
-    parts.Reranking(),
-    parts.Deduplicating((2, 1), IID),
-    parts.TopCalledSampled(),
+    enumerable_policies.Sorted((2, 1)),
+    enumerable_policies.Sorted((3,)),
+    enumerable_policies.Pruning(),
+    enumerable_policies.Reranking(),
+    enumerable_policies.Deduplicating((2, 1), IID),
+    enumerable_policies.TopCalledSampled(),
 ]
 
 
@@ -77,14 +77,14 @@ def test_selecting_after_drawing_is_not_lossless(policy: Policy, verifier: Verif
 class Eager:
     """Wrong: takes any child that the target could have taken."""
 
-    accepts: ClassVar = literal.ALL
+    accepts: ClassVar = literal_verifiers.ALL
     branching: ClassVar = True
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         found = []
         for case in cases:
             row = case.p.probabilities([ROOT])[0]
-            children = literal.children(case.tree, ROOT)
+            children = literal_verifiers.children(case.tree, ROOT)
             taken = next((v for v in children if row[int(case.tree.tokens[v])] > 0), None)
             end = ROOT if taken is None else taken
             found.append(Verdict(case.tree.path(end), case.p.draw(end, case.noise)))
@@ -167,7 +167,7 @@ class Elsewhere(Stateless):
 @pytest.mark.parametrize(
     ("policy", "verifier", "complaint"),
     [
-        (Stateless(), literal.Twice(), "judged twice"),
+        (Stateless(), literal_verifiers.Twice(), "judged twice"),
         (Stateless(), Astray(), "not a path from the root"),
         (Stateless(), LookingAhead(), "the next step draws the same numbers"),
         (Oversized(), Rejection(), "4 deep where 6 and 3 are allowed"),
@@ -197,7 +197,7 @@ class Spoilt(Stateless):
         return state + len(outcome.path)
 
     def grow(self, growth: Growth, state: Any) -> Grower:
-        kind = parts.Sorted if state else Stateless
+        kind = enumerable_policies.Sorted if state else Stateless
         return (yield from kind(self.shape, self.draw, self.source).grow(growth, None))
 
 

@@ -16,8 +16,8 @@ from draftwood.lab.lossless.golden_file import read_golden
 from draftwood.methods import registry
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import Draw
-from tests.lab.lossless.literal import Rejection
-from tests.lab.lossless.worked import document
+from tests.factories.literal_verifiers import Rejection
+from tests.lab.lossless.golden_cases import document
 
 OWN = Path(__file__).parents[2] / "data" / "verifications.json"
 STORED: dict[str, Any] = json.loads(OWN.read_text(encoding="utf-8"))

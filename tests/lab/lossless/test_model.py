@@ -14,7 +14,7 @@ from draftwood.methods.recipe import Method
 from draftwood.protocols import Verdict, Verification
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
-from tests.fakes import MarkovTarget
+from tests.factories.markov_target import MarkovTarget
 
 # Every pair of the five tokens occurs, so that copying drafters find something to offer.
 PROMPT = [int(token) for token in "0102030411213142233243440123432104"]

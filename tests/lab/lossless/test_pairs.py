@@ -3,7 +3,7 @@
 from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Pair, Refusal, registered_pairs, registered_policies
 from draftwood.methods import method, recipes, registry
-from tests.lab.lossless.parts import Stateless
+from tests.factories.enumerable_policies import Stateless
 
 
 def test_policies_in_default_settings_and_as_recipes_set_them() -> None:

@@ -11,7 +11,7 @@ from draftwood.lab.picture import LONGEST, svg
 from draftwood.lab.picture.svg import WIDEST
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
 from tests.cli.test_cli import PROMPT, run
-from tests.tiny import save_tiny
+from tests.factories.tiny_llama import save_tiny
 
 SVG = "{http://www.w3.org/2000/svg}"
 PATH = (1, 3, 5)

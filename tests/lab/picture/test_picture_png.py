@@ -13,8 +13,8 @@ from draftwood.lab.picture.layout import BOX, layout
 from draftwood.lab.picture.raster import SHARPNESS, png, quoted
 from draftwood.tree import tree_of
 from tests.cli.test_cli import PROMPT, run
+from tests.factories.tiny_llama import save_tiny
 from tests.lab.picture.test_picture import PATH, TEXTS, mixed
-from tests.tiny import save_tiny
 
 GREEN = (0x1A, 0x7F, 0x37)
 WHITE = (0xFF, 0xFF, 0xFF)

@@ -19,8 +19,8 @@ from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods import method
 from draftwood.protocols import Needs
 from draftwood.tree import tree_of
-from tests.lab.replay.lives import Stage, lived, replayed, stage
-from tests.tiny import save_tiny, tiny_llama
+from tests.factories.tiny_llama import save_tiny, tiny_llama
+from tests.lab.replay.live_and_replayed import Stage, lived, replayed, stage
 
 PROMPTS = [Prompt("a", "t", "s", ("abcabcabcabc",)), Prompt("b", "t", "s", ("xyz", "w"))]
 

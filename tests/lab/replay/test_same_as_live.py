@@ -5,7 +5,7 @@ import pytest
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import MissingRowError, Recording
 from draftwood.lab.replay.replayer import Replayer
-from tests.lab.replay.lives import COSTS, Stage, lived, replayed, stage
+from tests.lab.replay.live_and_replayed import COSTS, Stage, lived, replayed, stage
 
 CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n"
 PROMPTS = [

@@ -16,7 +16,7 @@ from draftwood.lab.train.export import export_head, is_finished
 from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
 from draftwood.lab.train.teacher import Teacher
 from draftwood.protocols import TargetInfo
-from tests.lab.train.heads import random_head, teacher
+from tests.factories.trainable_heads import random_head, teacher
 
 VOCABULARY = 40
 

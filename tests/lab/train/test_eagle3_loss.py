@@ -14,7 +14,7 @@ from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance
 from draftwood.lab.train.loss import HeadLoss, Labels, chain_loss
 from draftwood.lab.train.teacher import Teacher
-from tests.lab.train.heads import as_drafting, random_head, teacher
+from tests.factories.trainable_heads import as_drafting, random_head, teacher
 
 STEPS = 3
 EVERY_OTHER = list(range(1, 40, 2))

@@ -15,8 +15,8 @@ from draftwood.lab.train.recipe import Recipe
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import TextLoss
 from draftwood.lab.train.trainer import Outcome, Trainer
+from tests.factories.trainable_heads import teacher
 from tests.lab.train.conftest import MIXTURE
-from tests.lab.train.heads import teacher
 
 VOCABULARY = 320
 RECIPE = Recipe(tokens=9 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)

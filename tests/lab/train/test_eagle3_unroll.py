@@ -10,7 +10,7 @@ from torch import Tensor
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.eagle3 import unroll
-from tests.lab.train.heads import as_drafting, random_head, teacher
+from tests.factories.trainable_heads import as_drafting, random_head, teacher
 
 LENGTH, STEPS = 11, 4
 EVERY_OTHER = list(range(1, 40, 2))

@@ -15,7 +15,16 @@ from draftwood.policies.auto.pool import Pool
 from draftwood.protocols.bids import Bid
 from draftwood.tree import ROOT, TokenTree
 from draftwood.tuners.learnt import Tuner
-from tests.policies.auto.made import LINEAR, STEPPED, Sure, TrueCosts, begin, bid, observe, outcome
+from tests.policies.auto.known_costs import (
+    LINEAR,
+    STEPPED,
+    Sure,
+    TrueCosts,
+    begin,
+    bid,
+    observe,
+    outcome,
+)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Continuation, Continue, Expand, Growth, Query
 from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import ROOT, Draw, TokenTree
-from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
+from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 
 NEURAL = Auto(neural="draft")
 Table = Mapping[int, Row] | Callable[[int], Row]

@@ -25,7 +25,7 @@ from draftwood.policies.auto.features import (
 )
 from draftwood.policies.auto.pool import Pool
 from draftwood.tree import ROOT, TokenTree
-from tests.policies.canned import paths
+from tests.factories.scripted_sources import paths
 
 Path = tuple[int, ...]
 Row = Sequence[tuple[int, float]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.protocols.bids import NOTHING_PAYS, Bid
 from draftwood.tuners.learnt import Tuner
-from tests.policies.auto.made import (
+from tests.policies.auto.known_costs import (
     CURVES,
     FLAT,
     LINEAR,

@@ -23,8 +23,8 @@ from draftwood.tree import ROOT, Draw, TokenTree
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
-from tests.policies.auto.drawing import Dice
-from tests.policies.canned import Row, Sources, check_shape, distributions, offer, paths
+from tests.factories.enumerated_draws import Dice
+from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 
 WITHOUT = Draw.WITHOUT_REPLACEMENT
 

@@ -16,7 +16,7 @@ from draftwood.methods import method
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from tests.tiny import VOCAB, tiny_llama
+from tests.factories.tiny_llama import VOCAB, tiny_llama
 
 LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 

@@ -20,8 +20,8 @@ from draftwood.protocols.tuning import Load, Spent
 from draftwood.tree import ROOT
 from draftwood.tuners.learnt import Learnt, Tuner
 from draftwood.tuners.none import Untuned
-from tests.fakes import FakeHost
-from tests.policies.auto.made import (
+from tests.factories.markov_target import FakeHost
+from tests.policies.auto.known_costs import (
     FLAT,
     LINEAR,
     STEEP,

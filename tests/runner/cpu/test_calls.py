@@ -10,7 +10,7 @@ from torch import nn
 
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.calls import shorten
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from draftwood.runner.cpu.norms import fuse_norms
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])

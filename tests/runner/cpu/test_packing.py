@@ -21,7 +21,7 @@ from draftwood.runner.cpu.layouts import (
     sample_of,
 )
 from draftwood.runner.cpu.packing import Chooser, Packed, pack
-from tests.runner.families import FAMILIES
+from tests.factories.model_families import FAMILIES
 
 FORMS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
 

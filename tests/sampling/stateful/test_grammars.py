@@ -7,8 +7,8 @@ from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from tests.fakes import FakeHost, MarkovTarget
-from tests.sampling.stateful.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
+from tests.factories.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
+from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:drafter=model"]
 PROMPTS = [(1, 5, 2, 7, 1, 5, 2, 7, 1), (3, 3, 4), (9, 0, 2, 9, 0)]

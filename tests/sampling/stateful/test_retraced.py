@@ -16,7 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.sampling.processors import _FUNCTIONS, may_keep_state
 from draftwood.sampling.sampler import Sampler
 from draftwood.sampling.stateful import Retraced
-from tests.tiny import tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 PROMPT = [7, 3]
 

@@ -15,15 +15,15 @@ from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
-from tests.lab.bench.llamacpp import fake
-from tests.lab.bench.llamacpp.fake import Llama, Script
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
+from tests.lab.bench.llamacpp import fake_library
+from tests.lab.bench.llamacpp.fake_library import Llama, Script
 from tests.lab.bench.llamacpp.test_layout import llama
-from tests.tiny import tiny_llama, tiny_tokenizer
 
 
 @pytest.fixture(autouse=True)
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library())
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake_library.library())
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_a_library_without_the_models_device_is_refused() -> None:
 def test_a_model_on_a_gpu_is_opened_on_that_gpu(
     stock: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library(gpu=True))
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake_library.library(gpu=True))
     monkeypatch.setattr(type(stock.model), "device", torch.device("cuda:1"))
     answer(LlamaCpp(stock), Request([1], 1))
     settings = Llama.opened[0].settings
@@ -192,7 +192,7 @@ def test_what_the_library_cannot_open_is_refused_before_the_run(
         def __init__(self, **settings: Any) -> None:
             raise ValueError("Failed to load model from file: x\nmore")
 
-    monkeypatch.setitem(sys.modules, "llama_cpp", fake.library(llama=Refuses))
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake_library.library(llama=Refuses))
     with pytest.raises(DraftwoodError, match=r"leave its peers out: Failed to load .*: x$"):
         llamacpp.LlamaCpp().enter(stock)
 
@@ -211,7 +211,7 @@ def test_lookup_has_the_librarys_names_and_defaults(
         made.append(settings)
         return Script()
 
-    module: Any = fake.library()
+    module: Any = fake_library.library()
     module.LlamaPromptLookupDecoding = prompt_lookup
     monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", module)
     llamacpp_lookup.LlamaCppLookup().enter(stock)

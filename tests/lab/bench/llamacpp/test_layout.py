@@ -14,7 +14,7 @@ from transformers import (
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.llamacpp import gguf
-from tests.tiny import tiny_llama
+from tests.factories.tiny_llama import tiny_llama
 
 
 def llama(dtype: torch.dtype = torch.float32, **changed: Any) -> LlamaForCausalLM:

@@ -15,9 +15,9 @@ from draftwood.lab.bench.peers.llamacpp import LlamaCpp
 from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 from tests.lab.bench.llamacpp.test_layout import llama
 from tests.lab.bench.llamacpp.test_weights_file import LLAMA3
-from tests.tiny import tiny_llama, tiny_tokenizer
 
 llama_cpp: Any = pytest.importorskip("llama_cpp")
 

@@ -12,9 +12,9 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.llamacpp import gguf as our_gguf
-from tests.lab.bench.llamacpp.reading import logits, read
+from tests.factories.tiny_llama import tiny_llama
+from tests.lab.bench.llamacpp.gguf_reader import logits, read
 from tests.lab.bench.llamacpp.test_layout import llama
-from tests.tiny import tiny_llama
 
 IDS = [3, 17, 0, 5, 5, 19, 8, 2, 11, 3]
 LLAMA3 = {

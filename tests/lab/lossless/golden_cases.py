@@ -5,7 +5,7 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from tests.lab.lossless.rules import (
+from tests.lab.lossless.fraction_rules import (
     RULES,
     SHAPES,
     Dist,

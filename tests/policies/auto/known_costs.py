@@ -14,7 +14,7 @@ from draftwood.protocols.bids import Bid, Price
 from draftwood.protocols.tuning import Foretold, Load, Spent
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from draftwood.tuners.learnt import Expectations, Tuner
-from tests.policies.canned import NO_ROWS
+from tests.factories.scripted_sources import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
 LINEAR = Curve((1, 1001), (1.0, 21.0))

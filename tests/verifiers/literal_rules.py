@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from draftwood.tree import ROOT
-from tests.verifiers.courses import Sequences
-from tests.verifiers.made import Draft, Row
+from tests.verifiers.exact_law import Sequences
+from tests.verifiers.small_laws import Draft, Row
 
 
 @dataclass

@@ -15,7 +15,7 @@ from draftwood.lab.bench.divergence import Divergence
 from draftwood.lab.bench.document import document, method_entry
 from draftwood.lab.bench.rows import Row
 from draftwood.lab.loops import Repeats
-from tests.lab.bench.made import row
+from tests.factories.bench_rows import row
 
 RUNS = Path(__file__).parents[3] / "runs"
 SCRIPT = RUNS / "results.py"

@@ -11,7 +11,7 @@ import numpy as np
 
 from draftwood.protocols import Candidates, Continuation, Continue, Expand, Growth, Policy
 from draftwood.tree import Draw, TokenTree
-from tests.policies.canned import Row, Sources, path_of
+from tests.factories.scripted_sources import Row, Sources, path_of
 
 Path = tuple[int, ...]
 Q = Callable[[Path], Sequence[float]]

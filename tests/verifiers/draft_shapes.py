@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from draftwood.tree import ROOT, Draw
-from tests.verifiers.made import Draft, Drafting, Grow, Row, Tokens
+from tests.verifiers.small_laws import Draft, Drafting, Grow, Row, Tokens
 
 WITHOUT = Draw.WITHOUT_REPLACEMENT
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 
 from draftwood.protocols import Verdict, Verification, Verifier
-from tests.verifiers.made import CannedP, CannedQ, Draft, Grow, Law, Tokens, drawn, rows_along
+from tests.verifiers.small_laws import CannedP, CannedQ, Draft, Grow, Law, Tokens, drawn, rows_along
 
 T = TypeVar("T")
 

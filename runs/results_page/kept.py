@@ -85,18 +85,13 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> dict[str, Any]:
         kept.pop("excerpts", None)
         return kept
     members = run.keys() - {"provenance"}
-    if not members <= UNTIMED | TIMED and not all(_of_search(name) for name in members):
+    if not members <= UNTIMED | TIMED:
         strange = ", ".join(sorted(members - UNTIMED - TIMED))
         raise click.ClickException(f"nobody knows whether there are times in {strange}")
     kept["times"] = bool(members & TIMED)
     if kept["times"] and disturbed is not None:
         raise click.ClickException(f"its times may not be shown: {disturbed}")
     return kept
-
-
-def _of_search(name: str) -> bool:
-    """Whether a member is of ``runs/auto_search``, whose speeds are worked out from given costs."""
-    return name.startswith(("nodes_", "faults_", "calibration_"))
 
 
 def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from results_page.equality import lossless
 from results_page.goose import acceptance
 from results_page.models import draft_trees
 from results_page.sampled import sampled_trees
-from results_page.search import searched
 from results_page.speed import speed
 
 
@@ -40,7 +39,6 @@ SECTIONS = (
     Section("Sampled trees and their verifiers", "paper_traversal.sh", sampled_trees),
     Section("Peak memory of one generation", "paper_dynatree.sh memory", memory),
     Section("Cost of a step", "costs.sh step", overhead),
-    Section("What is left for `auto` to gain", "costs.sh search", searched),
 )
 
 HEAD = """# Results

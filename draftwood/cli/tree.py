@@ -1,4 +1,4 @@
-"""``draftwood tree``: draws the tree of one step, or checks tree building against golden cases."""
+"""``draftwood tree``: draws the tree of one step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from draftwood.cli._method_flags import MethodCommand, method_of, method_options
 from draftwood.cli._options import load_model, model_options
 from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
-from draftwood.errors import DraftwoodError, need
-from draftwood.files import check_writable, write_bytes, write_text
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_text
 from draftwood.methods.shipped import check_drafts
 
 if TYPE_CHECKING:
@@ -54,23 +54,11 @@ Examples:
     help="Which step to draw. [default: the first that drafts anything]",
 )
 @click.option(
-    "--golden",
-    type=click.Path(path_type=Path),
-    help="Rebuild the spine trees of a JSON file of worked cases and compare.",
-)
-@click.option(
     "--svg",
     "drawing",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the tree to FILE as a picture, too.",
-)
-@click.option(
-    "--png",
-    "raster",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The same picture as a PNG (needs matplotlib).",
+    help="Write the tree to FILE as an SVG picture, too.",
 )
 @model_options
 @click.option(
@@ -91,9 +79,7 @@ def tree(
     path: Path | None,
     chat: bool,
     step: int | None,
-    golden: Path | None,
     drawing: Path | None,
-    raster: Path | None,
     name: str,
     model: str,
     dtype: str,
@@ -105,20 +91,10 @@ def tree(
 
     Without PROMPT and --file, standard input is read. What was accepted is green.
     """
-    if golden is not None:
-        if (drawing, raster, prompt, path) != (None,) * 4:
-            raise DraftwoodError(
-                "--golden draws no prompt's tree and writes no --svg or --png: give one of them"
-            )
-        _check(golden)
-        return
     chosen = method_of(ctx, name)
     text = read_prompt(prompt, path)
-    if raster is not None:
-        need("matplotlib", "plots")
-    for file in (drawing, raster):
-        if file is not None:
-            check_writable(file)
+    if drawing is not None:
+        check_writable(drawing)
 
     from rich.console import Console
 
@@ -136,8 +112,6 @@ def tree(
     title = f"{chosen.name}, step {number} after {_beginning(text)}"
     if drawing is not None:
         write_text(drawing, as_svg(stats, committed, loaded.tokenizer, title))
-    if raster is not None:
-        write_bytes(raster, as_png(stats, committed, loaded.tokenizer, title))
     console = Console(highlight=False)
     console.print(f"{chosen.name}, step {number}:", style="dim")
     console.print(picture(stats, loaded.tokenizer))
@@ -219,18 +193,6 @@ def as_svg(
     return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
 
 
-def as_png(
-    stats: StepStats,
-    committed: Sequence[int],
-    tokenizer: PreTrainedTokenizerBase,
-    title: str = "",
-) -> bytes:
-    """The same as PNG."""
-    from draftwood.lab.picture.raster import png
-
-    return png(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
-
-
 def _texts(
     stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[list[str], str | None]:
@@ -238,14 +200,3 @@ def _texts(
     texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
     bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
     return texts, bonus[0] if bonus else None
-
-
-def _check(path: Path) -> None:
-    from draftwood.lab.golden import check_goose
-
-    report = check_goose(path)
-    for mismatch in report.mismatches:
-        click.echo(mismatch)
-    click.echo(f"{report.cases - len(report.mismatches)} of {report.cases} cases reproduced")
-    if report.mismatches:
-        raise click.exceptions.Exit(1)

@@ -151,7 +151,6 @@ def test_methods_lists_everything() -> None:
         (["generate", "--file", "/nowhere/prompt.txt"], "cannot read the prompt"),
         (["generate", "x", "--dtype", "int3"], "'int3' is not one of 'auto'"),
         (["generate", "x", "--device", "abacus"], "abacus"),
-        (["tree", "--golden", "/nowhere.json"], "/nowhere.json"),
         (["tree"], "the prompt on standard input is empty"),
         (["methods", "nope"], "unknown method"),
         (["nope"], "No such command"),

@@ -1,13 +1,14 @@
-"""Where everything stands in the picture of a verified tree, in pixels.
+"""Layout of the picture of a verified tree, in pixels.
 
-Depth runs to the right. A node's first child stands on its row and every other child opens a row
-below, so a spine is a straight line. The bonus, which is no node of the tree, hangs off the end of
-the accepted path.
+Depth grows to the right. A node's first child is on its parent's row and every other child opens a
+row below, so a spine is a straight line. The bonus is no node of the tree; it is the child of the
+accepted path's last node.
 
-Knows neither SVG nor PNG: a box has classes, and what they look like is the painter's business.
+Texts are quoted as Python strings, so that spaces and control characters are visible. A box has
+classes; a style sheet gives them colours.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from draftwood.errors import DraftwoodError
 from draftwood.tree import ROOT, Draw, TokenTree
 
-# Pixels, but for LONGEST: columns of text.
+# In pixels; LONGEST is in columns of text.
 CELL, BOX, ROW, GAP, PADDING, MARGIN = 8, 24, 34, 30, 8, 16
 CAPTION, LEGEND, TOP = 28, 56, 84
 SWATCH = 22
@@ -35,13 +36,13 @@ class Box:
     """One rounded box with its text.
 
     Attributes:
-        classes: what it is: ``node``, ``root``, ``accepted``, ``bonus``, how it was drawn, and
-            ``source-K`` for the K-th source.
-        label: the text in it.
-        about: the whole text, where it came from and what became of it.
-        depth: its column.
-        row: counted from 0.
-        parent: index of the box it hangs off; -1 for the root's.
+        classes: ``node``, ``root``, ``accepted``, ``bonus``, the kind of draw, and ``source-K`` for
+            the K-th source.
+        label: the text in the box.
+        about: the whole text, its source and whether it was accepted.
+        depth: column.
+        row: row, from 0.
+        parent: index of the parent's box; -1 for the root.
         x: left edge.
     """
 
@@ -73,8 +74,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """From the middle of a parent's right edge, level until ``bend``, then a curve to its child's
-    left edge, whose control points lie at ``middle``."""
+    """Line from a parent's right edge to a child's left edge.
+
+    It is level until ``bend``; then it is a curve with its control points at ``middle``.
+    """
 
     start: int
     high: int
@@ -103,7 +106,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Layout:
-    """The whole picture; ``edges`` are in the order in which they are to be painted."""
+    """The whole picture; ``edges`` are in painting order."""
 
     width: int
     height: int
@@ -115,7 +118,7 @@ class Layout:
 
 
 def hue(source: int) -> int:
-    """Of the K-th source, in degrees."""
+    """Hue of the K-th source, in degrees."""
     return HUES[source] if source < len(HUES) else 137 * source % 360
 
 
@@ -127,31 +130,28 @@ def layout(
     *,
     title: str = "",
     sources: Sequence[str] = (),
-    quote: Callable[[str], str] = repr,
 ) -> Layout:
     """Lay out ``tree``.
 
     Args:
-        tree: what was verified. A node whose log q is NaN says nothing of how it was drawn.
+        tree: the verified tree. The kind of draw of a node with log q NaN is not shown.
         path: accepted nodes, from the root's child down; may be empty.
-        texts: the text of each node's token, root included. They are cut after a few columns;
-            ``about`` has them whole.
+        texts: the text of each node's token, root included. Labels are cut after a few columns;
+            ``about`` has the whole text.
         bonus: the text of the token committed after the path; None leaves it out.
-        title: what the tree is of, in front of the caption.
-        sources: sources that are numbered first, in this order, so that pictures of several trees
-            give a source one colour.
-        quote: how a text is spelt; as Python writes strings, unless said otherwise, so that spaces
-            and control characters are seen.
+        title: text in front of the caption.
+        sources: sources that are numbered first, in this order, so that a source has one colour in
+            the pictures of several trees.
 
     Raises:
-        DraftwoodError: ``texts`` are not one a node, or ``path`` is no path of the tree.
+        DraftwoodError: there is not one text per node, or ``path`` is no path of the tree.
     """
     if len(texts) != len(tree):
-        raise DraftwoodError(f"{len(tree)} nodes meet {len(texts)} texts: give one for each node")
+        raise DraftwoodError(f"{len(tree)} nodes have {len(texts)} texts: give one for each node")
     if path and not (0 < path[-1] < len(tree) and tree.path(path[-1]) == tuple(path)):
         raise DraftwoodError(f"{list(path)} is no path from a child of the root downwards")
     numbers = {name: k for k, name in enumerate(dict.fromkeys([*sources, *tree.sources[1:]]))}
-    boxes = _boxes(tree, path, texts, bonus, numbers, quote)
+    boxes = _boxes(tree, path, texts, bonus, numbers)
     route = _printable(tree.route) or "-"
     caption = f"{tree.drafted} drafted, {len(path)} accepted, route {route}"
     if title:
@@ -176,7 +176,6 @@ def _boxes(
     texts: Sequence[str],
     bonus: str | None,
     numbers: dict[str, int],
-    quote: Callable[[str], str],
 ) -> list[Box]:
     """The nodes in their order, then the bonus."""
     tip = path[-1] if path else ROOT
@@ -184,11 +183,11 @@ def _boxes(
     rows = _rows(parents)
     boxes = []
     for i, text in enumerate(texts):
-        label, about = _shown(quote(text)), f"{quote(text)}, the anchor: committed before this step"
+        label, about = _shown(repr(text)), f"{text!r}, the anchor: committed before this step"
         classes: tuple[str, ...] = ("node", "root")
         if i != ROOT:
             outline, drawn = DRAWS[Draw(int(tree.draws[i]))]
-            about = f"{quote(text)} from {_printable(tree.sources[i])}"
+            about = f"{text!r} from {_printable(tree.sources[i])}"
             if not np.isnan(tree.logq[i]):
                 about += f", {drawn}, log q {float(tree.logq[i]):.3f}"
             classes = ("node", outline, f"source-{numbers[tree.sources[i]]}")
@@ -196,9 +195,9 @@ def _boxes(
             label, about, classes = f"{label} ✓", f"{about}, accepted", (*classes, "accepted")
         boxes.append(Box(classes, label, about, int(tree.depths[i]), rows[i], parents[i]))
     if bonus is not None:
-        about = f"{quote(bonus)}, the bonus: the target's own token"
+        about = f"{bonus!r}, the bonus: the target's own token"
         depth = int(tree.depths[tip]) + 1
-        boxes.append(Box(("bonus",), _shown(quote(bonus)), about, depth, rows[-1], tip))
+        boxes.append(Box(("bonus",), _shown(repr(bonus)), about, depth, rows[-1], tip))
     return _placed(boxes)
 
 
@@ -239,7 +238,7 @@ def _printable(name: str) -> str:
 
 
 def _edges(boxes: Sequence[Box]) -> Iterator[Edge]:
-    # Committed ones last: they lie on top where edges share a stretch.
+    # Committed edges come last: they are on top where edges overlap.
     for box in sorted(boxes[1:], key=lambda box: box.committed):
         above = boxes[box.parent]
         yield Edge(
@@ -250,7 +249,7 @@ def _edges(boxes: Sequence[Box]) -> Iterator[Edge]:
 def _legend(
     tree: TokenTree, path: Sequence[int], bonus: str | None, numbers: dict[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Class of the swatch and the words beside it, for what is in the picture."""
+    """Class and words of each legend entry that occurs in the picture."""
     present = set(tree.sources[1:])
     yield from ((f"source-{k}", _printable(name)) for name, k in numbers.items() if name in present)
     if path:

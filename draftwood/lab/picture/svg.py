@@ -1,10 +1,8 @@
 """A verified tree as a self-contained SVG picture, for light and for dark pages.
 
-Fill colours tell sources apart, outlines how a token was drawn; the accepted path is green, thick
-and ticked, so that it does not hang on colour alone. It asks for no font, script or style from
-elsewhere, and sets no ids, so that several pictures fit on one page.
-
-Knows where nothing stands: that is the layout's.
+The fill colour of a node is its source; the outline is its kind of draw. The accepted path is
+green, thick and ticked, so that it is visible without colour. The picture loads no font, script or
+style, and sets no ids, so that one page can hold several pictures.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +25,7 @@ from draftwood.lab.picture.layout import (
 from draftwood.tree import TokenTree
 
 WIDEST = 1600
-"""Of a picture in a file of its own, in pixels: what a large screen shows."""
+"""Largest width of a picture in a file of its own, in pixels."""
 
 _STYLE = """
 .draftwood-tree text { font: 13px ui-monospace, monospace; fill: #1f2328; white-space: pre }
@@ -60,9 +58,9 @@ def svg(
     *,
     title: str = "",
 ) -> str:
-    """Draw ``tree``; for the arguments and what is refused see :func:`~.layout.layout`.
+    """Draw ``tree``; for the arguments and errors see :func:`~.layout.layout`.
 
-    A picture wider than :data:`WIDEST` is shown at that width, its type smaller.
+    A picture wider than :data:`WIDEST` is scaled down to that width.
 
     Returns:
         An XML document without a declaration, ending in a newline.
@@ -74,9 +72,8 @@ def svg(
 def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
     """The ``svg`` element of a layout, with ``head`` as its first children.
 
-    If it is wider than ``widest``, it is shown smaller.
-
-    Without a style in it, it belongs on a page that has :func:`style` once for all its trees.
+    A picture wider than ``widest`` is scaled down. A page with several pictures needs
+    :func:`style` once.
     """
     width, height = found.width, found.height
     scale = 1.0 if widest is None else min(1.0, widest / width)
@@ -96,7 +93,7 @@ def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
 
 
 def style(sources: int) -> str:
-    """Style sheet of pictures with so many sources."""
+    """Style sheet for pictures with this many sources."""
     light, dark = (
         "".join(
             f"\n.draftwood-tree .source-{k} rect {{ fill: hsl({hue(k)}, {fill}) }}"
@@ -125,7 +122,7 @@ def _node(box: Box) -> str:
 
 def _keys(keys: Sequence[Key]) -> Iterator[str]:
     for key in keys:
-        # The words stand outside the group: a class may set the colour of text on its fill.
+        # The words are outside the group, because a class may set the colour of text on its fill.
         yield (
             f'<g class="key {key.kind}"><rect x="{key.x}" y="{LEGEND - 12}" width="{SWATCH}" '
             f'height="14" rx="4"/></g>'

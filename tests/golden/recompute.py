@@ -1,11 +1,11 @@
-"""A golden file made with the literal rules; tests/data/verifications.json is what it says."""
+"""Recomputes tests/data/verifications.json with the accept rules in exact fractions."""
 
 import itertools
 import random
 from fractions import Fraction
 from typing import Any
 
-from tests.lab.lossless.fraction_rules import (
+from tests.golden.fraction_rules import (
     RULES,
     SHAPES,
     Dist,
@@ -23,12 +23,12 @@ def floats(row: Dist | None) -> list[float] | None:
     return None if row is None else [float(x) for x in row]
 
 
-def spelt(prefix: tuple[int, ...]) -> str:
+def as_key(prefix: tuple[int, ...]) -> str:
     return ",".join(map(str, prefix))
 
 
 def rows(law: dict[tuple[int, ...], Dist]) -> dict[str, Any]:
-    return {spelt(prefix): floats(row) for prefix, row in law.items()}
+    return {as_key(prefix): floats(row) for prefix, row in law.items()}
 
 
 def case(name: str, tree: Tree, p: dict[tuple[int, ...], Dist]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def case(name: str, tree: Tree, p: dict[tuple[int, ...], Dist]) -> dict[str, Any
                 "bonus": [floats(row) for row in result.bonus],
                 "expected_accepted": float(accepted(tree, result)),
                 "output_given_tree": {
-                    spelt(k): float(x) for k, x in sorted(output(tree, result).items())
+                    as_key(k): float(x) for k, x in sorted(output(tree, result).items())
                 },
             }
             for rule, result in found.items()
@@ -93,7 +93,7 @@ def ensemble(
         },
         "Mb": rows(p),
         "Ms": rows(q),
-        "output_joint": {spelt(k): float(x) for k, x in joint.items()},
+        "output_joint": {as_key(k): float(x) for k, x in joint.items()},
     }
 
 

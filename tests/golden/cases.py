@@ -1,7 +1,7 @@
-"""Reads a file of worked verifications: trees, distributions, and what accept rules make of them.
+"""Reads worked verifications: trees, distributions, and the exact outcome of each accept rule.
 
-The file is JSON, ``{"cases": [...], "ensembles": [...]}``; other keys are for the reader. ``Mb``
-and ``Ms`` are the target's and the drafter's rows by comma-separated token prefix below the root,
+The file is JSON, ``{"cases": [...], "ensembles": [...]}``; unknown keys are ignored. ``Mb`` and
+``Ms`` are the target's and the drafter's rows by comma-separated token prefix below the root,
 ``""`` the root's own.
 
 A case is one tree: ``name``, ``vocab``, ``Mb``, ``tree`` with ``token`` (-1 for the root),
@@ -14,21 +14,19 @@ cannot be), ``expected_accepted`` and ``output_given_tree`` (probabilities of th
 ``runs_with_given_uniforms_by_node_id``: ``u``, ``accepted_node`` and ``accepted_tokens`` (a node is
 accepted iff its u is less than its probability).
 
-An ensemble is all trees of a ``shape`` (:mod:`draftwood.lab.lossless.shapes`) drawn from ``Ms``:
+An ensemble is all trees of a ``shape`` (:mod:`tests.golden.shapes`) drawn from ``Ms``:
 ``name``, ``vocab``, ``Mb``, ``length``, ``n_trees``, ``expected_accepted`` by rule (``traversal``,
 ``topdown``, ``naive``), and ``output_joint``, the law of the next ``length`` tokens.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.entries import Entry, Table
-from draftwood.lab.lossless.shapes import Place, parse_shape
 from draftwood.lab.lossless.tape import MOST
 from draftwood.lab.lossless.tiny import Prefix, Row
+from tests.golden.entries import Entry, Table
+from tests.golden.shapes import Place, parse_shape
 
 RULES = {
     "traversal": "traversal",
@@ -37,14 +35,14 @@ RULES = {
     "block": "block",
     "naive": "walk",
 }
-"""What the file calls an accept rule, and the verifier that follows it."""
+"""Registered verifier of each accept rule, by the file's name of the rule."""
 
 LONGEST = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What the file says of one rule on one tree; see the module."""
+    """Expected outcome of one rule on one tree; keys as in the module's docstring."""
 
     end_prob: tuple[float, ...]
     bonus: tuple[Row | None, ...]
@@ -54,7 +52,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class GivenRun:
-    """A verification with given uniforms, by node."""
+    """One verification with given uniforms (by node): its last accepted node and its tokens."""
 
     uniforms: tuple[float, ...]
     node: int
@@ -66,16 +64,16 @@ class GoldenCase:
     """One tree; nodes are numbered as in the file.
 
     Attributes:
-        name: of the case.
+        name: name of the case.
         p: the target's rows.
-        tokens: of the nodes, -1 for the root.
-        parents: likewise.
-        proposals: likewise; None for the root.
-        children: of each node, in the order of verification.
-        rules: expectations by rule, as the file calls it.
-        visits: nodes in the order in which traversal verification asks about them.
-        when_reached: its acceptance probabilities, by node.
-        runs: those with given uniforms.
+        tokens: token of each node, -1 for the root.
+        parents: parent of each node, -1 for the root.
+        proposals: row of q that each node was drawn from; None for the root.
+        children: children of each node, in order of verification.
+        rules: expected outcomes by rule, under the file's names.
+        visits: nodes in the order in which traversal verification tests them.
+        when_reached: acceptance probability of each node once traversal verification reaches it.
+        runs: verifications with given uniforms.
     """
 
     name: str
@@ -105,24 +103,16 @@ class GoldenEnsemble:
     output: Mapping[Prefix, float]
 
 
-def read_golden(path: str | Path) -> tuple[list[GoldenCase], list[GoldenEnsemble]]:
+def read_verifications(whole: Entry) -> tuple[list[GoldenCase], list[GoldenEnsemble]]:
     """The cases and ensembles of a file.
 
     Raises:
-        DraftwoodError: the file cannot be read, or is not of the format above.
+        DraftwoodError: the file is not of the format above.
     """
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DraftwoodError(f"cannot read {path} as JSON ({error}); give a golden file") from error
-    whole = Entry(document, str(path))
-    try:
-        cases = [_case(entry) for entry in whole.entries("cases")]
-        ensembles = [_ensemble(entry) for entry in whole.entries("ensembles")]
-    except OverflowError as error:
-        raise DraftwoodError(f"{path}: a number is too large ({error})") from error
+    cases = [_case(entry) for entry in whole.entries("cases")]
+    ensembles = [_ensemble(entry) for entry in whole.entries("ensembles")]
     if not cases and not ensembles:
-        raise DraftwoodError(f"{path}: there are neither cases nor ensembles; give a golden file")
+        raise DraftwoodError(f"{whole.where}: there are neither cases nor ensembles")
     return cases, ensembles
 
 
@@ -139,7 +129,9 @@ def _case(entry: Entry) -> GoldenCase:
         row is None or not 0 <= token < vocab or not row[token] > 0
         for token, row in zip(tokens[1:], proposals[1:], strict=True)
     ):
-        raise tree.wrong("proposal_Q", "null for the root, and for others what drew their tokens")
+        raise tree.wrong(
+            "proposal_Q", "null for the root, and for each other node the distribution of its token"
+        )
     visits = entry.integers("traversal_visit_order")
     if sorted(visits) != list(range(n)):
         raise entry.wrong("traversal_visit_order", "every node once")

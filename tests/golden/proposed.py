@@ -1,4 +1,4 @@
-"""Trees with given distributions, for verifiers to judge: no policy and no drafter made them."""
+"""Trees with given distributions, as verifiers see them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ SOURCE = "draft"
 
 
 @dataclass(eq=False)
-class Proposed:
-    """Rows of q by handle; a :class:`draftwood.protocols.Drafter` as far as verifiers see it."""
+class ProposedRows:
+    """Rows of q by handle."""
 
     dtype: torch.dtype
     rows: list[torch.Tensor] = field(default_factory=list)
     _handles: dict[bytes, int] = field(default_factory=dict)
 
     def handle(self, q: Row) -> int:
-        """A name for q, the same for equal rows."""
+        """The handle of q, the same for equal rows."""
         key = q.tobytes()
         if key not in self._handles:
             self._handles[key] = len(self.rows)
@@ -32,17 +32,17 @@ class Proposed:
 
 @dataclass(frozen=True, eq=False)
 class TreeRows:
-    """A :class:`draftwood.protocols.Proposals`."""
+    """Rows of q by node: a :class:`draftwood.protocols.Proposals`."""
 
     tree: TokenTree
-    proposed: Proposed
+    proposed: ProposedRows
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """q as ``[n, V]``, earlier siblings still in."""
         return torch.stack([self.proposed.rows[self.tree.q_rows[node]] for node in nodes])
 
 
-def planted(tree: TokenTree, p: Law, proposed: Proposed, dtype: torch.dtype) -> Drafted:
+def with_distributions(tree: TokenTree, p: Law, proposed: ProposedRows) -> Drafted:
     """A tree with its distributions; ``p`` is given by the tokens below the root."""
-    rows = CannedDistributions(p, tree, (), dtype, greedy=False)
+    rows = CannedDistributions(p, tree, (), proposed.dtype, greedy=False)
     return Drafted(tree, rows, TreeRows(tree, proposed))

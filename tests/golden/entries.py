@@ -1,7 +1,4 @@
-"""Typed values out of a JSON document, each with a sentence for what it is not.
-
-Knows how distributions and token prefixes are written; nothing of what they mean.
-"""
+"""Typed reading of a golden file's JSON, with a clear error for each wrong value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,38 +10,59 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.tiny import Prefix, Row
 
 SUM = 1e-6
-"""How far from 1 a row may add up."""
+"""Largest difference of a distribution's sum from 1."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of one recomputed case or ensemble.
+
+    Attributes:
+        subject: name of the case or ensemble.
+        compared: number of compared values.
+        complaints: one sentence for each value that differs.
+    """
+
+    subject: str
+    compared: int
+    complaints: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.complaints:
+            return f"{self.subject}: {self.compared} numbers agree"
+        more = f" (and {len(self.complaints) - 1} more)" if len(self.complaints) > 1 else ""
+        return f"{self.subject}: {self.complaints[0]}{more}"
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows by prefix; a :data:`draftwood.lab.lossless.tiny.Law`."""
+    """Rows by prefix: a :data:`draftwood.lab.lossless.tiny.Law`."""
 
     where: str
     rows: Mapping[Prefix, Row]
 
     def __call__(self, prefix: Prefix) -> Row:
-        """The row after a prefix.
+        """The row after ``prefix``.
 
         Raises:
-            DraftwoodError: the file has none.
+            DraftwoodError: the file has no such row.
         """
         if prefix not in self.rows:
-            raise DraftwoodError(f'{self.where}: there is no row "{spelt(prefix)}"')
+            raise DraftwoodError(f'{self.where}: there is no row "{as_key(prefix)}"')
         return self.rows[prefix]
 
 
-def spelt(prefix: Prefix) -> str:
-    """A prefix as the file writes it."""
+def as_key(prefix: Prefix) -> str:
+    """A prefix as a key of the file: tokens joined by commas."""
     return ",".join(map(str, prefix))
 
 
 class Entry:
-    """An object of the file, and where it stands."""
+    """A JSON object and its place in the file, which its errors name."""
 
     def __init__(self, raw: object, where: str) -> None:
         if not isinstance(raw, dict):
-            raise DraftwoodError(f"{where}: not an object; see draftwood.lossless.golden_file")
+            raise DraftwoodError(f"{where}: not an object; see tests/golden for the format")
         self._raw = raw
         self.where = where
 
@@ -77,6 +95,12 @@ class Entry:
         if type(value) not in {int, float}:
             raise self.wrong(key, "a number")
         return float(value)  # type: ignore[arg-type]
+
+    def integer(self, key: str) -> int:
+        value = self._raw.get(key)
+        if type(value) is not int:
+            raise self.wrong(key, "an integer")
+        return value
 
     def count(self, key: str) -> int:
         value = self._raw.get(key)

@@ -1,6 +1,6 @@
-"""Shapes of sampled trees as a golden file describes them in words, and all their trees.
+"""Shapes of an ensemble's trees, parsed from the file's words.
 
-The descriptions that are understood::
+Known descriptions::
 
     chain of 3
     root:[1:[leaf,leaf],2:[leaf]] all sampled w/o replacement
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import ranked, sample, without
-from draftwood.lab.lossless.planting import SOURCE, Proposed
 from draftwood.lab.lossless.tape import Tape
 from draftwood.lab.lossless.tiny import Law, Prefix, Row
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from tests.golden.proposed import SOURCE, ProposedRows
 
 COUNTS = {word: i for i, word in enumerate(("one", "two", "three", "four", "five"), start=1)}
 
@@ -31,10 +31,10 @@ class Place:
     """A node of a shape.
 
     Attributes:
-        draw: how its token is chosen.
-        children: below it, in drawing order.
-        token: of a deterministic one; None for the likeliest that no sibling carries.
-        exclude: tokens it is not drawn from.
+        draw: how the token is chosen.
+        children: places below, in drawing order.
+        token: the given token; None for the most probable one that no sibling has.
+        exclude: tokens that q leaves out before the draw.
     """
 
     draw: Draw = Draw.WITHOUT_REPLACEMENT
@@ -43,8 +43,8 @@ class Place:
     exclude: frozenset[int] = frozenset()
 
 
-def grow(shape: Sequence[Place], q: Law, proposed: Proposed, tape: Tape) -> TokenTree:
-    """One tree of the shape, drawn as the tape decides; what q cannot fill is left out."""
+def grow(shape: Sequence[Place], q: Law, proposed: ProposedRows, tape: Tape) -> TokenTree:
+    """One tree of the shape, drawn by the tape; places that q cannot fill stay empty."""
     builder = TreeBuilder(0)
 
     def fill(node: int, path: Prefix, places: Sequence[Place]) -> None:
@@ -64,7 +64,7 @@ def grow(shape: Sequence[Place], q: Law, proposed: Proposed, tape: Tape) -> Toke
 
 
 def _token(place: Place, row: Row, gone: set[int], tape: Tape) -> int | None:
-    """What goes there after the siblings ``gone``; None if nothing is left."""
+    """The token of a place after the siblings ``gone``; None if no token is left."""
     if place.token is not None:
         return place.token
     if place.draw is Draw.ONE_HOT:
@@ -74,17 +74,17 @@ def _token(place: Place, row: Row, gone: set[int], tape: Tape) -> int | None:
 
 
 def parse_shape(text: str) -> tuple[Place, ...]:
-    """The root's children.
+    """Parse a description; the places of the root's children.
 
     Raises:
-        DraftwoodError: the description is none of those above.
+        DraftwoodError: the description has none of the forms above.
     """
     for pattern, build in _KNOWN.items():
         found = re.fullmatch(pattern, text.strip())
         if found:
             return build(*found.groups())
     raise DraftwoodError(
-        f"the shape {text!r} is not understood: see lossless.shapes for those that are"
+        f"the shape {text!r} is not understood: see tests/golden/shapes.py for the known forms"
     )
 
 
@@ -96,7 +96,7 @@ def _chain(length: str) -> tuple[Place, ...]:
 
 
 def _bracketed(text: str) -> tuple[Place, ...]:
-    """``[1:[leaf,leaf],2:[leaf]]``; what stands before a colon is a label."""
+    """``[1:[leaf,leaf],2:[leaf]]``; the text before a colon is a label."""
     leaves = re.sub(r"\d+:", "", text)
     if re.fullmatch(r"leaf", leaves):
         return ()
@@ -117,7 +117,7 @@ def _with_replacement(count: str) -> tuple[Place, ...]:
     return (Place(Draw.IID),) * _number(count)
 
 
-def _likeliest(depth: str, count: str) -> tuple[Place, ...]:
+def _most_probable(depth: str, count: str) -> tuple[Place, ...]:
     below: tuple[Place, ...] = ()
     for _ in range(int(depth)):
         below = (Place(Draw.ONE_HOT, below),) * _number(count)
@@ -139,7 +139,7 @@ _KNOWN: dict[str, Callable[..., tuple[Place, ...]]] = {
     r"chain of (\d)": _chain,
     r"root:(\[[^\s]*\]) all sampled w/o replacement": _bracketed,
     rf"{_COUNT} children drawn with replacement, Q=Ms": _with_replacement,
-    rf"binary depth (\d), the {_COUNT} most probable tokens of Ms, one-hot Q": _likeliest,
+    rf"binary depth (\d), the {_COUNT} most probable tokens of Ms, one-hot Q": _most_probable,
     (
         rf"root:\[sampled from Ms minus token (\d+), with {_COUNT} sampled child; "
         r"then token (\d+) \(one-hot\)(?: with one-hot child (\d+))?\]"

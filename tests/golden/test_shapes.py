@@ -1,15 +1,15 @@
-"""Shapes in words: which trees they stand for, with which probabilities."""
+"""Shapes in words: their trees and the probability of each."""
 
 import numpy as np
 import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.planting import Proposed
-from draftwood.lab.lossless.shapes import Place, grow, parse_shape
 from draftwood.lab.lossless.tape import Tape, explore
 from draftwood.lab.lossless.tiny import Prefix, Row
 from draftwood.tree import Draw, TokenTree
+from tests.golden.proposed import ProposedRows
+from tests.golden.shapes import Place, grow, parse_shape
 
 Grown = dict[tuple[tuple[int, ...], ...], float]
 
@@ -20,7 +20,7 @@ def q(prefix: Prefix) -> Row:
 
 def grown(text: str) -> Grown:
     """Trees as the token paths of their nodes, with their probabilities."""
-    proposed = Proposed(torch.float64)
+    proposed = ProposedRows(torch.float64)
 
     def run(starts: list[None], tapes: list[Tape]) -> list[TokenTree]:
         return [grow(parse_shape(text), q, proposed, tape) for tape in tapes]
@@ -68,7 +68,7 @@ def test_with_replacement() -> None:
     assert len(found) == 9
 
 
-def test_the_likeliest() -> None:
+def test_the_most_probable() -> None:
     text = "binary depth 2, the two most probable tokens of Ms, one-hot Q"
     assert grown(text) == {((0,), (0, 2), (0, 1), (1,), (1, 2), (1, 1)): 1.0}
 
@@ -91,7 +91,7 @@ def test_a_sampled_child_beside_a_given_one() -> None:
     )
 
 
-def test_what_q_cannot_fill_is_left_out() -> None:
+def test_places_that_q_cannot_fill_stay_empty() -> None:
     text = "root:[leaf,1:[leaf,leaf,leaf]] all sampled w/o replacement"
     assert {len(paths) for paths in grown(text)} == {4}
 

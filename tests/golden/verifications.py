@@ -1,94 +1,57 @@
-"""Checks the registered verifiers against a file of worked verifications.
+"""Checks the registered verifiers against worked verifications.
 
-What a rule does to a tree is enumerated, never looked up: end probabilities, the law of the bonus
-and of the output, the expected number of accepted tokens, the acceptance of each node once it is
-reached (what ends there, of all that has not ended at a node visited before), and single runs with
-given random numbers.
+Every outcome of an accept rule on a tree is enumerated: end probabilities, the laws of the bonus
+and of the output, the expected number of accepted tokens, the acceptance probability of each node
+once it is reached, and single runs with given uniforms. The checks run in float64 and in float32.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
-from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 import torch
 
-from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.canned import without
-from draftwood.lab.lossless.entries import spelt
-from draftwood.lab.lossless.enumeration import Drafted, committed, verdicts
+from draftwood.lab.lossless.enumeration import committed, verdicts
 from draftwood.lab.lossless.exact import EXACT, ROUNDED
-from draftwood.lab.lossless.golden_file import (
-    RULES,
-    Expected,
-    GoldenCase,
-    GoldenEnsemble,
-    read_golden,
-)
-from draftwood.lab.lossless.planting import SOURCE, Proposed, planted
-from draftwood.lab.lossless.shapes import grow
 from draftwood.lab.lossless.tape import Tape, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, completed, joint
 from draftwood.methods import registry
 from draftwood.protocols import Verification, Verifier
-from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from draftwood.tree import ROOT, Draw, TokenTree
+from tests.golden.cases import RULES, Expected, GoldenCase, GoldenEnsemble, read_verifications
+from tests.golden.entries import Check, Entry, as_key
+from tests.golden.proposed import ProposedRows, with_distributions
+from tests.golden.shapes import grow
+from tests.golden.trees import tree_from_golden
 
 REACHED = 1e-9
-"""Chance below which a node counts as never reached."""
-
-SAME = 1e-9
-"""Rows closer than this are one, written with fewer digits."""
+"""Probability below which a node counts as never reached."""
 
 TOLERANCES = {torch.float64: EXACT, torch.float32: ROUNDED}
 
 
-@dataclass(frozen=True)
-class GoldenCheck:
-    """A case or an ensemble of the file.
-
-    Attributes:
-        subject: its name.
-        passed: whether every number came out as the file has it.
-        compared: how many numbers were compared.
-        complaints: those that came out otherwise, a sentence each.
-    """
-
-    kind: ClassVar = "golden"
-
-    subject: str
-    passed: bool
-    compared: int
-    complaints: tuple[str, ...]
-
-    def __str__(self) -> str:
-        if self.passed:
-            return f"golden: {self.compared} numbers reproduced"
-        more = f" (and {len(self.complaints) - 1} more)" if len(self.complaints) > 1 else ""
-        return f"golden: {self.complaints[0]}{more}"
-
-
-def check_golden(path: str | Path) -> list[GoldenCheck]:
-    """Compare everything in the file, in float64 and in float32.
+def check_verifications(whole: Entry) -> list[Check]:
+    """Recompute every case and ensemble of a file.
 
     Raises:
-        DraftwoodError: the file cannot be read, or is not of the format that
-            :mod:`draftwood.lab.lossless.golden_file` describes.
+        DraftwoodError: the file is not of the format that :mod:`tests.golden.cases` describes.
     """
-    cases, ensembles = read_golden(path)
-    found = []
-    for case in cases:
-        found.append(_check(case.name, [_case(case, dtype) for dtype in TOLERANCES]))
-    for ensemble in ensembles:
-        found.append(_check(ensemble.name, [_ensemble(ensemble, dtype) for dtype in TOLERANCES]))
-    return found
+    cases, ensembles = read_verifications(whole)
+    found = [_check(each.name, [_case(each, dtype) for dtype in TOLERANCES]) for each in cases]
+    return found + [
+        _check(each.name, [_ensemble(each, dtype) for dtype in TOLERANCES]) for each in ensembles
+    ]
 
 
 @dataclass(frozen=True)
 class _Number:
-    """Something computed, what the file has instead, and what share of all chance it concerns:
-    rounding weighs the more in a ratio, the rarer its denominator."""
+    """A computed value beside the file's.
+
+    ``share`` is the probability of the event that a ratio is conditioned on: a ratio's tolerance
+    grows as its denominator shrinks.
+    """
 
     what: str
     found: float
@@ -96,7 +59,7 @@ class _Number:
     share: float = 1.0
 
 
-def _check(name: str, numbers: Sequence[Iterator[_Number]]) -> GoldenCheck:
+def _check(name: str, numbers: Sequence[Iterator[_Number]]) -> Check:
     compared = 0
     complaints: list[str] = []
     for (dtype, tolerance), of_dtype in zip(TOLERANCES.items(), numbers, strict=True):
@@ -107,7 +70,7 @@ def _check(name: str, numbers: Sequence[Iterator[_Number]]) -> GoldenCheck:
                     f"{number.what} is {number.found!r}, the file has {number.expected!r} "
                     f"({str(dtype).removeprefix('torch.')})"
                 )
-    return GoldenCheck(name, not complaints, compared, tuple(complaints))
+    return Check(name, compared, tuple(complaints))
 
 
 def _verifier(rule: str) -> Verifier:
@@ -115,7 +78,7 @@ def _verifier(rule: str) -> Verifier:
 
 
 def _case(case: GoldenCase, dtype: torch.dtype) -> Iterator[_Number]:
-    drafted, numbers = plant(case, dtype, Draw.ONE_HOT)
+    drafted, numbers = tree_from_golden(case, dtype, Draw.ONE_HOT)
     for rule, expected in case.rules.items():
         (found,) = verdicts(_verifier(rule), [drafted])
         ends = np.zeros(len(numbers))
@@ -144,7 +107,7 @@ def _of_rule(
                 what = f"{rule}: bonus {token} after node {node}"
                 yield _Number(what, share, float(wanted[token]), end)
     for tokens in sorted({*output, *expected.output}):
-        what = f'{rule}: output_given_tree of "{spelt(tokens)}"'
+        what = f'{rule}: output_given_tree of "{as_key(tokens)}"'
         yield _Number(what, output.get(tokens, 0.0), expected.output.get(tokens, 0.0))
     accepted = sum((len(tokens) - 1) * share for tokens, share in output.items())
     yield _Number(f"{rule}: expected_accepted", accepted, expected.expected_accepted)
@@ -162,22 +125,22 @@ def _when_reached(case: GoldenCase, ends: Row) -> Iterator[_Number]:
 
 @dataclass(frozen=True)
 class _Given:
-    """Chance with given uniforms, by node; the bonus is whatever is likeliest."""
+    """Noise with given uniforms by node; the bonus is the most probable token."""
 
     uniforms: Sequence[float]
 
     def accepts(self, node: int, probability: float) -> bool:
         return self.uniforms[node] < probability
 
-    def choose(self, depth: int, weights: torch.Tensor) -> int:  # noqa: ARG002
+    def choose(self, depth: int, weights: torch.Tensor) -> int:
         return int(weights.argmax())
 
 
 def _runs(case: GoldenCase, dtype: torch.dtype) -> Iterator[_Number]:
     if not case.runs:
         return
-    # A tree of which nothing was drawn goes to the target walk, which asks for no uniforms.
-    drafted, numbers = plant(case, dtype, Draw.IID)
+    # IID, because a tree of one-hot nodes goes to the target walk, which takes no uniforms.
+    drafted, numbers = tree_from_golden(case, dtype, Draw.IID)
     given = [_Given([run.uniforms[number] for number in numbers]) for run in case.runs]
     cases = [Verification(drafted.tree, drafted.p, drafted.q, noise) for noise in given]
     for i, (run, verdict) in enumerate(
@@ -192,7 +155,7 @@ def _runs(case: GoldenCase, dtype: torch.dtype) -> Iterator[_Number]:
 
 
 def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]:
-    proposed = Proposed(dtype)
+    proposed = ProposedRows(dtype)
 
     def draw(starts: Sequence[None], tapes: Sequence[Tape]) -> list[TokenTree]:
         return [
@@ -202,7 +165,7 @@ def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]
 
     (trees,) = explore(draw, [None])
     yield _Number("n_trees", len(trees), ensemble.trees)
-    drafted = [planted(tree, ensemble.p, proposed, dtype) for tree, _ in trees]
+    drafted = [with_distributions(tree, ensemble.p, proposed) for tree, _ in trees]
     target = joint(ensemble.p, (), ensemble.length)
     for rule, expected in ensemble.accepted.items():
         ends = [
@@ -217,51 +180,6 @@ def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]
         law = completed(ensemble.p, ends, ensemble.length)
         cells = product(range(ensemble.vocab), repeat=ensemble.length)
         for tokens, share, wanted in zip(cells, law.tolist(), target.tolist(), strict=True):
-            what = f'{rule}: probability of "{spelt(tokens)}"'
+            what = f'{rule}: probability of "{as_key(tokens)}"'
             yield _Number(f"{what} in output_joint", share, ensemble.output.get(tokens, 0.0))
             yield _Number(f"{what} under Mb", share, wanted)
-
-
-def plant(case: GoldenCase, dtype: torch.dtype, certain: Draw) -> tuple[Drafted, list[int]]:
-    """A case's tree as ours, siblings in the order of verification, and the file's numbers of our
-    nodes.
-
-    A child counts as drawn without replacement if its Q is what its siblings of that kind leave,
-    else as drawn from its Q with replacement.
-
-    Args:
-        case: as read.
-        dtype: of p and q.
-        certain: how a child counts whose Q is one-hot; ``IID`` if one-hot is what it is drawn from.
-
-    Raises:
-        DraftwoodError: a child that was not drawn repeats a sibling's token.
-    """
-    proposed = Proposed(dtype)
-    builder = TreeBuilder(0)
-    numbers = [ROOT]
-    for node, number in enumerate(numbers):  # which grows meanwhile
-        group: Row | None = None
-        handle, gone = -1, set[int]()
-        for child in case.children[number]:
-            q, token = case.proposals[child], case.tokens[child]
-            assert q is not None
-            draw, row = Draw.IID, -1
-            if group is not None and np.allclose(q, without(group, gone), rtol=0, atol=SAME):
-                draw, row = Draw.WITHOUT_REPLACEMENT, handle
-            elif q[token] == 1:
-                draw = certain
-                row = -1 if certain is Draw.ONE_HOT else proposed.handle(q)
-            elif group is None:
-                group, handle = q, proposed.handle(q)
-                draw, row = Draw.WITHOUT_REPLACEMENT, handle
-            else:
-                row = proposed.handle(q)
-            if draw is Draw.WITHOUT_REPLACEMENT:
-                gone.add(token)
-            if builder.add(node, token, SOURCE, draw=draw, q_row=row) != len(numbers):
-                raise DraftwoodError(
-                    f"case {case.name}: node {child} was not drawn and repeats a sibling's token"
-                )
-            numbers.append(child)
-    return planted(builder.build(), case.p, proposed, dtype), numbers

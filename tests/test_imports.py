@@ -20,7 +20,7 @@ LAYERS = [
     {"lab"},
     {"cli"},
 ]
-SIBLINGS = ("drafters", "policies", "tuners", "verifiers")
+SIBLINGS = ("drafters", "policies", "verifiers")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -60,12 +60,19 @@ def test_imports_point_down() -> None:
 
 
 def test_parts_do_not_import_their_siblings() -> None:
+    """What parts of a kind share is in a module or package whose name begins with ``_``."""
     for kind in SIBLINGS:
-        for path in (PACKAGE / kind).glob("*.py"):
+        for path in (PACKAGE / kind).rglob("*.py"):
+            own = (
+                f"draftwood.{kind}.{path.relative_to(PACKAGE / kind).parts[0].removesuffix('.py')}"
+            )
             wrong = {
-                n for n in imports_of(path) if any(n.startswith(f"draftwood.{k}") for k in SIBLINGS)
+                name
+                for name in imports_of(path)
+                if any(name.startswith(f"draftwood.{k}.") for k in SIBLINGS)
+                and not name.startswith((f"draftwood.{kind}._", own))
             }
-            assert not wrong, f"{path.name} imports {wrong}"
+            assert not wrong or own.rpartition(".")[2].startswith("_"), f"{path} imports {wrong}"
 
 
 def test_pure_parts_import_no_model_code() -> None:

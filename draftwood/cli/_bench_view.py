@@ -1,10 +1,9 @@
-"""The progress bar of a run: which method answers which prompt, and how long the rest will take.
+"""The progress bar of a benchmark and the tables that it prints at the end."""
 
-Drawn between jobs only: a thread that redraws would take time from what is measured.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich import box
 from rich.console import Console
@@ -19,14 +18,19 @@ from rich.progress import (
 from rich.table import Table
 
 from draftwood.lab.bench.loop_marks import marked, note
-from draftwood.lab.bench.runs import Job
+
+if TYPE_CHECKING:
+    from draftwood.lab.bench.runs import Job
 
 _PERIOD = 3600.0
 """Seconds that the estimate looks back: methods differ in speed, and a job may take minutes."""
 
 
 def progress(console: Console) -> Progress:
-    """An empty bar; it is gone when it ends."""
+    """An empty bar; it is gone when it ends.
+
+    It is drawn between jobs only: a thread that redraws would take time from what is measured.
+    """
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

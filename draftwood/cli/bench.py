@@ -22,7 +22,7 @@ from draftwood.lab.bench import best
 from draftwood.lab.bench.peers import names as peer_names
 from draftwood.lab.bench.prompts import sources
 from draftwood.lab.bench.quiet import warning
-from draftwood.lab.bench.runs import stoppable
+from draftwood.lab.bench.stopping import stoppable
 from draftwood.lab.bench.verdicts import differences
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams

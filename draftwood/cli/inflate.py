@@ -10,7 +10,7 @@ import click
 
 from draftwood.cli._options import load_model
 from draftwood.errors import DraftwoodError
-from draftwood.lab.inflate.checkpoint import check_disk, check_memory
+from draftwood.lab.inflate.room import check_disk, check_memory
 from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from draftwood.files import write_text
 from draftwood.lab.bench import best, grid
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.quiet import warning
-from draftwood.lab.bench.runs import stoppable
+from draftwood.lab.bench.stopping import stoppable
 from draftwood.methods import recipe
 from draftwood.sampling.params import SamplingParams
 

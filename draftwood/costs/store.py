@@ -1,13 +1,14 @@
 """Keeps measured costs, by what they depend on; knows nothing of how costs are measured."""
 
+from __future__ import annotations
+
 import json
 import logging
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 import draftwood
 from draftwood.costs import cache as kept
@@ -15,6 +16,9 @@ from draftwood.costs.busy import watched
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
+
+if TYPE_CHECKING:
+    import torch
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +109,8 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
         info: of the attached target.
         drafters: :func:`identity_at` of each drafter with a model, by source name.
     """
+    import torch
+
     return Key(
         model=info.identity,
         drafters=tuple(sorted((drafters or {}).items())),
@@ -127,6 +133,8 @@ def identity_at(where: str) -> str:
 
 def device_name(device: torch.device) -> str:
     """What the device is called: the GPU's name, or the processor's."""
+    import torch
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 

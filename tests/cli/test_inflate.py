@@ -8,9 +8,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
-from draftwood.lab.inflate import checkpoint as room
 from draftwood.lab.inflate import model as built
-from draftwood.lab.inflate import weights
+from draftwood.lab.inflate import room, weights
 from tests.cli.test_cli import run
 from tests.factories.tiny_llama import save_tiny
 

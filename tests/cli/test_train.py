@@ -127,8 +127,8 @@ def test_the_package_runs_as_a_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["target", "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", ["draftwood.lab.train", *words])
+    monkeypatch.setattr("sys.argv", ["draftwood", "train", *words])
     with pytest.raises(SystemExit) as stop:
-        runpy.run_module("draftwood.lab.train", run_name="__main__")
+        runpy.run_module("draftwood", run_name="__main__")
     assert stop.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FrameType
 
 import torch
 
@@ -198,20 +197,3 @@ def _tell(
 
 CODE = 128 + signal.SIGTERM
 """The exit code of a process that SIGTERM ended, as shells have it."""
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Raise ``SystemExit`` with code 143 where SIGTERM arrives; afterwards it is as before.
-
-    In the main thread only, where Python lets signals be handled.
-    """
-    before = signal.signal(signal.SIGTERM, _stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    raise SystemExit(CODE)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from draftwood.lab.bench.runs import stoppable
+from draftwood.lab.bench.stopping import stoppable
 
 
 def test_the_block_is_left_with_the_code_of_shells_and_what_was_before_is_back() -> None:

@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.inflate import checkpoint
+from draftwood.lab.inflate import room
 
 Usage = namedtuple("Usage", "total used free")
 
 
 def test_needed_is_weights_and_one_shard() -> None:
-    assert checkpoint.needed(1_000, 4) == 8_000
-    assert checkpoint.needed(8 * 10**9, 4) == 34 * 10**9
+    assert room.needed(1_000, 4) == 8_000
+    assert room.needed(8 * 10**9, 4) == 34 * 10**9
 
 
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "available", lambda: 8_000)
-    checkpoint.check_memory(1_000, 4, "give up")
-    monkeypatch.setattr(checkpoint, "available", lambda: 22e9)
+    monkeypatch.setattr(room, "available", lambda: 8_000)
+    room.check_memory(1_000, 4, "give up")
+    monkeypatch.setattr(room, "available", lambda: 22e9)
     with pytest.raises(DraftwoodError) as caught:
-        checkpoint.check_memory(7 * 10**9, 4, "give up")
+        room.check_memory(7 * 10**9, 4, "give up")
     assert str(caught.value) == (
         "7.00 billion parameters of 4 bytes need about 30.0 GB of memory and 22.0 GB are "
         "available: give up"
@@ -30,20 +30,20 @@ def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(0, 0, 2_000))
-    checkpoint.check_disk(tmp_path, 1_000, 2)
+    room.check_disk(tmp_path, 1_000, 2)
     with pytest.raises(DraftwoodError, match=r"the weights take 0\.0 GB and .* 0\.0 GB left"):
-        checkpoint.check_disk(tmp_path, 1_000, 4)
+        room.check_disk(tmp_path, 1_000, 4)
 
 
 def test_a_control_group_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checkpoint, "_GROUP", tmp_path)
-    unlimited = checkpoint.available()
+    monkeypatch.setattr(room, "_GROUP", tmp_path)
+    unlimited = room.available()
     assert unlimited > 10**8
     (tmp_path / "memory.current").write_text("700\n")
     (tmp_path / "memory.stat").write_text("anon 400\ninactive_file 200\n")
     (tmp_path / "memory.max").write_text("1000\n")
-    assert checkpoint.available() == 500
+    assert room.available() == 500
     (tmp_path / "memory.max").write_text("300\n")
-    assert checkpoint.available() == 0
+    assert room.available() == 0
     (tmp_path / "memory.max").write_text("max\n")
-    assert checkpoint.available() > 10**8
+    assert room.available() > 10**8

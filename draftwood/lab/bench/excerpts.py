@@ -13,29 +13,8 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from draftwood.tree import ROOT, TokenTree
-
-
-@dataclass(frozen=True)
-class TreeExcerpt:
-    """The whole tree of a step; node 0 is the root.
-
-    Attributes:
-        step: number of the step, from 0.
-        parents: of each node; -1 for the root.
-        texts: of each node's token.
-        sources: the drafter of each node; ``"root"`` for the root.
-        path: accepted nodes.
-        bonus: text of the bonus token; empty if the answer ended before it.
-    """
-
-    step: int
-    parents: tuple[int, ...]
-    texts: tuple[str, ...]
-    sources: tuple[str, ...]
-    path: tuple[int, ...]
-    bonus: str
-
 
 PROMPT_CHARACTERS = 300
 STEPS = 48

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from draftwood.lab.bench.excerpts import Committed, Excerpts, StepExcerpt, TreeExcerpt, excerpt
+from draftwood.lab.bench.excerpts import Committed, Excerpts, StepExcerpt, excerpt
 from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from tests.factories.bench_rows import step, tree
 from tests.factories.tiny_llama import tiny_tokenizer
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.excerpts import TreeExcerpt
 from draftwood.lab.bench.plots import FIGURES, draw
 from draftwood.lab.bench.plots.reading import read
 from draftwood.lab.bench.plots.record import Record
@@ -25,6 +24,7 @@ from draftwood.lab.bench.report.page import html, inline
 from draftwood.lab.bench.report.reliability import reliability
 from draftwood.lab.bench.report.traces import excerpts, tree_of, visible
 from draftwood.lab.bench.report.words import plain_value, text
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from tests.cli.test_cli import run
 from tests.lab.bench.documents import document, excerpt, forecast, method, metrics, plain, ratio
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.acceptance import RankCount
-from draftwood.lab.bench.excerpts import TreeExcerpt
 from draftwood.lab.bench.forecast import Bin
 from draftwood.lab.bench.plots.cursor import Cursor
 from draftwood.lab.bench.plots.record import (
@@ -24,6 +23,7 @@ from draftwood.lab.bench.plots.record import (
     SourceReliability,
     Step,
 )
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 
 SCHEMA = 3
 

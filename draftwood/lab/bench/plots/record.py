@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.lab.bench.acceptance import RankCount
-from draftwood.lab.bench.excerpts import TreeExcerpt
 from draftwood.lab.bench.forecast import Bin
 from draftwood.lab.bench.loop_marks import note
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 
 REFERENCE = "ar"
 """The method that speed-ups and equality are counted from."""

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.excerpts import TreeExcerpt
 from draftwood.lab.bench.plots.record import Excerpt, Record, Step
 from draftwood.lab.bench.report.words import spelt, text
+from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from draftwood.lab.picture.layout import layout
 from draftwood.lab.picture.svg import drawing
 from draftwood.tree import TokenTree, TreeBuilder

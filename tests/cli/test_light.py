@@ -85,7 +85,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["generate", "x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
     (["tree", "x", "--method", "gose"], "did you mean 'goose'?"),
     (["methods", "gose"], "did you mean 'goose'?"),
-    (["check-lossless", "goose", "--bugdet", "4"], "Did you mean one of: '--budget'"),
+    (["check-lossless", "goose", "--bugdet", "4"], "Did you mean '--budget'"),
     (["bench", "--prompts", "x", "--methods", "ar,gose"], "did you mean 'goose'?"),
     (["bench", "--prompts", "x", "--methods", "ar,goose:bugdet=3"], "did you mean 'budget'?"),
     (["bench", "--prompt", "x"], "No such option '--prompt'"),

@@ -1,6 +1,6 @@
 """Draws cost curves beside what was timed, with matplotlib, which only this file imports.
 
-It is an optional dependency: ``pip install draftwood[plots]``.
+It is an optional dependency: ``pip install draftwood[lab]``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def check(path: Path) -> None:
         DraftwoodError: matplotlib is missing, or the file's format is unknown or its place cannot
             be written to.
     """
-    need("matplotlib", "plots")
+    need("matplotlib", "lab")
     if path.suffix not in _FORMATS:
         raise DraftwoodError(f"{path} is no kind of picture: name one of {', '.join(_FORMATS)}")
     check_writable(path)

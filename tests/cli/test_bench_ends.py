@@ -22,15 +22,18 @@ def prompts(tmp_path: Path) -> str:
     return two_sets(tmp_path)
 
 
-@pytest.mark.parametrize("flag", ["--plots", "--html"])
-def test_what_draws_is_asked_for_before_a_model_is_loaded(
-    tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch, flag: str
+@pytest.mark.parametrize(
+    ("flag", "library"),
+    [("--plots", "matplotlib"), ("--html", "matplotlib"), ("--json", "scipy")],
+)
+def test_missing_libraries_are_refused_before_a_model_is_loaded(
+    tmp_path: Path, prompts: str, monkeypatch: pytest.MonkeyPatch, flag: str, library: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, library, None)
     nowhere = ["--prompts", prompts, "--model", str(tmp_path / "no-model")]
     code, _, err = run(*nowhere, flag, str(tmp_path / "out"))
     assert code == 2
-    assert "pip install 'draftwood[plots]'" in err
+    assert "pip install 'draftwood[lab]'" in err
     assert not (tmp_path / "out").exists()
 
 

@@ -153,7 +153,7 @@ def test_without_matplotlib_there_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DraftwoodError, match=r"needs matplotlib.*plots"):
+    with pytest.raises(DraftwoodError, match=r"needs matplotlib.*lab"):
         _tune_tables.check(tmp_path / "costs.png")
 
 

@@ -1,11 +1,11 @@
-"""How sure a figure is: percentile bootstraps over groups, 95 %.
+"""95 % intervals of benchmark figures: percentile bootstraps over groups (Efron 1979).
 
-Pure; knows nothing of rows. A *group*, the prompts decoded together, is what is drawn anew: its
-repeats, seeds and prompts go with it, since they are not independent of one another. Resampling is
-seeded, so that equal values give equal intervals.
+A *group* is the prompts that were decoded together. Groups are resampled whole, because their
+prompts, repeats and seeds are not independent. Resampling is seeded: equal values have equal
+intervals. scipy is imported when an interval is asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 RESAMPLES = 2000
 NAN = float("nan")
 _PERCENTILES = (2.5, 97.5)
+_MEMORY = 2**23
+"""Most values of one batch of resamples."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Median:
-    """A median over groups and its interval (NaN where there is too little to tell)."""
+    """A median over groups with its interval (NaN where there are too few groups)."""
 
     median: float
     low: float
@@ -27,7 +31,7 @@ class Median:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two sums over groups and its interval (NaN likewise)."""
+    """A ratio of two sums over groups with its interval (NaN likewise)."""
 
     value: float
     low: float
@@ -35,54 +39,58 @@ class Ratio:
 
 
 def median_interval(values: Sequence[float], resamples: int = RESAMPLES) -> Median:
-    """The median of ``values``, one a group, with its interval. One value has no interval."""
-    if not values:
-        return Median(NAN, NAN, NAN)
-    if len(values) == 1:
-        return Median(values[0], NAN, NAN)
-    given: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
-    low, high = np.percentile(np.median(given[_drawn(len(given), resamples)], axis=1), _PERCENTILES)
+    """The median of ``values``, one per group, with its interval. One value has no interval."""
+    if len(values) < 2:
+        return Median(values[0] if values else NAN, NAN, NAN)
+    given = np.asarray(values, dtype=np.float64)
+    low, high = np.percentile(_resampled(given, np.median, resamples), _PERCENTILES)
     return Median(float(np.median(given)), float(low), float(high))
 
 
 def ratio_intervals(
-    numerators: NDArray[np.float64], denominators: NDArray[np.float64], resamples: int = RESAMPLES
+    numerators: Floats, denominators: Floats, resamples: int = RESAMPLES
 ) -> list[Ratio]:
-    """Sum over sum, of many ratios at once.
+    """Ratios of sums over groups, one for each column, with their intervals.
 
-    Resamples whose denominator is zero are left out; one group has no interval, and a ratio whose
-    denominators are all zero is NaN.
+    Resamples with a denominator of zero are left out. One group has no interval. The ratio of a
+    column whose denominators are all zero is NaN.
 
     Args:
         numerators: ``[groups, ratios]``.
         denominators: the same shape.
-        resamples: how many times the groups are drawn.
-
-    Returns:
-        A ratio for each column.
+        resamples: number of resamples.
     """
-    top, bottom = numerators.sum(axis=0), denominators.sum(axis=0)
-    values = [a / b if b else NAN for a, b in zip(top.tolist(), bottom.tolist(), strict=True)]
-    groups = len(numerators)
-    if groups < 2:
-        return [Ratio(value, NAN, NAN) for value in values]
-    # How often each group was drawn turns two thousand sums into one product of matrices.
-    drawn = _drawn(groups, resamples) + groups * np.arange(resamples)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=resamples * groups).reshape(resamples, groups)
-    weights = counts.astype(np.float64)
-    found: list[Ratio] = []
-    for value, a, b in zip(
-        values, (weights @ numerators).T, (weights @ denominators).T, strict=True
-    ):
-        known = b > 0
-        if known.any():
-            low, high = np.percentile(a[known] / b[known], _PERCENTILES)
-            found.append(Ratio(value, float(low), float(high)))
-        else:
-            found.append(Ratio(value, NAN, NAN))
+    both = np.stack([numerators, denominators])
+    found = [Ratio(value, NAN, NAN) for value in _quotients(both.sum(axis=1)).tolist()]
+    known = denominators.sum(axis=0) > 0
+    if len(numerators) < 2 or not known.any():
+        return found
+    drawn = _quotients(_resampled(both[:, :, known].swapaxes(0, 1), np.sum, resamples))
+    bounds = np.nanpercentile(drawn, _PERCENTILES, axis=-1)
+    for i, low, high in zip(np.flatnonzero(known).tolist(), *bounds.tolist(), strict=True):
+        found[i] = Ratio(found[i].value, low, high)
     return found
 
 
-def _drawn(groups: int, resamples: int) -> NDArray[np.int64]:
-    """int64 ``[resamples, groups]``: the groups of each resample."""
-    return np.random.default_rng(0).integers(groups, size=(resamples, groups))
+def _quotients(sums: Floats) -> Floats:
+    """Numerators ``sums[0]`` over denominators ``sums[1]``; NaN where the latter are zero."""
+    found: Floats = np.full_like(sums[0], NAN)
+    np.divide(sums[0], sums[1], out=found, where=sums[1] > 0)
+    return found
+
+
+def _resampled(groups: Floats, statistic: Callable[..., Floats], resamples: int) -> Floats:
+    """The statistic over groups, the first axis, of each resample: ``[..., resamples]``."""
+    from scipy.stats import bootstrap
+
+    drawn: Floats = bootstrap(
+        (groups,),
+        statistic,
+        axis=0,
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(2, _MEMORY // groups.size),
+        method="percentile",
+        rng=0,
+    ).bootstrap_distribution
+    return drawn

@@ -12,7 +12,7 @@ import torch
 from draftwood.costs import busy
 from draftwood.costs.busy import between, together
 from draftwood.engine.stats import StepStats
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.aggregate import Baselines
 from draftwood.lab.bench.contenders import (
     REFERENCE,
@@ -63,6 +63,7 @@ class Session:
     """
 
     def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
+        need("scipy", "lab")
         self._began = busy.counters()
         self.settings = settings
         self._journal = journal

@@ -387,7 +387,7 @@ def test_no_setting_of_matplotlib_outlives_a_figure_or_decides_it() -> None:
 def test_without_matplotlib_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for act in (plots.check, lambda: draw(document())):
-        with pytest.raises(DraftwoodError, match=r"matplotlib .*pip install 'draftwood\[plots\]'"):
+        with pytest.raises(DraftwoodError, match=r"matplotlib .*pip install 'draftwood\[lab\]'"):
             act()
 
 

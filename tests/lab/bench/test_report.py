@@ -490,4 +490,4 @@ def test_without_matplotlib_nothing_is_begun(
     page = tmp_path / "out.html"
     code, _, err = run("report", str(tmp_path / "no.json"), "--html", str(page))
     assert code == 2
-    assert "pip install 'draftwood[plots]'" in err
+    assert "pip install 'draftwood[lab]'" in err

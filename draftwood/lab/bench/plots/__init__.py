@@ -21,8 +21,13 @@ FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", 
 
 
 def check() -> None:
-    """Raises a DraftwoodError that says how to install matplotlib if it is missing."""
-    need("matplotlib", "plots")
+    """Make sure that the libraries of figures are installed.
+
+    Raises:
+        DraftwoodError: one is missing.
+    """
+    for library in ("matplotlib", "scipy"):
+        need(library, "lab")
 
 
 def draw(document: Mapping[str, object]) -> dict[str, "Figure"]:

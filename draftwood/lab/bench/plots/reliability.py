@@ -8,10 +8,11 @@ Sources have colours of their own (of Tol's bright ones), which are no method's.
 """
 
 from collections.abc import Sequence
-from math import log10, sqrt
+from math import log10
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.stats import binomtest
 
 from draftwood.lab.bench.forecast import Bin
 from draftwood.lab.bench.plots.palette import MARKERS, MUTED, PAPER, Look
@@ -33,7 +34,6 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 FRAME = 149.0
 """Height of a panel's frame, in points: it is square."""
 LINE, TOP = 18.0, 4.0
-_Z = 1.959963984540054
 
 
 def draw(record: Record) -> Figure | None:
@@ -73,10 +73,8 @@ def drawn(found: SourceReliability) -> list[Bin]:
 
 def wilson(taken: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share, by Wilson's score."""
-    share, spread = taken / of, _Z * _Z / of
-    middle = share + spread / 2
-    half = sqrt(spread * (share * (1 - share) + spread / 4))
-    return (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    found = binomtest(taken, of).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _series(axes: Axes, found: Reliability, looks: dict[str, Look]) -> None:

@@ -1,13 +1,17 @@
-"""Command-line options that several subcommands share, and how they become library objects."""
+"""Command-line options that several subcommands share, and the objects made of their values."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial, reduce, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from rich.console import Console
+from rich.progress import track
 
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
@@ -16,143 +20,205 @@ from draftwood.sampling.params import SamplingParams
 if TYPE_CHECKING:
     from draftwood.models import Loaded
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 
+PATH = click.Path(path_type=Path)
 THREADS = click.IntRange(1, 4 * (os.cpu_count() or 1))
-"""Threads a command may be given: more than a few for each core only make it slower."""
+"""Number of threads; more than a few for each core only make a command slower."""
+_FILE_WIDTH = 120
+"""Columns of a table that is not printed to a terminal."""
+
+_option = partial(click.option, show_default=True)
+
+prompts_option = _option(
+    "--prompts",
+    required=True,
+    metavar="SET[,SET]",
+    help="Prompt files (JSON lines), or datasets as hf:OWNER/NAME.",
+)
+limit_option = _option(
+    "--limit", type=click.IntRange(1), help="Most prompts per set, evenly spaced."
+)
+draft_option = _option("--draft", help="Draft model: a directory or a hub id.")
+head_option = _option("--head", help="EAGLE-3 head: a directory or a hub id.")
+temperature_option = _option("--temperature", type=float, default=0.0, help="0 is greedy.")
+top_k_option = _option("--top-k", type=int, default=0, help="Keep the K likeliest tokens; 0: all.")
+top_p_option = _option(
+    "--top-p", type=float, default=1.0, help="Keep the fewest tokens with this total probability."
+)
+batch_option = _option(
+    "--batch", type=click.IntRange(1), default=1, help="Prompts decoded together."
+)
+repeats_option = _option(
+    "--repeats", type=click.IntRange(1), default=1, help="Timed runs per method and prompt."
+)
+chat_option = _option(
+    "--chat/--no-chat",
+    default=None,
+    help="Use the chat template for all prompts, or for none.  [default: for dialogues]",
+)
+truncate_option = _option(
+    "--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts."
+)
+figures_option = _option("--json", "output", type=PATH, help="Write the results to this file.")
 
 
-def _stack(decorators: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+def max_new_tokens_option(least: int = 1) -> Callable[[F], F]:
+    """``--max-new-tokens``, at least ``least``."""
+    return _option(
+        "--max-new-tokens",
+        type=click.IntRange(least),
+        default=128,
+        help="Most tokens to generate per prompt.",
+    )
+
+
+def stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator from several, the first one outermost."""
     return lambda function: reduce(lambda f, d: d(f), reversed(decorators), function)
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """Values of :func:`model_options`."""
+
+    name: str
+    dtype: str
+    device: str
+    threads: int | None
+    trust_remote_code: bool
+
+    def load(self) -> Loaded:
+        """Load the model, without progress bars.
+
+        Raises:
+            DraftwoodError: it cannot be loaded.
+        """
+        from draftwood.models import load_quietly
+
+        return load_quietly(
+            self.name,
+            self.dtype,
+            self.device,
+            self.threads,
+            trust_remote_code=self.trust_remote_code,
+        )
+
+
 def model_options(function: F) -> F:
-    """``--model``, ``--dtype``, ``--device``, ``--threads``, ``--trust-remote-code``."""
-    option = partial(click.option, cls=Option, section="Model")
-    return _stack(
-        [
-            option(
-                "--model",
-                default="embedded",
-                show_default=True,
-                help="A directory or a hub id; 'embedded': the small model in the package.",
-            ),
-            option(
-                "--dtype",
-                type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-                default="auto",
-                show_default=True,
-                help="Number format of weights and activations; auto is the checkpoint's.",
-            ),
-            option(
-                "--device",
-                default="auto",
-                show_default=True,
-                help="A torch device such as cpu or cuda:0; auto is CUDA where there is one.",
-            ),
-            option("--threads", type=THREADS, help="CPU threads. [default: torch's choice]"),
-            option(
-                "--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint."
-            ),
-        ]
-    )(function)
+    """Options that choose the model; the command gets ``model``, a :class:`ModelOptions`."""
 
+    @wraps(function)
+    def with_model(
+        *args: Any,
+        model: str,
+        dtype: str,
+        device: str,
+        threads: int | None,
+        trust_remote_code: bool,
+        **rest: Any,
+    ) -> Any:
+        options = ModelOptions(model, dtype, device, threads, trust_remote_code)
+        return function(*args, model=options, **rest)
 
-def load_model(
-    model: str, dtype: str, device: str, threads: int | None, *, trust_remote_code: bool
-) -> Loaded:
-    """The model that the values of :func:`model_options` name, loaded without progress bars.
-
-    Raises:
-        DraftwoodError: it cannot be loaded.
-    """
-    from draftwood.models import load_quietly
-
-    return load_quietly(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    option = partial(_option, cls=Option, section="Model")
+    decorate: Callable[[Any], F] = stack(
+        option(
+            "--model", default="embedded", help="A directory or a hub id; embedded: a small one."
+        ),
+        option(
+            "--dtype",
+            type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+            default="auto",
+            help="Number format of weights and activations; auto: the checkpoint's.",
+        ),
+        option("--device", default="auto", help="A torch device (cpu, cuda:0); auto: CUDA if any."),
+        option("--threads", type=THREADS, help="CPU threads. [default: torch's choice]"),
+        option(
+            "--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint."
+        ),
+    )
+    return decorate(with_model)
 
 
 def sampling_options(function: F) -> F:
-    """The flags that :func:`sampling_of` turns into sampling parameters."""
-    option = partial(click.option, cls=Option, section="Sampling")
-    number = partial(option, type=float, show_default=True)
-    return _stack(
-        [
-            number("--temperature", default=0.0, help="Divides the logits; 0 is greedy."),
-            option(
-                "--top-k",
-                type=int,
-                default=0,
-                show_default=True,
-                help="Keep the K likeliest tokens; 0 keeps all.",
-            ),
-            number("--top-p", default=1.0, help="Keep the fewest tokens of this probability."),
-            number("--min-p", default=0.0, help="Drop tokens below this times the likeliest."),
-            number(
-                "--repetition-penalty",
-                default=1.0,
-                help="Above 1, tokens of the prompt and the text become less likely.",
-            ),
-            number(
-                "--presence-penalty",
-                default=0.0,
-                help="Subtracted from the logit of every token that was generated before.",
-            ),
-            number(
-                "--frequency-penalty",
-                default=0.0,
-                help="Subtracted once for each time that a token was generated.",
-            ),
-            option(
-                "--logit-bias",
-                multiple=True,
-                metavar="ID=BIAS",
-                help="Added to the logit of a token, by its id. Repeatable.",
-            ),
-            option(
-                "--ban",
-                "banned",
-                multiple=True,
-                type=int,
-                metavar="ID",
-                help="A token id that is never generated. Repeatable.",
-            ),
-            option(
-                "--seed",
-                type=int,
-                default=0,
-                show_default=True,
-                help="Of the random numbers above temperature 0.",
-            ),
-        ]
-    )(function)
+    """Options for sampling; the command gets ``sampling``, a :class:`SamplingParams`."""
+
+    @wraps(function)
+    def with_sampling(*args: Any, **values: Any) -> Any:
+        given = {name: values.pop(name) for name in _SAMPLING}
+        given["logit_bias"] = dict(_bias(text) for text in given["logit_bias"])
+        return function(*args, sampling=SamplingParams(**given), **values)
+
+    option = partial(_option, cls=Option, section="Sampling")
+    number = partial(option, type=float)
+    decorate: Callable[[Any], F] = stack(
+        number("--temperature", default=0.0, help="Divides the logits; 0 is greedy."),
+        option("--top-k", type=int, default=0, help="Keep the K likeliest tokens; 0: all."),
+        number("--top-p", default=1.0, help="Keep the fewest tokens with this total probability."),
+        number(
+            "--min-p", default=0.0, help="Drop tokens below this times the largest probability."
+        ),
+        number(
+            "--repetition-penalty",
+            default=1.0,
+            help="Above 1: tokens of the prompt and the text become less likely.",
+        ),
+        number(
+            "--presence-penalty",
+            default=0.0,
+            help="Subtracted from the logit of every generated token.",
+        ),
+        number(
+            "--frequency-penalty",
+            default=0.0,
+            help="Subtracted from a token's logit each time it is generated.",
+        ),
+        option(
+            "--logit-bias",
+            multiple=True,
+            metavar="ID=BIAS",
+            help="Added to the logit of a token id. Repeatable.",
+        ),
+        option(
+            "--ban",
+            "banned_tokens",
+            multiple=True,
+            type=int,
+            metavar="ID",
+            help="Never generate this token id. Repeatable.",
+        ),
+        option("--seed", type=int, default=0, help="Seed, used above temperature 0."),
+    )
+    return decorate(with_sampling)
 
 
-def sampling_of(
-    *,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    repetition_penalty: float,
-    presence_penalty: float,
-    frequency_penalty: float,
-    logit_bias: tuple[str, ...],
-    banned: tuple[int, ...],
-    seed: int,
-) -> SamplingParams:
-    """Sampling parameters from the values of :func:`sampling_options`."""
-    return SamplingParams(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        logit_bias=dict(_bias(text) for text in logit_bias),
-        banned_tokens=banned,
-        seed=seed,
+_SAMPLING = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "banned_tokens",
+    "seed",
+)
+
+
+def progress(items: Iterable[T], label: str) -> Iterable[T]:
+    """Iterate with a progress bar on standard error."""
+    return track(items, label, console=Console(stderr=True), transient=True)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for tables; wide enough for them if it is not a terminal."""
+    found = Console(stderr=stderr, highlight=False)
+    return (
+        found if found.is_terminal else Console(stderr=stderr, highlight=False, width=_FILE_WIDTH)
     )
 
 
@@ -167,16 +233,16 @@ def _bias(text: str) -> tuple[int, float]:
 
 
 def numbers(flag: str, text: str, kind: Callable[[str], N], advice: str) -> tuple[N, ...]:
-    """The numbers of a comma-separated list.
+    """Parse a comma-separated list of numbers.
 
     Args:
-        flag: that was given.
+        flag: option name, for the message.
         text: its value.
         kind: ``int`` or ``float``.
         advice: what to write instead.
 
     Raises:
-        DraftwoodError: one of them is none; the flag, its value and the advice.
+        DraftwoodError: an item is not a number.
     """
     try:
         return tuple(kind(word) for word in text.split(","))

@@ -1,42 +1,33 @@
-"""Flags of the commands that play methods without a model, and what they become."""
+"""Options and output that ``replay`` and ``simulate`` share: costs, loads and the table."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
-
-from draftwood.cli._options import numbers
-from draftwood.costs.curve import StepCosts
-from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
-from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
-
-if TYPE_CHECKING:
-    from draftwood.lab.replay.figures import Figures, Load
-
-import math
-
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
-from draftwood.lab.replay.figures import Figures, Load
-
-F = TypeVar("F", bound=Callable[..., Any])
+from draftwood.cli._options import PATH, F, console, figures_option, numbers, stack
+from draftwood.costs.curve import StepCosts
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_text
+from draftwood.lab.replay.figures import BatchLoad, Figures
+from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """Where costs of a step come from: a file, a GPU and shapes, or nowhere.
+    """Source of step costs: a file, data sheets of a GPU and model shapes, or none.
 
     Raises:
-        DraftwoodError: flags that contradict or need one another.
+        DraftwoodError: options contradict each other, or one is missing.
     """
 
     file: Path | None
@@ -51,10 +42,10 @@ class Pricing:
             raise DraftwoodError("--gpu and --shape belong together: give both, or none")
 
     def costs(self, sources: Iterable[str]) -> StepCosts | None:
-        """Costs of a step with these drafters that have a model; None if none are given.
+        """Step costs with these drafters that have a model; None if no costs are given.
 
         Raises:
-            DraftwoodError: a file or a name cannot be used, or the costs of a drafter are missing.
+            DraftwoodError: a file or a name cannot be used, or a drafter's costs are missing.
         """
         if self.file is not None:
             found = read_costs(self.file)
@@ -66,85 +57,110 @@ class Pricing:
         return found
 
 
-def pricing_options(function: F) -> F:
-    """``--costs``, ``--gpu``, ``--shape``, ``--draft-shape``, ``--batch``, ``--context``."""
-    options = [
+@dataclass(frozen=True)
+class Output:
+    """What to compute from replayed steps, and where to write it.
+
+    Attributes:
+        pricing: source of step costs.
+        loads: batch sizes and contexts for expected speeds.
+        path: JSON file to write, if any.
+    """
+
+    pricing: Pricing
+    loads: Sequence[BatchLoad]
+    path: Path | None
+
+    def loads_at(self, costs: StepCosts | None) -> Sequence[BatchLoad]:
+        """Loads for which speeds can be estimated."""
+        return self.loads if costs is not None else ()
+
+    def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:
+        """Print the table, and write the figures and ``facts`` as JSON if a file was given."""
+        console().print(table(found))
+        if self.path is not None:
+            content = {**facts, "methods": [one.to_json() for one in found]}
+            write_text(self.path, json.dumps(content, indent=1) + "\n")
+
+
+def output_options(function: F) -> F:
+    """Options for costs, loads and the JSON file; the command gets an :class:`Output`."""
+
+    @wraps(function)
+    def with_output(
+        *args: Any,
+        costs_file: Path | None,
+        gpu: str | None,
+        shape: str | None,
+        draft_shape: str | None,
+        batch: str,
+        context: str,
+        output: Path | None,
+        **rest: Any,
+    ) -> Any:
+        pricing = Pricing(costs_file, gpu, shape, draft_shape)
+        if output is not None:
+            check_writable(output)
+        return function(*args, output=Output(pricing, loads_of(batch, context), output), **rest)
+
+    decorate: Callable[[Any], F] = stack(
         click.option(
             "--costs",
             "costs_file",
-            type=click.Path(path_type=Path),
-            help="Costs of a step: what 'draftwood tune --json' wrote. Without costs no speeds are "
-            "expected, and auto takes a drafted node for 1 % of a plain step.",
+            type=PATH,
+            help="Step costs from 'draftwood tune --json'. Without costs, no speeds are estimated "
+            "and auto assumes that a drafted node costs 1 % of a plain step.",
         ),
-        click.option("--gpu", help="Estimate the costs for a GPU, such as h100; needs --shape."),
-        click.option("--shape", help="With --gpu: shape of the target, such as 8b."),
-        click.option("--draft-shape", help="With --gpu: shape of draft models, such as 0.5b."),
+        click.option("--gpu", help="Estimate step costs for a GPU (h100); needs --shape."),
+        click.option("--shape", help="With --gpu: shape of the target (8b)."),
+        click.option("--draft-shape", help="With --gpu: shape of draft models (0.5b)."),
+        click.option("--batch", default="1", show_default=True, help="Batch sizes, such as 1,4."),
         click.option(
-            "--batch", default="1", show_default=True, help="Sequences at once, e.g. 1,4."
+            "--context", default="1000", show_default=True, help="Cached tokens per sequence."
         ),
-        click.option("--context", default="1000", show_default=True, help="Cached tokens of each."),
-    ]
-    return reduce(lambda f, option: option(f), reversed(options), function)
+        figures_option,
+    )
+    return decorate(with_output)
 
 
-def loads_of(batch: str, context: str) -> list[Load]:
-    """All pairs of batches and contexts.
+def loads_of(batch: str, context: str) -> list[BatchLoad]:
+    """All pairs of batch sizes and contexts.
 
     Raises:
-        DraftwoodError: they are no numbers.
+        DraftwoodError: the lists contain something else than numbers.
     """
     sizes, lengths = _numbers("--batch", batch, 1), _numbers("--context", context, 0)
-    from draftwood.lab.replay.figures import Load
-
-    return [Load(b, c) for b in sizes for c in lengths]
+    return [BatchLoad(b, c) for b in sizes for c in lengths]
 
 
-def write_figures(path: Path, found: Sequence[Figures], facts: dict[str, object]) -> None:
-    """Write figures as JSON, with what they belong to."""
-    content = {**facts, "methods": [one.to_json() for one in found]}
-    write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def _numbers(flag: str, text: str, least: int) -> list[int]:
+def _numbers(flag: str, text: str, least: int) -> tuple[int, ...]:
     advice = f"write numbers of at least {least}, such as 4,16"
     found = numbers(flag, text, int, advice)
     if min(found) < least:
         raise DraftwoodError(f"{flag} {text!r}: {advice}")
-    return list(found)
+    return found
 
 
-_FILE_WIDTH = 120
-"""Columns where there is no terminal to ask."""
-
-
-def show(found: Sequence[Figures], loads: Sequence[Load]) -> None:
-    """Print the table to standard output."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_FILE_WIDTH)
-    console.print(table(found, loads))
-
-
-def table(found: Sequence[Figures], loads: Sequence[Load]) -> Table:
-    """One line per method; a column per load if speeds are expected."""
+def table(found: Sequence[Figures]) -> Table:
+    """One row per method; a column per load if speeds are estimated."""
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("method", overflow="fold")
-    for column in ("τ", "accept", "nodes", "drafts"):
+    loads = [f"tok/s ×\nb={s.load.batch} c={s.load.context}" for s in found[0].speeds]
+    live = ["live"] if any(one.live_prompts for one in found) else []
+    for column in ("τ", "accept", "nodes", "drafts", *loads, "steps/s", *live):
         shown.add_column(column, justify="right")
-    for load in loads:
-        shown.add_column(f"tok/s ×\nb={load.batch} c={load.context}", justify="right")
-    shown.add_column("steps/s", justify="right")
-    live = any(one.live_prompts for one in found)
-    if live:
-        shown.add_column("live", justify="right")
     for one in found:
-        cells = [one.method, _number(one.tau, "{:.2f}"), _number(one.acceptance_rate, "{:.0%}")]
-        cells += [_number(one.nodes, "{:.1f}"), _number(one.draft_calls, "{:.2f}")]
-        cells += [f"{s.tokens_per_second:.0f} {s.speedup:.2f}" for s in one.speeds]
-        cells.append(_number(one.steps_per_second, "{:.0f}"))
-        if live:
-            cells.append(_number(one.live_steps_per_second, "{:.0f}"))
-        shown.add_row(*cells)
+        speeds = [f"{s.tokens_per_second:.0f} {s.speedup:.2f}" for s in one.speeds]
+        shown.add_row(
+            one.method,
+            _number(one.tau, "{:.2f}"),
+            _number(one.acceptance_rate, "{:.0%}"),
+            _number(one.nodes, "{:.1f}"),
+            _number(one.draft_calls, "{:.2f}"),
+            *(speeds or ["-"] * len(loads)),
+            _number(one.steps_per_second, "{:.0f}"),
+            *(_number(one.live_steps_per_second, "{:.0f}") for _ in live),
+        )
     return shown
 
 

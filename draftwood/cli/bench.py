@@ -15,7 +15,24 @@ import click
 from rich.console import Console
 
 from draftwood.cli._bench_view import best_table, table
-from draftwood.cli._options import model_options, numbers
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    batch_option,
+    chat_option,
+    draft_option,
+    head_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    numbers,
+    prompts_option,
+    repeats_option,
+    temperature_option,
+    top_k_option,
+    top_p_option,
+    truncate_option,
+)
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best
@@ -47,13 +64,8 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option(
-    "--prompts",
-    required=True,
-    metavar="SET[,SET]",
-    help="Files of prompts, or datasets as hf:OWNER/NAME.",
-)
-@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@prompts_option
+@limit_option
 @click.option(
     "--methods",
     default="ar,pld,tr,goose,auto,hf",
@@ -69,26 +81,14 @@ Examples:
 @click.option(
     "--best",
     "best_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Run each method that draftwood search wrote to this file as published and at its best.",
 )
 @model_options
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
-@click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
-@click.option(
-    "--top-p",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Keep the fewest tokens of this probability.",
-)
+@max_new_tokens_option()
+@temperature_option
+@top_k_option
+@top_p_option
 @click.option(
     "--seeds",
     default="0",
@@ -97,45 +97,25 @@ Examples:
     help="Everything is run with each; the first one also shuffles the order.",
 )
 @click.option("--budget", type=int, help="Most nodes drafted a step, where a method sets none.")
-@click.option("--draft", help="Directory or hub id of the draft model, where a method sets none.")
-@click.option("--head", help="Directory or hub id of the EAGLE-3 head, where a method sets none.")
+@draft_option
+@head_option
 @click.option("--warm", is_flag=True, help="Keep what drafters learn from prompt to prompt.")
-@click.option(
-    "--batch",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Prompts decoded together.",
-)
-@click.option(
-    "--repeats",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Timed runs of every method on every prompt.",
-)
-@click.option(
-    "--chat/--no-chat",
-    default=None,
-    help="The chat template for all prompts, or for none (else: for dialogues, if there is one).",
-)
-@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
-@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
+@batch_option
+@repeats_option
+@chat_option
+@truncate_option
+@click.option("--json", "output", type=PATH, help="Write everything here.")
 @click.option("--resume", is_flag=True, help="Resume the run of --json that was stopped.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write a page to look at.")
-@click.option("--plots", type=click.Path(path_type=Path), help="Write figures to this directory.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Write a line per step.")
+@click.option("--html", type=PATH, help="Write a page to look at.")
+@click.option("--plots", type=PATH, help="Write figures to this directory.")
+@click.option("--trace", type=PATH, help="Write a line per step.")
 def bench(
     prompts: str,
     limit: int | None,
     methods: str,
     peers: bool,
     best_file: Path | None,
-    model: str,
-    dtype: str,
-    device: str,
-    trust_remote_code: bool,
-    threads: int | None,
+    model: ModelOptions,
     max_new_tokens: int,
     temperature: float,
     top_k: int,
@@ -176,11 +156,11 @@ def bench(
         best=None if best_file is None else best.load(best_file),
         peers=peers,
         limit=limit,
-        model=model,
-        dtype=dtype,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        threads=threads,
+        model=model.name,
+        dtype=model.dtype,
+        device=model.device,
+        trust_remote_code=model.trust_remote_code,
+        threads=model.threads,
         max_new_tokens=max_new_tokens,
         sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
         seeds=numbers("--seeds", seeds, int, _SEEDS),
@@ -197,7 +177,7 @@ def bench(
     outputs.check()
     journal = _journal(outputs, resume, warm)
     session = Session(settings, journal)
-    warn_if_busy(threads)
+    warn_if_busy(model.threads)
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=_FILE_WIDTH)

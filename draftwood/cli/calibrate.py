@@ -16,7 +16,18 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.cli._options import load_model, model_options, numbers
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    draft_option,
+    head_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    numbers,
+    prompts_option,
+    truncate_option,
+)
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.files import check_writable
@@ -36,27 +47,21 @@ _FLOOR = 0.002
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option("--prompts", required=True, metavar="SOURCE[,SOURCE]", help="As for bench.")
-@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.argument("output", type=PATH)
+@prompts_option
+@limit_option
 @click.option(
     "--methods",
     help="Comma-separated: with which drafters. [default: auto, and auto with each model that is "
     "given or, for the embedded model, comes with it]",
 )
-@click.option("--draft", help="A draft model to count as well: a directory or a hub id.")
-@click.option("--head", help="An EAGLE-3 head to count as well: a directory or a hub id.")
+@draft_option
+@head_option
 @click.option(
     "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
 )
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
-@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@max_new_tokens_option(least=2)
+@truncate_option
 @model_options
 def calibrate(
     output: Path,
@@ -68,19 +73,15 @@ def calibrate(
     temperatures: str,
     max_new_tokens: int,
     truncate: int | None,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Count how often the model takes what is drafted, and write it to OUTPUT, for method auto.
 
     Use it with --method auto --tuner.calibration OUTPUT.
     """
     check_writable(output)
-    chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model == "embedded")
-    check_drafts(model, chosen, trust_remote_code=trust_remote_code)
+    chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")
+    check_drafts(model.name, chosen, trust_remote_code=model.trust_remote_code)
     heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
     from draftwood.engine.engine import Engine
@@ -91,7 +92,7 @@ def calibrate(
 
     sampled = [SamplingParams(temperature=t) for t in heats]
     members = read(sources(prompts), limit)
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    loaded = model.load()
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     contexts = Contexts(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftwood.cli._method_flags import MethodsCommand, method_of, method_options, settings_given
-from draftwood.cli._options import load_model, model_options
+from draftwood.cli._options import ModelOptions, model_options
 from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
@@ -66,11 +66,7 @@ def check_lossless(
     top_k: int,
     prompt: str,
     as_json: bool,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Check that the output of each METHOD (as in "traversal:shape=2x2") is the target's own.
 
@@ -94,8 +90,8 @@ def check_lossless(
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
-        check_drafts(model, chosen, trust_remote_code=trust_remote_code)
-        loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+        check_drafts(model.name, chosen, trust_remote_code=model.trust_remote_code)
+        loaded = model.load()
         ids = encode(loaded.tokenizer, prompt, chat=False)
         target = attach(loaded.model)
         ground = Ground(target, loaded.tokenizer, ids, sampling)

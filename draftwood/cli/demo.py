@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.cli._options import load_model, model_options
+from draftwood.cli._options import ModelOptions, max_new_tokens_option, model_options
 from draftwood.cli._prompt import encode
 from draftwood.cli.generate import show
 from draftwood.costs.busy import warn_if_busy
@@ -64,13 +64,7 @@ class Result:
 
 
 @click.command()
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
+@max_new_tokens_option(least=2)
 @click.option(
     "--repeats",
     type=click.IntRange(1),
@@ -82,14 +76,10 @@ class Result:
 def demo(
     max_new_tokens: int,
     repeats: int,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Decode a code, a math and a prose prompt with each method, beside plain decoding."""
-    warn_if_busy(threads)
+    warn_if_busy(model.threads)
 
     from draftwood.engine.engine import Engine
     from draftwood.engine.host import ModelHost
@@ -97,7 +87,7 @@ def demo(
     from draftwood.runner.attach import attach
 
     chosen = [method(text) for text in METHODS]
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    loaded = model.load()
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]

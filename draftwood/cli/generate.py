@@ -7,16 +7,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from draftwood.cli._method_flags import MethodCommand, method_of, method_options
-from draftwood.cli._options import load_model, model_options, sampling_of, sampling_options
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    max_new_tokens_option,
+    model_options,
+    sampling_options,
+)
 from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
 from draftwood.methods.shipped import check_drafts
+from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.engine.engine import Engine
@@ -38,17 +45,11 @@ Examples:
 @click.option(
     "--file",
     "path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Read the prompt from a file; - is standard input.",
 )
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate.",
-)
+@max_new_tokens_option()
 @click.option("--stop", multiple=True, help="Text that ends the output. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option(
@@ -81,12 +82,8 @@ def generate(
     stop: tuple[str, ...],
     as_json: bool,
     explained: bool,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
-    **sampling: Any,
+    model: ModelOptions,
+    sampling: SamplingParams,
 ) -> int | None:
     """Continue PROMPT and stream the text.
 
@@ -94,7 +91,6 @@ def generate(
     green; the model's own are plain.
     """
     chosen = method_of(ctx, name)
-    params = sampling_of(**sampling)
     text = read_prompt(prompt, path)
     if "" in stop:
         raise DraftwoodError("a stop string must not be empty; leave it out")
@@ -105,14 +101,16 @@ def generate(
     from draftwood.lab.bench.trace import fields as step_fields
     from draftwood.runner.attach import attach
 
-    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
-    if params.logit_bias or params.banned_tokens:
-        params.validate(models.vocabulary_size(model, trust_remote_code=trust_remote_code))
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    check_drafts(model.name, {name: chosen}, trust_remote_code=model.trust_remote_code)
+    if sampling.logit_bias or sampling.banned_tokens:
+        sampling.validate(
+            models.vocabulary_size(model.name, trust_remote_code=model.trust_remote_code)
+        )
+    loaded = model.load()
     request = Request(
         prompt=encode(loaded.tokenizer, text, chat=chat),
         max_new_tokens=max_new_tokens,
-        sampling=params,
+        sampling=sampling,
         eos=loaded.eos,
         stop=stop,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import load_model
+from draftwood.cli._options import PATH, ModelOptions
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
 from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
@@ -27,7 +27,7 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
 
 
 @click.command()
-@click.argument("out_dir", type=click.Path(path_type=Path))
+@click.argument("out_dir", type=PATH)
 @click.option(
     "--model",
     default="embedded",
@@ -77,7 +77,7 @@ def inflate(
     from draftwood.lab.inflate.model import inflate as inflate_model
 
     check_place(out_dir)
-    loaded = load_model(model, "float32", "cpu", None, trust_remote_code=False)
+    loaded = ModelOptions(model, "float32", "cpu", None, trust_remote_code=False).load()
     source = as_llama(loaded.model, model)
     small = shape_of(source.config)
     check_fits(small, large)

@@ -1,64 +1,53 @@
-"""``draftwood record``: decodes prompts plainly and keeps every row of the target."""
+"""``draftwood record``: decodes prompts plainly and records the target's output."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import track
 
-from draftwood.cli._options import load_model, model_options
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    chat_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    progress,
+    prompts_option,
+    temperature_option,
+    top_k_option,
+    top_p_option,
+    truncate_option,
+)
 from draftwood.files import check_writable
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.sampling.params import SamplingParams
 
 
 @click.command()
-@click.option("--prompts", required=True, metavar="FILE[,FILE]", help="As for 'draftwood bench'.")
-@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@prompts_option
+@limit_option
 @model_options
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
-@click.option("--top-k", type=int, default=0, show_default=True, help="0 is off.")
-@click.option(
-    "--top-p",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Keep the fewest tokens of this probability.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the first prompt.")
+@max_new_tokens_option()
+@temperature_option
+@top_k_option
+@top_p_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first prompt.")
 @click.option(
     "--top",
     type=click.IntRange(1),
     default=16,
     show_default=True,
-    help="Tokens kept of every row; at least what a drafter will read.",
+    help="Tokens recorded per row; at least as many as drafters read.",
 )
-@click.option(
-    "--chat/--no-chat",
-    default=None,
-    help="The chat template for all prompts, or for none (else: for dialogues, if there is one).",
-)
-@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
-@click.option(
-    "--out", "output", type=click.Path(path_type=Path), required=True, help="Write it here."
-)
+@chat_option
+@truncate_option
+@click.option("--out", "output", type=PATH, required=True, help="Recording to write.")
 def record(
     prompts: str,
     limit: int | None,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
     max_new_tokens: int,
     temperature: float,
     top_k: int,
@@ -69,7 +58,7 @@ def record(
     truncate: int | None,
     output: Path,
 ) -> None:
-    """Decode prompts plainly and keep what the model said, for 'draftwood replay'.
+    """Decode prompts plainly and record the model's output, for 'draftwood replay'.
 
     Prompts, contexts and seeds are those of 'draftwood bench'.
     """
@@ -77,14 +66,13 @@ def record(
 
     from draftwood.lab.replay.file import digest, write
     from draftwood.lab.replay.recorder import Recorder
-    from draftwood.lab.replay.recording import Asked, ModelFacts, Recording
+    from draftwood.lab.replay.recording import ModelFacts, Recording, RecordingSettings
     from draftwood.runner.attach import attach
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     members = read(sources(prompts), limit)
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
-    # Before it is attached, which lays weights out anew.
-    weights = digest(loaded.model)
+    loaded = model.load()
+    weights = digest(loaded.model)  # before attaching, which may change the layout of weights
     target = attach(loaded.model)
     info = target.info
     sampling.validate(info.vocab_size)
@@ -98,7 +86,7 @@ def record(
         layers=info.layers,
         hidden_size=info.hidden_size,
     )
-    asked = Asked(
+    settings = RecordingSettings(
         max_new_tokens=max_new_tokens,
         eos=tuple(sorted(loaded.eos)),
         temperature=temperature,
@@ -109,14 +97,13 @@ def record(
         chat=chat,
         truncate=truncate,
     )
-    recorder = Recorder(target, loaded.tokenizer, asked)
+    recorder = Recorder(target, loaded.tokenizer, settings)
     recorder.check(members)
-    progress = track(members, "recording", console=Console(stderr=True), transient=True)
-    found = [recorder.record(number, member) for number, member in enumerate(progress)]
-    recording = Recording(facts, recorder.asked, found)
+    found = [recorder.record(i, member) for i, member in enumerate(progress(members, "recording"))]
+    recording = Recording(facts, recorder.settings, found)
     write(output, recording)
-    texts = [text for one in found for text in one.texts]
+    tokens = sum(text.answer for one in found for text in one.texts)
     click.echo(
-        f"{output}: {len(found)} prompts, {sum(text.answer for text in texts)} tokens, "
-        f"{recording.size} rows of {recorder.asked.width}"
+        f"{output}: {len(found)} prompts, {tokens} tokens, "
+        f"{recording.size} rows of {recorder.settings.width}"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from draftwood.cli._options import PATH
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 from draftwood.lab.bench import plots
@@ -16,18 +17,18 @@ from draftwood.lab.bench.report.page import html
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN.json")
+@click.argument("run", type=PATH, metavar="RUN.json")
 @click.option(
     "--html",
     "page",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="OUT.html",
     help="Write everything as one page that needs no other file and no network.",
 )
 @click.option(
     "--plots",
     "directory",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Write each figure into DIR, as PNG and as SVG.",
 )

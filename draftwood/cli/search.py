@@ -17,7 +17,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.cli._options import model_options
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    batch_option,
+    draft_option,
+    head_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    prompts_option,
+    repeats_option,
+    temperature_option,
+    truncate_option,
+)
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
@@ -40,14 +53,9 @@ _FIGURES = {
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option(
-    "--prompts",
-    required=True,
-    metavar="SET[,SET]",
-    help="Prompts to search on: other ones than those that bench is to measure, of the same kind.",
-)
-@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
+@click.argument("output", type=PATH)
+@prompts_option
+@limit_option
 @click.option(
     "--methods",
     help="Comma-separated names. All that have settings to search and whose models are given, "
@@ -60,31 +68,13 @@ _FIGURES = {
     show_default=True,
     help="What is best: speed on this machine, or accepted tokens, which do not depend on it.",
 )
-@click.option("--draft", help="Directory or hub id of the draft model.")
-@click.option("--head", help="Directory or hub id of the EAGLE-3 head.")
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
-@click.option(
-    "--batch",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Prompts decoded together.",
-)
-@click.option(
-    "--repeats",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Timed runs of every setting on every prompt.",
-)
-@click.option("--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts.")
+@draft_option
+@head_option
+@max_new_tokens_option(least=2)
+@temperature_option
+@batch_option
+@repeats_option
+@truncate_option
 @click.option("--resume", is_flag=True, help="Resume the search that was stopped.")
 @model_options
 def search(
@@ -101,11 +91,7 @@ def search(
     repeats: int,
     truncate: int | None,
     resume: bool,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Find the best setting of each method and write it to OUTPUT, for bench --best OUTPUT.
 
@@ -121,11 +107,11 @@ def search(
         prompts=sources(prompts),
         methods=(),
         limit=limit,
-        model=model,
-        dtype=dtype,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        threads=threads,
+        model=model.name,
+        dtype=model.dtype,
+        device=model.device,
+        trust_remote_code=model.trust_remote_code,
+        threads=model.threads,
         max_new_tokens=max_new_tokens,
         sampling=SamplingParams(temperature=temperature),
         draft=draft,
@@ -139,7 +125,7 @@ def search(
     outputs.check()
     journal = outputs.resumed() if resume else outputs.journal()
     read(asked.prompts, limit)
-    warn_if_busy(threads)
+    warn_if_busy(model.threads)
     tried = {name: grid.contenders(name, _made(name, output, asked)) for name in names}
     everything = [text for texts in tried.values() for text in texts]
     session = Session(asked.with_methods(everything), journal)

@@ -12,7 +12,17 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from draftwood.cli._options import load_model, model_options
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    draft_option,
+    head_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    prompts_option,
+    temperature_option,
+)
 from draftwood.files import check_writable
 from draftwood.lab.bench.prompts import Source, read, sources
 from draftwood.methods.shipped import check_drafts
@@ -23,11 +33,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option("--prompts", required=True, metavar="FILE[,FILE]", help="JSON lines; one set each.")
-@click.option("--limit", type=click.IntRange(1), help="Most prompts of each set, evenly spaced.")
-@click.option("--draft", help="Directory or hub id of the draft model; embedded-draft otherwise.")
-@click.option("--head", help="Directory or hub id of an EAGLE-3 head to draft with instead.")
+@click.argument("output", type=PATH)
+@prompts_option
+@limit_option
+@draft_option
+@head_option
 @click.option("--drafter", help="Which drafter answers: model or eagle3.")
 @click.option(
     "--ranks",
@@ -48,14 +58,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="The size and depth that are fastest here, or all nodes.",
 )
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="Most tokens to generate for a prompt.",
-)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@max_new_tokens_option(least=2)
+@temperature_option
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True, help="Timed at.")
 @model_options
 def sequoia(
@@ -72,11 +76,7 @@ def sequoia(
     max_new_tokens: int,
     temperature: float,
     context: int,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Search the static tree for a pair of models and write it to OUTPUT, for method sequoia.
 
@@ -93,10 +93,10 @@ def sequoia(
     from draftwood.runner.attach import attach
 
     counting = one_level(ranks, **given)
-    check_drafts(model, {"sequoia": counting}, trust_remote_code=trust_remote_code)
+    check_drafts(model.name, {"sequoia": counting}, trust_remote_code=model.trust_remote_code)
     sets = sources(prompts)
     members = read(sets, limit)
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    loaded = model.load()
     target = attach(loaded.model)
     engine = Engine(target, counting, loaded.tokenizer)
     contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)

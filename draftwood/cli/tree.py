@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftwood.cli._method_flags import MethodCommand, method_of, method_options
-from draftwood.cli._options import load_model, model_options
+from draftwood.cli._options import PATH, ModelOptions, model_options
 from draftwood.cli._prompt import encode, read_prompt
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
@@ -44,7 +44,7 @@ Examples:
 @click.option(
     "--file",
     "path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Read the prompt from a file; - is standard input.",
 )
 @click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
@@ -56,7 +56,7 @@ Examples:
 @click.option(
     "--svg",
     "drawing",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Write the tree to FILE as an SVG picture, too.",
 )
@@ -81,11 +81,7 @@ def tree(
     step: int | None,
     drawing: Path | None,
     name: str,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Draw the tree that one step drafts after PROMPT.
 
@@ -102,8 +98,8 @@ def tree(
     from draftwood.engine.request import Request
     from draftwood.runner.attach import attach
 
-    check_drafts(model, {name: chosen}, trust_remote_code=trust_remote_code)
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    check_drafts(model.name, {name: chosen}, trust_remote_code=model.trust_remote_code)
+    loaded = model.load()
     ids = encode(loaded.tokenizer, text, chat=chat)
     engine = Engine(attach(loaded.model), chosen)
     longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)

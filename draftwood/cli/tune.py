@@ -21,7 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 from draftwood.cli import _tune_tables
-from draftwood.cli._options import load_model, model_options, numbers
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    draft_option,
+    head_option,
+    model_options,
+    numbers,
+)
 from draftwood.cli._tune_tables import level_rows, target_rows
 from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
@@ -61,8 +68,8 @@ def _above_0(_ctx: click.Context, _param: click.Parameter, seconds: float) -> fl
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--draft", help="A draft model to measure as well: a directory or a hub id.")
-@click.option("--head", help="An EAGLE-3 head to measure as well: a directory or a hub id.")
+@draft_option
+@head_option
 @click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
 @click.option(
     "--context",
@@ -83,8 +90,8 @@ def _above_0(_ctx: click.Context, _param: click.Parameter, seconds: float) -> fl
     help="How long to measure, about.",
 )
 @click.option("--fresh", is_flag=True, help="Choose weight layouts anew as well (CPU).")
-@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
-@click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw the curves here.")
+@click.option("--json", "output", type=PATH, help="Write everything here.")
+@click.option("--plot", "picture", type=PATH, help="Draw the curves here.")
 @model_options
 def tune(
     draft: str | None,
@@ -96,11 +103,7 @@ def tune(
     fresh: bool,
     output: Path | None,
     picture: Path | None,
-    model: str,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    trust_remote_code: bool,
+    model: ModelOptions,
 ) -> None:
     """Measure what a step costs on this machine, show it, and keep it for later runs.
 
@@ -124,8 +127,8 @@ def tune(
         check_writable(output)
     if picture is not None:
         _tune_tables.check(picture)
-    warn_if_busy(threads)
-    loaded = load_model(model, dtype, device, threads, trust_remote_code=trust_remote_code)
+    warn_if_busy(model.threads)
+    loaded = model.load()
     target = attach(loaded.model, fresh=fresh)
     host = ModelHost(target, loaded.tokenizer)
     if context is None:

@@ -1,4 +1,4 @@
-"""The subcommands from end to end on a tiny model: figures, files, errors and exit codes."""
+"""``record``, ``replay`` and ``simulate`` on a tiny model: figures, files, errors, exit codes."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from draftwood import cli
 from draftwood.cli._replay_flags import Pricing, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.figures import Load
+from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
 from tests.factories.tiny_llama import save_tiny, tiny_llama
@@ -72,14 +72,15 @@ def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: 
     assert goose["steps"] < plain["steps"]
 
 
-def test_what_is_recorded_by_default_is_replayed_by_default(recorded: str, tmp_path: Path) -> None:
+def test_a_default_recording_can_be_replayed_with_default_methods(
+    recorded: str, tmp_path: Path
+) -> None:
     before = Path(recorded).read_bytes()
     output = tmp_path / "o.json"
     code, _, err = run("replay", recorded, "--json", str(output))
     assert code == 0, err
     assert "lacks rows of rejected nodes, so its tables learn from accepted nodes only" in err
     found = {one["method"]: one for one in json.loads(output.read_text())["methods"]}
-    # What was left out says so in its name.
     fewer = "goose (accepted nodes only)", "auto (accepted nodes only)"
     assert set(found) == {"ar", "pld", *fewer}
     assert all(one["prompts"] == 2 for one in found.values())
@@ -89,7 +90,7 @@ def test_what_is_recorded_by_default_is_replayed_by_default(recorded: str, tmp_p
     assert found[fewer[0]]["steps"] == accepted["steps"]
 
 
-def test_with_the_model_the_defaults_are_as_set(
+def test_with_the_model_methods_harvest_as_set(
     recorded: str, checkpoint: str, tmp_path: Path
 ) -> None:
     found = replay(recorded, tmp_path / "o.json", "--model", checkpoint)
@@ -104,7 +105,7 @@ def test_learning_from_accepted_nodes_needs_no_model(recorded: str, tmp_path: Pa
     assert Path(recorded).read_bytes() == before
 
 
-def test_speeds_are_expected_at_every_load(recorded: str, tmp_path: Path) -> None:
+def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> None:
     costs = StepCosts(Curve((1, 64), (0.01, 0.02)))
     (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
     loads = ("--batch", "1,4", "--context", "10")
@@ -123,7 +124,7 @@ def test_speeds_are_expected_at_every_load(recorded: str, tmp_path: Path) -> Non
     assert found["speeds"][0]["speedup"] > 0.9 * found["tau"]
 
 
-def test_a_drafter_without_a_price_is_refused(recorded: str) -> None:
+def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
     gpu = ("--gpu", "h100", "--shape", "8b")
     code, _, err = run("replay", recorded, "--methods", "sd", *gpu)
     assert code == 2
@@ -138,7 +139,7 @@ def test_another_model_is_refused(recorded: str, tmp_path: Path) -> None:
     assert "has other weights" in err
 
 
-def test_sampled_recordings_hold_what_was_asked(tmp_path: Path, checkpoint: str) -> None:
+def test_sampled_recordings_hold_their_settings(tmp_path: Path, checkpoint: str) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a", "task": "t", "turns": ["abc", "abd"]}')
     path = tmp_path / "r"
     flags = ("--temperature", "0.7", "--top-k", "9", "--top-p", "0.9", "--seed", "5", "--top", "4")
@@ -148,19 +149,14 @@ def test_sampled_recordings_hold_what_was_asked(tmp_path: Path, checkpoint: str)
     )
     assert code == 0, err
     recording = read(path)
-    asked = recording.asked
-    assert (asked.temperature, asked.top_k, asked.top_p, asked.seed, asked.width) == (
-        0.7,
-        9,
-        0.9,
-        5,
-        4,
-    )
+    settings = recording.settings
+    assert (settings.temperature, settings.top_k, settings.top_p) == (0.7, 9, 0.9)
+    assert (settings.seed, settings.width) == (5, 4)
     assert len(recording.prompts[0].texts) == 2
     assert recording.model.name == checkpoint
 
 
-def test_no_costs_are_needed_to_simulate_the_default_methods(tmp_path: Path) -> None:
+def test_the_default_methods_are_simulated_without_costs(tmp_path: Path) -> None:
     path = tmp_path / "o.json"
     flags = ("--sequences", "1", "--max-new-tokens", "20", "--json", str(path))
     code, _, err = run("simulate", *flags)
@@ -168,7 +164,7 @@ def test_no_costs_are_needed_to_simulate_the_default_methods(tmp_path: Path) -> 
     found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
     assert list(found) == ["ar", "pld", "sd", "goose", "talon", "auto"]
     assert found["auto"]["tau"] > 1.0
-    assert not found["auto"]["speeds"], "no speed is said where no cost is known"
+    assert not found["auto"]["speeds"], "speeds need costs"
 
 
 def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
@@ -202,7 +198,7 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
         (("--methods", "traversal"), "samples its drafts"),
     ],
 )
-def test_wrong_flags_are_said_in_one_line(argv: tuple[str, ...], message: str) -> None:
+def test_wrong_options_are_refused_in_one_line(argv: tuple[str, ...], message: str) -> None:
     flags = argv if "--batch" not in argv else (*argv, "--gpu", "h100", "--shape", "8b")
     methods = () if "--methods" in argv else ("--methods", "ar")
     code, _, err = run("simulate", *methods, *flags, "--sequences", "1", "--max-new-tokens", "4")
@@ -211,10 +207,15 @@ def test_wrong_flags_are_said_in_one_line(argv: tuple[str, ...], message: str) -
 
 
 def test_loads_are_all_pairs() -> None:
-    assert loads_of("1,4", "10,0") == [Load(1, 10), Load(1, 0), Load(4, 10), Load(4, 0)]
+    assert loads_of("1,4", "10,0") == [
+        BatchLoad(1, 10),
+        BatchLoad(1, 0),
+        BatchLoad(4, 10),
+        BatchLoad(4, 0),
+    ]
 
 
-def test_expected_costs_are_those_of_data_sheets() -> None:
+def test_expected_costs_come_from_data_sheets() -> None:
     costs = expected_costs("h100", "8b", "0.5b", ["draft"])
     # 7.5 billion weights of 2 bytes at 0.8 of 3.35 TB/s, and a millisecond of launches.
     assert costs.target.seconds(1) == pytest.approx(0.0066, rel=0.05)

@@ -1,6 +1,6 @@
-"""Decoding without a model: runs that were recorded, and runs that are made up.
+"""Decoding without a model: from a recording of one, or from a simulation.
 
-A recording (:mod:`draftwood.lab.replay.recording`) holds what a target said along its own texts.
-The engine then runs any method over it, with the same drafters, policy and verifier as a live run,
-and comes to the same trees. docs/replay.md has the format and what may be compared.
+A recording (:mod:`draftwood.lab.replay.recording`) holds a target's output along its own answers.
+The engine runs any method over it, with the drafters, policy and verifier of a live run, and grows
+the same trees. docs/replay.md describes the format and which figures may be compared.
 """

@@ -1,7 +1,7 @@
-"""A drafter without its model: it answers from what the model said when it was there.
+"""A drafter that answers from a recording of its model.
 
-Rows are looked up by the path of a node from the beginning of the text and, for a drafter that is
-rooted, by where the tree began. Knows nothing of models and policies.
+Rows are found by a node's path from the beginning of the text. If the drafter is *rooted* (its rows
+depend on the tree's root, as those of a head on hidden states do), the root is part of the key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import MissingRowError, Text, draft_name, rooted_key
-from draftwood.lab.replay.rows import NO_TOKEN, NOWHERE, Ranked
+from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN, RankedRows
 from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
-class LevelLog:
-    """Forwards of one drafter.
+class ForwardLog:
+    """Counts the forwards that a drafter's model would make.
 
     Attributes:
-        forwards: so far.
+        forwards: number of forwards so far.
     """
 
     def __init__(self) -> None:
@@ -31,30 +31,30 @@ class LevelLog:
         self._tree: TreeBuilder | None = None
 
     def next_step(self) -> None:
-        """Nothing of the next tree has been scored."""
+        """Begin a step: no node of its tree has been scored."""
         self._tree = None
 
-    def taken(self) -> tuple[int, ...]:
-        """Nodes scored in each forward since the last call."""
-        found = tuple(self._widths)
+    def take(self) -> tuple[int, ...]:
+        """Number of nodes scored in each forward since the last call."""
+        widths = tuple(self._widths)
         self._widths.clear()
-        return found
+        return widths
 
-    def ask(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
-        """A drafter that scores everything new in one forward is asked about ``nodes``."""
+    def score(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
+        """Score ``nodes`` and their new ancestors in one forward, as a draft model does."""
         new = self._new(tree, nodes)
         if new:
-            self._score(len(new))
+            self._count(len(new))
 
-    def ask_by_generation(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
-        """So is one that needs what it yielded for a node's parent first."""
-        generation: dict[int, int] = {}
+    def score_by_level(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
+        """Score new nodes after their parents, a forward per level, as an EAGLE head does."""
+        level: dict[int, int] = {}
         for node in sorted(self._new(tree, nodes)):  # parents come before their children
-            generation[node] = generation.get(tree.parents[node], -1) + 1
-        for width in np.bincount(list(generation.values()) or [], minlength=0).tolist():
-            self._score(width)
+            level[node] = level.get(tree.parents[node], -1) + 1
+        for width in np.bincount(list(level.values()) or [], minlength=0).tolist():
+            self._count(width)
 
-    def _score(self, nodes: int) -> None:
+    def _count(self, nodes: int) -> None:
         self.forwards += 1
         self._widths.append(nodes)
 
@@ -76,24 +76,24 @@ class LevelLog:
 
 @dataclass
 class _Slot:
-    """A request: its text, the place of the tree's root, tokens that the model would have read, and
-    the nodes of the growing tree."""
+    """A request: its text, the position of the tree's root, the number of tokens that the model
+    would have cached, and the trie's nodes for the growing tree."""
 
     text: Text
     root: int
-    read: int = 0
+    cached: int = 0
     tree: TreeBuilder | None = None
     nodes: list[int] = field(default_factory=list)
 
 
-class RecordedDrafter:
+class ReplayDrafter:
     """Implements :class:`draftwood.protocols.Drafter` over the turns of one prompt.
 
     Args:
-        name: the drafter's, by which its rows are kept.
-        texts: by context.
-        rooted: of each drafter that has been recorded.
-        log: told of every forward that the model would have made.
+        name: the drafter's name in the recording.
+        texts: turns, by their context.
+        rooted: whether each recorded drafter is rooted, by name.
+        log: counts the forwards that the model would make.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RecordedDrafter:
         name: str,
         texts: Mapping[tuple[int, ...], Text],
         rooted: Mapping[str, bool],
-        log: LevelLog,
+        log: ForwardLog,
     ) -> None:
         self._name = name
         self._texts = texts
@@ -111,41 +111,41 @@ class RecordedDrafter:
 
     @property
     def needs(self) -> Needs:
-        """Nothing: what the model read has been read."""
+        """Nothing: the model's inputs are not needed again."""
         return Needs()
 
     @property
     def forwards(self) -> int:
-        """Forward passes that the model would have made."""
+        """Forwards that the model would have made."""
         return self._log.forwards
 
     def backlog(self, slot: int) -> int:
-        """What the model would not have read."""
-        return self._slots[slot].root - self._slots[slot].read
+        """Number of tokens that the model would not have cached."""
+        return self._slots[slot].root - self._slots[slot].cached
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts."""
+        """Start a request."""
         text = self._texts[tuple(prefill.prompt.tolist())]
         self._slots[slot] = _Slot(text, len(prefill.prompt))
         self._log.next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step was committed."""
-        place = self._slots[slot]
-        place.root += len(outcome.committed)
-        place.tree = None
+        """Move the root past the committed tokens."""
+        state = self._slots[slot]
+        state.root += len(outcome.committed)
+        state.tree = None
         self._log.next_step()
 
     def release(self, slot: int) -> None:
-        """The request has ended."""
+        """Forget a request."""
         self._slots.pop(slot, None)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """Nothing: a drafter that copies text needs no recording."""
+        """None: drafters that copy text run as they are."""
         return [() for _ in slots]
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """None: nothing here is sampled.
+        """Not available: replayed trees are deterministic.
 
         Raises:
             DraftwoodError: always.
@@ -153,94 +153,88 @@ class RecordedDrafter:
         raise DraftwoodError("a recording ranks tokens and draws none; its children are one-hot")
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """The ``k`` likeliest children of each node, as the model ranked them.
+        """The model's ``k`` likeliest children of each node.
 
         Raises:
-            MissingRowError: the model has not been asked about a node, or for fewer children.
+            MissingRowError: the recording lacks a node, or has fewer children of it.
             DraftwoodError: a query asks for sampled children.
         """
         return [
-            self._answer(self._slots[slot], query)
+            self._candidates(self._slots[slot], query)
             for slot, query in zip(slots, queries, strict=True)
         ]
 
     def learn(self, slot: int, query: Expand, answer: Candidates) -> None:
-        """Keep what the model answered to a query without excluded tokens.
+        """Record the model's answer to a query without excluded tokens.
 
-        An answer of nothing at all means that the deepest nodes have no position in the model's
-        context; it is kept for these, and makes :meth:`expand` offer nothing as well.
+        An answer without any token means that the deepest nodes are beyond the model's context. It
+        is recorded for these nodes only, and :meth:`expand` then returns no token either.
         """
-        place = self._slots[slot]
-        nodes = place.text.paths.lay(place.root, query.tree.tokens, query.tree.parents)
-        place.tree = None
+        state = self._slots[slot]
+        nodes = state.text.paths.insert(state.root, query.tree.tokens, query.tree.parents)
+        state.tree = None
         name = draft_name(self._name, query.temperature)
-        table = place.text.drafts.setdefault(name, Ranked(query.k))
+        table = state.text.drafts.setdefault(name, RankedRows(query.k))
         asked: list[int] = list(query.nodes)
         rows = list(range(len(asked)))
         if (answer.tokens == NO_TOKEN).all():
             deepest = max(query.tree.depths[node] for node in asked)
             rows = [i for i in rows if query.tree.depths[asked[i]] == deepest]
-        keys = self._keys(place, [nodes[asked[i]] for i in rows])
+        keys = self._keys(state, [nodes[asked[i]] for i in rows])
         table.put(keys, query.k, answer.tokens[rows], answer.logq[rows])
 
-    def _answer(self, place: _Slot, query: Expand) -> Candidates:
+    def _candidates(self, state: _Slot, query: Expand) -> Candidates:
         if query.draw is not Draw.ONE_HOT:
             raise DraftwoodError(
                 "a recording ranks tokens and draws none; ask it for one-hot children"
             )
         tree = query.tree
-        if place.tree is not tree:
-            place.tree, place.nodes = tree, [place.root]
-        place.text.paths.follow(place.nodes, tree.tokens, tree.parents)
-        table = place.text.drafts.get(draft_name(self._name, query.temperature))
-        if table is None:
-            raise self._missing()
-        nodes = [place.nodes[node] for node in query.nodes]
-        places = [table.places.get(key, NOWHERE) for key in self._keys(place, nodes)]
-        known = [row for row in places if row >= 0]
-        wanted = query.k + max(map(len, query.exclude), default=0)
-        found, logq = table.take(known, wanted)
-        if known and (found[:, 0] == NO_TOKEN).any():
-            return _nothing(query)
-        if len(known) < len(places) or _cut(table, known, wanted):
-            raise self._missing()
-        place.read = place.root
-        if self._rooted[self._name]:
-            self._log.ask_by_generation(tree, query.nodes)
-        else:
-            self._log.ask(tree, query.nodes)
-        answer = Candidates(found, logq)
-        if found.shape[1] == query.k:
-            return answer
-        return _without(answer, query)
-
-    def _keys(self, place: _Slot, nodes: Sequence[int]) -> list[int]:
-        if not self._rooted[self._name]:
-            return list(nodes)
-        return [rooted_key(place.root, node) if node >= 0 else NOWHERE for node in nodes]
-
-    def _missing(self) -> MissingRowError:
-        return MissingRowError(
+        if state.tree is not tree:
+            state.tree, state.nodes = tree, [state.root]
+        state.text.paths.extend(state.nodes, tree.tokens, tree.parents)
+        missing = MissingRowError(
             f"the recording has no answer of the drafter {self._name} for a drafted path"
         )
+        table = state.text.drafts.get(draft_name(self._name, query.temperature))
+        if table is None:
+            raise missing
+        nodes = [state.nodes[node] for node in query.nodes]
+        rows = [table.index.get(key, UNKNOWN) for key in self._keys(state, nodes)]
+        known = [row for row in rows if row >= 0]
+        wanted = query.k + max(map(len, query.exclude), default=0)
+        tokens, logq = table.take(known, wanted)
+        if known and (tokens[:, 0] == NO_TOKEN).any():
+            return _empty(query)
+        if len(known) < len(rows) or _truncated(table, known, wanted):
+            raise missing
+        state.cached = state.root
+        score = self._log.score_by_level if self._rooted[self._name] else self._log.score
+        score(tree, query.nodes)
+        candidates = Candidates(tokens, logq)
+        return candidates if tokens.shape[1] == query.k else _without_excluded(candidates, query)
+
+    def _keys(self, state: _Slot, nodes: Sequence[int]) -> list[int]:
+        if not self._rooted[self._name]:
+            return list(nodes)
+        return [rooted_key(state.root, node) if node >= 0 else UNKNOWN for node in nodes]
 
 
-def _cut(table: Ranked, rows: Sequence[int], wanted: int) -> bool:
-    """Whether a row was asked for fewer tokens and may have more."""
+def _truncated(table: RankedRows, rows: Sequence[int], wanted: int) -> bool:
+    """Whether a row was requested with fewer tokens than wanted, and may have more."""
     short = [row for row in rows if table.asked[row] < wanted]
     return any(bool((table.tokens[row, : table.asked[row]] != NO_TOKEN).all()) for row in short)
 
 
-def _nothing(query: Expand) -> Candidates:
+def _empty(query: Expand) -> Candidates:
     shape = (len(query.nodes), query.k)
     return Candidates(
         np.full(shape, NO_TOKEN, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
     )
 
 
-def _without(given: Candidates, query: Expand) -> Candidates:
-    """The first ``k`` of each row that are not excluded."""
-    found = _nothing(query)
+def _without_excluded(given: Candidates, query: Expand) -> Candidates:
+    """The first ``k`` tokens of each row that the query does not exclude."""
+    found = _empty(query)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
     for i, exclude in enumerate(excludes):
         row = given.tokens[i].tolist()

@@ -1,7 +1,4 @@
-"""A recording as a file: safetensors, with everything that is not an array as JSON in its header.
-
-docs/replay.md describes the format. Files are written whole or not at all.
-"""
+"""Recording files: safetensors, with JSON in the header; docs/replay.md describes the format."""
 
 import hashlib
 import json
@@ -18,22 +15,29 @@ from safetensors.numpy import save
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_result
-from draftwood.lab.replay.recording import Asked, ModelFacts, RecordedPrompt, Recording, Text
-from draftwood.lab.replay.rows import Paths, Ranked
+from draftwood.lab.replay.recording import (
+    ModelFacts,
+    RecordedPrompt,
+    Recording,
+    RecordingSettings,
+    Text,
+)
+from draftwood.lab.replay.rows import PathTrie, RankedRows
 
 VERSION = 1
-"""Of the format; other versions are refused."""
+"""Version of the format; other versions are refused."""
 
 _KEY = "draftwood_recording"
+_SAMPLE = 4096
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def write(path: Path, recording: Recording) -> None:
-    """Write beside ``path``, then put it in its place in one step.
+    """Write a recording, whole or not at all.
 
     Raises:
-        OSError: it cannot be written; the message says where the recording is instead.
+        OSError: ``path`` cannot be written; the message says where the recording is instead.
     """
     texts = [text for prompt in recording.prompts for text in prompt.texts]
     names = sorted({name for text in texts for name in text.drafts})
@@ -46,11 +50,11 @@ def write(path: Path, recording: Recording) -> None:
         **_ranked("rows", [text.rows for text in texts]),
     }
     for i, name in enumerate(names):
-        arrays |= _ranked(f"draft.{i}", [text.drafts.get(name, Ranked(0)) for text in texts])
+        arrays |= _ranked(f"draft.{i}", [text.drafts.get(name, RankedRows(0)) for text in texts])
     header = {
         "version": VERSION,
         "model": asdict(recording.model),
-        "asked": asdict(recording.asked),
+        "asked": asdict(recording.settings),
         "prompts": [
             {"id": p.id, "task": p.task, "set": p.set, "seed": p.seed, "turns": len(p.texts)}
             for p in recording.prompts
@@ -62,10 +66,10 @@ def write(path: Path, recording: Recording) -> None:
 
 
 def read(path: Path) -> Recording:
-    """The recording in a file.
+    """Read a recording.
 
     Raises:
-        DraftwoodError: the file cannot be read, or it is not a recording of this version.
+        DraftwoodError: the file cannot be read, or is not a recording of this version.
     """
     try:
         with safe_open(path, "np") as file:
@@ -85,6 +89,21 @@ def read(path: Path) -> Recording:
         ) from error
 
 
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 (32 digits) of the names, shapes, dtypes and sampled values of all parameters.
+
+    Call it before the model is attached, which may change the layout of its weights.
+    """
+    found = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().reshape(-1)
+        step = max(1, flat.numel() // _SAMPLE)
+        sample = flat[::step].cpu().contiguous()
+        found.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
+        found.update(sample.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:32]
+
+
 def _recording(header: dict[str, Any], arrays: Arrays) -> Recording:
     texts = _texts(arrays, header["drafts"])
     given = iter(texts)
@@ -93,8 +112,8 @@ def _recording(header: dict[str, Any], arrays: Arrays) -> Recording:
         for p in header["prompts"]
         for turns in [p["turns"]]
     ]
-    asked = Asked(**{**header["asked"], "eos": tuple(header["asked"]["eos"])})
-    return Recording(ModelFacts(**header["model"]), asked, prompts, dict(header["rooted"]))
+    settings = RecordingSettings(**{**header["asked"], "eos": tuple(header["asked"]["eos"])})
+    return Recording(ModelFacts(**header["model"]), settings, prompts, dict(header["rooted"]))
 
 
 def _texts(arrays: Arrays, names: Sequence[str]) -> list[Text]:
@@ -107,7 +126,7 @@ def _texts(arrays: Arrays, names: Sequence[str]) -> list[Text]:
         Text(
             int(arrays["text.context"][i]),
             int(arrays["text.answer"][i]),
-            Paths(main(i).tolist(), parents(i).tolist(), beside(i).tolist()),
+            PathTrie(main(i).tolist(), parents(i).tolist(), beside(i).tolist()),
             rows[i],
             {name: of_all[i] for name, of_all in drafts.items() if len(of_all[i])},
         )
@@ -127,7 +146,7 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int64)
 
 
-def _ranked(name: str, tables: Sequence[Ranked]) -> Arrays:
+def _ranked(name: str, tables: Sequence[RankedRows]) -> Arrays:
     width = max((table.width for table in tables), default=0)
     tokens = np.full((sum(map(len, tables)), width), -1, dtype=np.int32)
     values = np.full(tokens.shape, -np.inf, dtype=np.float32)
@@ -144,13 +163,13 @@ def _ranked(name: str, tables: Sequence[Ranked]) -> Arrays:
     }
 
 
-def _unranked(arrays: Arrays, name: str, count: int) -> list[Ranked]:
+def _unranked(arrays: Arrays, name: str, count: int) -> list[RankedRows]:
     keys, asked, tokens, values = (
         _split(arrays, name, f"{name}.{part}") for part in ("keys", "asked", "tokens", "values")
     )
     width = arrays[f"{name}.tokens"].shape[1]
     return [
-        Ranked(width, keys(i).tolist(), asked(i).tolist(), tokens(i), values(i))
+        RankedRows(width, keys(i).tolist(), asked(i).tolist(), tokens(i), values(i))
         for i in range(count)
     ]
 
@@ -160,21 +179,3 @@ def _split(arrays: Arrays, name: str, what: str) -> Callable[[int], NDArray[Any]
     if offsets[-1] != len(whole):
         raise ValueError(f"{what} has {len(whole)} entries instead of {offsets[-1]}")
     return lambda i: whole[offsets[i] : offsets[i + 1]]
-
-
-_SAMPLE = 4096
-
-
-def digest(model: torch.nn.Module) -> str:
-    """32 hexadecimal digits for the names, shapes, dtypes and sampled numbers of all parameters.
-
-    To be taken before a model is attached, which may lay its weights out anew.
-    """
-    found = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        flat = parameter.detach().reshape(-1)
-        step = max(1, flat.numel() // _SAMPLE)
-        sample = flat[::step].cpu().contiguous()
-        found.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
-        found.update(sample.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""Plain decoding that keeps every row of the target: how a recording is made.
+"""Makes recordings: plain decoding that stores the target's output at every token.
 
-The rows are gathered by a drafter that offers nothing, because drafters are who the engine shows
-them to. An answer that ends by itself is decoded some tokens further (``PAST_END``), which changes
-none of its tokens: random numbers are keyed by position.
+A drafter without candidates collects the rows, because the engine passes rows to drafters. An
+answer that ends with an end token is decoded ``PAST_END`` tokens further. This changes none of its
+tokens: random numbers are keyed by position.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Completion, Request
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.replay.recording import PAST_END, Asked, RecordedPrompt, Text
-from draftwood.lab.replay.rows import Paths, Ranked
+from draftwood.lab.replay.recording import PAST_END, RecordedPrompt, RecordingSettings, Text
+from draftwood.lab.replay.rows import PathTrie, RankedRows
 from draftwood.methods import method
-from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -41,38 +40,39 @@ from draftwood.tree import Draw
 
 
 class Recorder:
-    """Decodes prompts plainly, one after another, and keeps what the target said.
+    """Records prompts one after another.
 
     Args:
         target: the model, attached.
-        tokenizer: the target's.
-        asked: of it; ``width`` is cut to the vocabulary.
+        tokenizer: the target's tokenizer.
+        settings: decoding settings; ``width`` is reduced to the size of the vocabulary.
     """
 
-    def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase, asked: Asked) -> None:
-        if asked.width < 1:
-            raise DraftwoodError(f"rows of {asked.width} tokens say nothing: keep at least 1")
-        width = min(asked.width, target.info.vocab_size)
-        self.asked = replace(asked, width=width)
-        self._rows = _Rows(width)
+    def __init__(
+        self, target: Target, tokenizer: PreTrainedTokenizerBase, settings: RecordingSettings
+    ) -> None:
+        if settings.width < 1:
+            raise DraftwoodError(f"cannot record rows of {settings.width} tokens: give at least 1")
+        width = min(settings.width, target.info.vocab_size)
+        self.settings = replace(settings, width=width)
+        self._rows = _RowCollector(width)
         plain = method("ar")
-        watched = Method(plain.name, plain.policy, {"rows": self._rows}, plain.verifier)
-        self._engine = Engine(target, watched)
+        self._engine = Engine(target, replace(plain, drafters={"rows": self._rows}))
         self._contexts = Contexts(
             tokenizer,
             target.info.context_limit,
-            asked.max_new_tokens,
-            chat=asked.chat,
-            truncate=asked.truncate,
+            settings.max_new_tokens,
+            chat=settings.chat,
+            truncate=settings.truncate,
         )
 
     def check(self, prompts: Sequence[Prompt]) -> None:
-        """Refuse prompts that may outgrow the context."""
+        """Refuse prompts that may exceed the context limit."""
         self._contexts.check(prompts)
 
     def record(self, number: int, prompt: Prompt) -> RecordedPrompt:
-        """All turns of a prompt, the run's ``number``-th from 0."""
-        seed = (self.asked.seed + number) % SEED_LIMIT
+        """Record all turns of a prompt; ``number`` is its index in the run."""
+        seed = (self.settings.seed + number) % SEED_LIMIT
         texts: list[Text] = []
         while len(texts) < len(prompt.turns):
             context = self._contexts.after(prompt, [text.tokens for text in texts])
@@ -80,23 +80,25 @@ class Recorder:
         return RecordedPrompt(prompt.id, prompt.task, prompt.set, seed, texts)
 
     def _text(self, ids: Sequence[int], seed: int) -> Text:
-        asked = self.asked
+        settings = self.settings
         sampling = SamplingParams(
-            temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, seed=seed
+            temperature=settings.temperature,
+            top_k=settings.top_k,
+            top_p=settings.top_p,
+            seed=seed,
         )
-        end = _past_end(frozenset(asked.eos))
-        request = Request(ids, asked.max_new_tokens, sampling, should_stop=end)
-        completion: Completion = self._engine.generate([request])[0].checked()
-        tokens, values = self._rows.taken()
-        rows = Ranked(self.asked.width)
-        rows.put(range(len(tokens)), self.asked.width, tokens, values)
-        found = completion.tokens
-        answer = next((i for i, t in enumerate(found, start=1) if t in asked.eos), len(found))
-        return Text(len(ids), answer, Paths([*ids, *found]), rows)
+        eos = frozenset(settings.eos)
+        request = Request(ids, settings.max_new_tokens, sampling, should_stop=_past_end(eos))
+        answer = self._engine.generate([request])[0].checked().tokens
+        tokens, probs = self._rows.collected()
+        rows = RankedRows(settings.width)
+        rows.put(range(len(tokens)), settings.width, tokens, probs)
+        length = next((i for i, t in enumerate(answer, start=1) if t in eos), len(answer))
+        return Text(len(ids), length, PathTrie([*ids, *answer]), rows)
 
 
 def _past_end(eos: frozenset[int]) -> Callable[[torch.Tensor], bool]:
-    """Whether enough tokens have followed the first one that ends the answer."""
+    """Stop condition: ``PAST_END`` tokens have followed the first end token."""
     beyond = -1
 
     def stop(ids: torch.Tensor) -> bool:
@@ -109,8 +111,8 @@ def _past_end(eos: frozenset[int]) -> Callable[[torch.Tensor], bool]:
 
 
 @dataclass(eq=False)
-class _Rows:
-    """Spec of a drafter that keeps the rows of one request at a time, and the drafter itself."""
+class _RowCollector:
+    """Spec and drafter in one: no candidates, it collects the rows of one request at a time."""
 
     width: int
 
@@ -129,24 +131,24 @@ class _Rows:
         return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:  # noqa: ARG002
-        self._kept = [prefill.rows]
+        self._outputs = [prefill.rows]
 
     def observe(self, slot: int, outcome: Outcome) -> None:  # noqa: ARG002
-        self._kept.append(outcome.rows)
+        self._outputs.append(outcome.rows)
 
-    def taken(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Tokens and probabilities ``[n, width]`` of all positions but the last."""
-        kept: list[TargetOutput] = self._kept
+    def collected(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Tokens and probabilities ``[n, width]`` of all positions except the last."""
+        outputs: list[TargetOutput] = self._outputs
         return (
-            np.concatenate([rows.top_tokens for rows in kept]),
-            np.concatenate([rows.top_probs for rows in kept]),
+            np.concatenate([output.top_tokens for output in outputs]),
+            np.concatenate([output.top_probs for output in outputs]),
         )
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         return [() for _ in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        raise DraftwoodError(f"{len(queries)} queries to a drafter that only listens, in {slots}")
+        raise DraftwoodError(f"{len(queries)} queries to a drafter without candidates, in {slots}")
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
         raise DraftwoodError(f"nothing was sampled in slot {slot}, {len(q_rows)} rows asked for")

@@ -1,7 +1,7 @@
-"""What a recording holds: a target's texts, its rows along them, and what drafters said.
+"""A recording: a target's answers, its output at each of their tokens, and its drafters' output.
 
-The text of a turn is its context, the answer and, where the answer ended by itself, some tokens
-beyond its end: a draft may reach past an end and be right. Knows nothing of files and models.
+The text of a turn is its context, the answer and, if the answer ended with an end token, up to
+``PAST_END`` tokens beyond it, because a draft may continue correctly past the end.
 """
 
 from collections.abc import Mapping
@@ -10,30 +10,30 @@ from dataclasses import dataclass, field
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.rows import Paths, Ranked
+from draftwood.lab.replay.rows import PathTrie, RankedRows
 from draftwood.protocols import TargetInfo
 
 PAST_END = 64
-"""Tokens that are recorded beyond the end of an answer, at most."""
+"""Most tokens recorded beyond the end of an answer."""
 
 
 class MissingRowError(DraftwoodError):
-    """A method asked about a path of which the recording knows nothing."""
+    """A method needs a row of a path that the recording does not have."""
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The target.
+    """The recorded target.
 
     Attributes:
-        name: what it was loaded as.
+        name: name or directory it was loaded from.
         revision: commit of the checkpoint, if known.
-        dtype: of its weights, e.g. ``"float32"``.
+        dtype: dtype of the weights, e.g. ``"float32"``.
         digest: see :func:`draftwood.lab.replay.file.digest`.
         vocab_size: logits in a row.
         context_limit: longest sequence in tokens.
-        layers: of its decoder.
-        hidden_size: of its hidden states.
+        layers: number of decoder layers.
+        hidden_size: size of the hidden states.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ModelFacts:
     hidden_size: int
 
     def info(self) -> TargetInfo:
-        """As drafters are told; on the CPU, where a recording is."""
+        """The same facts for drafters, on the CPU."""
         return TargetInfo(
             self.vocab_size,
             self.context_limit,
@@ -58,19 +58,19 @@ class ModelFacts:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What every prompt was asked for.
+class RecordingSettings:
+    """Settings that all prompts were decoded with.
 
     Attributes:
         max_new_tokens: longest answer.
-        eos: token ids that end one.
+        eos: token ids that end an answer.
         temperature: 0 is greedy.
         top_k: 0 is off.
         top_p: 1 is off.
-        seed: of the first prompt; each further one has the next.
-        width: tokens of every row.
+        seed: seed of the first prompt; each further prompt has the next one.
+        width: tokens in every row.
         chat: see :class:`draftwood.lab.bench.contexts.Contexts`.
-        truncate: likewise.
+        truncate: see :class:`draftwood.lab.bench.contexts.Contexts`.
     """
 
     max_new_tokens: int
@@ -86,23 +86,22 @@ class Asked:
 
 @dataclass(eq=False)
 class Text:
-    """One answered turn.
+    """A turn and its recorded rows.
 
     Attributes:
-        context: tokens of the context, the first ones of the text.
-        answer: tokens of the answer; those beyond its end are not counted.
-        paths: the text, and what was drafted beside it.
-        rows: the target's, by node: its likeliest tokens and their probabilities.
-        drafts: rows of drafters, by :func:`draft_name`: their likeliest tokens and natural logs of
-            their probabilities. Keys are nodes or, if the drafter is rooted, roots and nodes
-            (:func:`rooted_key`).
+        context: length of the context, the first tokens of the text.
+        answer: length of the answer, without tokens beyond its end.
+        paths: the text and the drafted paths that branch off it.
+        rows: the target's likeliest tokens and their probabilities, by node.
+        drafts: drafters' likeliest tokens and their log probabilities (natural), by
+            :func:`draft_name`. Keys are nodes or, for a rooted drafter, :func:`rooted_key`.
     """
 
     context: int
     answer: int
-    paths: Paths
-    rows: Ranked
-    drafts: dict[str, Ranked] = field(default_factory=dict)
+    paths: PathTrie
+    rows: RankedRows
+    drafts: dict[str, RankedRows] = field(default_factory=dict)
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -126,39 +125,39 @@ class RecordedPrompt:
     texts: list[Text]
 
     def by_context(self) -> Mapping[tuple[int, ...], Text]:
-        """The turns by what was continued."""
+        """The turns by the token ids of their context."""
         return {text.prompt: text for text in self.texts}
 
 
 @dataclass(eq=False)
 class Recording:
-    """See the module.
+    """Recorded prompts of one target.
 
     Attributes:
         model: the target.
-        asked: of it.
+        settings: settings of all prompts.
         prompts: in order.
-        rooted: of each drafter with a model, whether its rows depend on where the tree began, as
-            those of a head on the target's hidden states do.
+        rooted: by drafter, whether its rows depend on the tree's root, as those of a head on the
+            target's hidden states do.
     """
 
     model: ModelFacts
-    asked: Asked
+    settings: RecordingSettings
     prompts: list[RecordedPrompt]
     rooted: dict[str, bool] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """Rows in it; what grows when it learns."""
+        """Number of rows of the target and of drafters."""
         texts = [text for prompt in self.prompts for text in prompt.texts]
         return sum(sum(map(len, (t.rows, *t.drafts.values()))) for t in texts)
 
 
 def draft_name(drafter: str, temperature: float) -> str:
-    """Under which a drafter's rows at a temperature are kept."""
+    """Name of the table with a drafter's rows at a temperature."""
     return drafter if temperature == 1 else f"{drafter} at temperature {temperature!r}"
 
 
 def rooted_key(root: int, node: int) -> int:
-    """One key of a root's position in the text and a node."""
+    """Key of a rooted drafter's row: the root's position in the text, and the node."""
     return root << 32 | node

@@ -1,7 +1,7 @@
-"""Plays prompts of a recording with any method of deterministic trees.
+"""Replays prompts of a recording with any method of deterministic trees.
 
-Without a model where the recording knows enough; else, if a live model is there, with it, once:
-what it says is kept. Knows nothing of files and terminals.
+If the recording lacks a row and the recorded model is at hand, the prompt is decoded again with the
+model, which adds the missing rows to the recording.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +13,19 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Finished, Request, Stepped, checked
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import LevelLog
-from draftwood.lab.replay.live import LiveTarget
+from draftwood.lab.replay.drafter import ForwardLog
+from draftwood.lab.replay.extend import RecordingTarget
 from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
-from draftwood.lab.replay.substitute import Part, Recorded, Taught, part_of
+from draftwood.lab.replay.substitute import RecordingSpec, ReplayMethod, ReplaySpec, replay_method
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods.recipe import Method
-from draftwood.protocols import Host, Target
+from draftwood.protocols import DrafterSpec, Host, Target
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 
-class Taking(Sampler):
-    """Takes what the target's argmax says; policies are told the temperature all the same."""
+class ArgmaxSampler(Sampler):
+    """Takes the target's argmax, and shows policies the recording's temperature."""
 
     def __init__(self, temperature: float) -> None:
         super().__init__(SamplingParams(), 0)
@@ -33,42 +33,23 @@ class Taking(Sampler):
 
     @property
     def do_sample(self) -> bool:
-        """Never."""
+        """False: the recorded token is the argmax."""
         return False
 
     @property
     def plain(self) -> bool:
-        """Always."""
+        """True: there are no logits to process."""
         return True
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What is to be continued, and how far."""
-
-    context: tuple[int, ...]
-    max_new_tokens: int
-    eos: frozenset[int] = frozenset()
-    temperature: float = 0.0
-
-    def request(self) -> Request:
-        """As the engine takes it."""
-        return Request(
-            self.context,
-            self.max_new_tokens,
-            eos=self.eos,
-            sampler=Taking(self.temperature),
-        )
-
-
-@dataclass(frozen=True)
-class StepFigures:
-    """A step, as far as its cost goes.
+class StepWork:
+    """Size of a step, from which its cost is estimated.
 
     Attributes:
-        nodes: drafted.
-        committed: tokens, after any cut.
-        levels: nodes scored in each forward of each drafter with a model, by source.
+        nodes: drafted nodes.
+        committed: committed tokens, after any cut.
+        levels: by source, the number of nodes scored in each forward of a drafter with a model.
     """
 
     nodes: int
@@ -77,164 +58,169 @@ class StepFigures:
 
 
 @dataclass(eq=False)
-class Played:
-    """All turns of a prompt.
+class PromptRun:
+    """All turns of a prompt, decoded.
 
     Attributes:
-        tokens: of each turn's answer.
-        tally: over all turns.
-        steps: of all turns, in order.
-        seconds: of decoding, prefills included.
+        tokens: token ids of each turn's answer.
+        tally: statistics over all turns.
+        steps: steps of all turns, in order.
+        seconds: wall time of decoding and prefills.
     """
 
     tokens: list[tuple[int, ...]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
-    steps: list[StepFigures] = field(default_factory=list)
+    steps: list[StepWork] = field(default_factory=list)
     seconds: float = 0.0
 
 
 Watch = Callable[[int, StepStats], None]
-"""Told every step with the number of its turn."""
+"""Called after every step with the turn's number and the step's statistics."""
 
 
-def play(
+def decode(
     engine: Engine,
-    turns: Sequence[Turn],
-    logs: Mapping[str, LevelLog],
+    turns: Sequence[Request],
+    logs: Mapping[str, ForwardLog],
     watch: Watch | None = None,
-) -> Played:
-    """Decode the turns one after another; drafters live through all of them.
+) -> PromptRun:
+    """Decode turns one after another; drafters keep their state between turns.
 
     Args:
-        engine: of one method, freshly made.
+        engine: a new engine.
         turns: in order.
-        logs: of the drafters with a model, by source.
-        watch: told every step.
+        logs: forward counts of the drafters with a model, by source.
+        watch: called after every step.
     """
-    played = Played()
-    begun = perf_counter()
+    run = PromptRun()
+    start = perf_counter()
     for number, turn in enumerate(turns):
-        for event in checked(engine.stream([turn.request()])):
+        for event in checked(engine.stream([turn])):
             if isinstance(event, Stepped):
                 stats = event.stats
-                levels = {source: log.taken() for source, log in logs.items()}
-                played.steps.append(StepFigures(stats.tree.drafted, stats.committed, levels))
+                levels = {source: log.take() for source, log in logs.items()}
+                run.steps.append(StepWork(stats.tree.drafted, stats.committed, levels))
                 if watch is not None:
                     watch(number, stats)
             elif isinstance(event, Finished):
-                played.tokens.append(event.completion.tokens)
-                played.tally.merge(event.completion.tally)
-    played.seconds = perf_counter() - begun
-    return played
+                run.tokens.append(event.completion.tokens)
+                run.tally.merge(event.completion.tally)
+    run.seconds = perf_counter() - start
+    return run
 
 
 @dataclass(frozen=True, eq=False)
-class Live:
-    """The recorded model, attached, and where draft models are loaded beside it."""
+class RecordedModel:
+    """The recorded target, attached, and the host that loads draft models for it."""
 
     target: Target
     host: Host
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """A prompt with a method.
+class ReplayedPrompt:
+    """A replayed prompt.
 
     Attributes:
-        prompt: which.
-        played: what it came to.
-        live: whether the model had to be asked.
+        prompt: the recorded prompt.
+        run: tokens, steps and statistics.
+        used_model: whether the model was needed.
     """
 
     prompt: RecordedPrompt
-    played: Played
-    live: bool
+    run: PromptRun
+    used_model: bool
 
 
 class Replayer:
-    """See the module.
+    """Replays methods over a recording.
 
     Args:
-        recording: learns what the live model says.
-        live: asked where the recording does not know enough.
-        costs: what methods that weigh nodes by their cost are told; without them such methods are
+        recording: gains the rows that the model is asked for.
+        model: used where the recording lacks rows.
+        costs: step costs for methods that weigh nodes by cost; without them such methods are
             refused.
     """
 
     def __init__(
-        self, recording: Recording, live: Live | None = None, costs: StepCosts | None = None
+        self,
+        recording: Recording,
+        model: RecordedModel | None = None,
+        costs: StepCosts | None = None,
     ) -> None:
         self.recording = recording
         self._info = recording.model.info()
-        self._live = live
+        self._model = model
         self._costs = costs
 
-    def part(self, method: Method) -> Part:
-        """A method, checked: see :func:`draftwood.lab.replay.substitute.part_of`."""
-        return part_of(method, self._info)
+    def method(self, method: Method) -> ReplayMethod:
+        """Check a method: see :func:`draftwood.lab.replay.substitute.replay_method`."""
+        return replay_method(method, self._info)
 
-    def replay(self, part: Part, prompt: RecordedPrompt, watch: Watch | None = None) -> Replayed:
-        """All turns of a prompt.
+    def replay(
+        self, method: ReplayMethod, prompt: RecordedPrompt, watch: Watch | None = None
+    ) -> ReplayedPrompt:
+        """Replay all turns of a prompt.
 
         Args:
-            part: of the method.
-            prompt: of the recording.
-            watch: told every step; of a replay that has to be begun again live, twice.
+            method: see :meth:`method`.
+            prompt: one of the recording.
+            watch: called after every step; twice if the prompt is repeated with the model.
 
         Raises:
-            MissingRowError: the recording does not know enough, and there is no live model.
-            DraftwoodError: the tokens are not the recorded ones, which is a defect of a drafter or
-                a policy.
+            MissingRowError: the recording lacks a row, and there is no model.
+            DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
+                or a policy.
         """
+        used_model = False
         try:
-            played, live = self._replay(part, prompt, watch), False
+            run = self._decode(method, prompt, None, watch)
         except MissingRowError as error:
-            if self._live is None:
+            if self._model is None:
                 raise MissingRowError(
-                    f"method {part.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
+                    f"method {method.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
                     "to ask the model once, or have drafters learn from accepted nodes only "
                     "with --harvest accepted"
                 ) from None
-            played, live = self._teach(part, prompt, self._live, watch), True
-        if played.tokens != [text.tokens for text in prompt.texts]:
+            run, used_model = self._decode(method, prompt, self._model, watch), True
+        if run.tokens != [text.tokens for text in prompt.texts]:
             raise DraftwoodError(
-                f"method {part.method.name!r} came to other tokens than were recorded for prompt "
-                f"{prompt.id!r}: it changes what the target says"
+                f"method {method.method.name!r} generated other tokens than were recorded for "
+                f"prompt {prompt.id!r}: a drafter or the policy has a defect"
             )
-        return Replayed(prompt, played, live)
+        return ReplayedPrompt(prompt, run, used_model)
 
-    def _replay(self, part: Part, prompt: RecordedPrompt, watch: Watch | None) -> Played:
-        recorded = self._recorded(part, prompt)
-        target = self._target(part, prompt)
-        method = replace(part.method, drafters={**part.method.drafters, **recorded})
-        engine = Engine(target, method, max_batch=1, host=self._priced(ModelFreeHost(self._info)))
-        logs = {source: spec.log for source, spec in recorded.items()}
-        return play(engine, self._turns(prompt), logs, watch)
-
-    def _teach(self, part: Part, prompt: RecordedPrompt, live: Live, watch: Watch | None) -> Played:
-        given, recorded = part.method.drafters, self._recorded(part, prompt)
-        taught = {source: Taught(given[source], spec) for source, spec in recorded.items()}
-        width = self.recording.asked.width
-        target = LiveTarget(live.target, self._target(part, prompt), width)
-        method = replace(part.method, drafters={**given, **taught})
-        engine = Engine(target, method, max_batch=1, host=self._priced(live.host))
-        logs = {source: spec.log for source, spec in recorded.items()}
-        return play(engine, self._turns(prompt), logs, watch)
-
-    def _priced(self, host: Host) -> Host:
-        return host if self._costs is None else PricedHost(host, self._costs)
-
-    def _recorded(self, part: Part, prompt: RecordedPrompt) -> dict[str, Recorded]:
-        return {
-            source: Recorded(name, prompt, self.recording) for source, name in part.modelled.items()
+    def _decode(
+        self,
+        method: ReplayMethod,
+        prompt: RecordedPrompt,
+        model: RecordedModel | None,
+        watch: Watch | None,
+    ) -> PromptRun:
+        given, recording = method.method.drafters, self.recording
+        recorded = {
+            source: ReplaySpec(name, prompt, recording) for source, name in method.recorded.items()
         }
-
-    def _target(self, part: Part, prompt: RecordedPrompt) -> ReplayTarget:
-        return ReplayTarget(self._info, prompt.by_context(), rejected=part.reads_rejected)
-
-    def _turns(self, prompt: RecordedPrompt) -> list[Turn]:
-        asked = self.recording.asked
-        return [
-            Turn(text.prompt, asked.max_new_tokens, frozenset(asked.eos), asked.temperature)
+        drafters: dict[str, DrafterSpec] = {**given, **recorded}
+        replayed = ReplayTarget(self._info, prompt.by_context(), rejected=method.reads_rejected)
+        target: Target = replayed
+        host: Host = ModelFreeHost(self._info)
+        if model is not None:
+            drafters |= {s: RecordingSpec(given[s], spec) for s, spec in recorded.items()}
+            target = RecordingTarget(model.target, replayed, recording.settings.width)
+            host = model.host
+        if self._costs is not None:
+            host = PricedHost(host, self._costs)
+        engine = Engine(target, replace(method.method, drafters=drafters), max_batch=1, host=host)
+        logs = {source: spec.log for source, spec in recorded.items()}
+        settings = recording.settings
+        turns = [
+            Request(
+                text.prompt,
+                settings.max_new_tokens,
+                eos=frozenset(settings.eos),
+                sampler=ArgmaxSampler(settings.temperature),
+            )
             for text in prompt.texts
         ]
+        return decode(engine, turns, logs, watch)

@@ -1,8 +1,7 @@
-"""A trie of token paths: a text, and what was drafted beside it.
+"""A trie of token paths, and tables of ranked tokens for its nodes.
 
-Nodes are integers. Node ``i`` below ``len(main)`` is the text's position ``i``: the path of its
-first ``i + 1`` tokens. Further nodes leave the text somewhere; their parents come before them.
-Knows nothing of rows.
+Nodes are integers. Node ``i`` below ``len(main)`` is position ``i`` of the text, the path of its
+first ``i + 1`` tokens. Further nodes branch off; their parents come before them.
 """
 
 from collections.abc import Sequence
@@ -13,22 +12,25 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 
-NOWHERE = -1
-"""Stands for a path that is not in the trie."""
+UNKNOWN = -1
+"""Node of a path that is not in the trie, and row of a node that is not in a table."""
+
+NO_TOKEN = -1
+"""Fills rows that have fewer tokens than their table has columns."""
 
 _SHIFT = 32
 
 
-class Paths:
-    """See the module.
+class PathTrie:
+    """A text and the token paths that branch off it.
 
     Args:
-        main: the text, at least one token.
-        parents: of the nodes beside the text, in their order.
-        tokens: theirs.
+        main: tokens of the text, at least one.
+        parents: parent of each branching node, in order.
+        tokens: token of each branching node.
 
     Raises:
-        DraftwoodError: a node's parent does not come before it, or it repeats another one.
+        DraftwoodError: a node's parent does not come before it, or a path occurs twice.
     """
 
     def __init__(
@@ -54,44 +56,41 @@ class Paths:
     def __len__(self) -> int:
         return len(self.main) + len(self.parents)
 
-    def follow(self, found: list[int], tokens: Sequence[int], parents: Sequence[int]) -> None:
-        """Append to ``found`` the nodes of a tree's nodes from ``len(found)`` on.
+    def extend(self, nodes: list[int], tokens: Sequence[int], parents: Sequence[int]) -> None:
+        """Append the trie's nodes for the nodes of a tree from ``len(nodes)`` on.
 
         Args:
-            found: of the tree's nodes so far, its root first; :data:`NOWHERE` is a node too.
-            tokens: of all nodes of the tree.
-            parents: theirs.
+            nodes: trie nodes found so far, the root first; :data:`UNKNOWN` for unknown paths.
+            tokens: tokens of all nodes of the tree.
+            parents: their parents in the tree.
         """
         child = self._child
-        for i in range(len(found), len(tokens)):
-            above = found[parents[i]]
-            found.append(child.get(above << _SHIFT | tokens[i], NOWHERE) if above >= 0 else NOWHERE)
+        for i in range(len(nodes), len(tokens)):
+            above = nodes[parents[i]]
+            nodes.append(child.get(above << _SHIFT | tokens[i], UNKNOWN) if above >= 0 else UNKNOWN)
 
-    def lay(self, root: int, tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
-        """The nodes of a tree that hangs at ``root``; those that are new are added."""
-        child, found = self._child, [root]
+    def insert(self, root: int, tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
+        """Add the paths of a tree whose root is node ``root``; returns the node of each."""
+        child, nodes = self._child, [root]
         for token, parent in zip(tokens[1:], parents[1:], strict=True):
-            key = found[parent] << _SHIFT | token
+            key = nodes[parent] << _SHIFT | token
             node = child.get(key)
             if node is None:
                 node = child[key] = len(self)
-                self.parents.append(found[parent])
+                self.parents.append(nodes[parent])
                 self.tokens.append(token)
-            found.append(node)
-        return found
+            nodes.append(node)
+        return nodes
 
 
-NO_TOKEN = -1
-
-
-class Ranked:
-    """Rows of at most ``width`` tokens with a value each, likeliest first.
+class RankedRows:
+    """Table of the likeliest tokens, with a value each; one row per key.
 
     Args:
         width: columns.
-        keys: of the rows, in order, each once.
-        asked: how many tokens each row was asked for; a row with fewer has all there are.
-        tokens: int32 ``[n, width]``, :data:`NO_TOKEN` where there is none.
+        keys: one for each row, all different.
+        asked: number of tokens that each row was requested with; a row with fewer is complete.
+        tokens: int32 ``[n, width]``, likeliest first, then :data:`NO_TOKEN`.
         values: float32 ``[n, width]``.
     """
 
@@ -109,23 +108,23 @@ class Ranked:
         self._values = np.empty((0, width), dtype=np.float32) if values is None else values
 
     @cached_property
-    def places(self) -> dict[int, int]:
-        """Where the row of each key is."""
-        return {key: place for place, key in enumerate(self.keys)}
+    def index(self) -> dict[int, int]:
+        """Row number by key."""
+        return {key: row for row, key in enumerate(self.keys)}
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self._tokens.shape[1])
 
     @property
     def tokens(self) -> NDArray[np.int32]:
-        """All rows' tokens."""
+        """Tokens of all rows, ``[n, width]``."""
         return self._tokens[: len(self.keys)]
 
     @property
     def values(self) -> NDArray[np.float32]:
-        """All rows' values."""
+        """Values of all rows, ``[n, width]``."""
         return self._values[: len(self.keys)]
 
     def __len__(self) -> int:
@@ -138,40 +137,34 @@ class Ranked:
         tokens: NDArray[np.int64],
         values: NDArray[np.float32],
     ) -> None:
-        """Keep rows ``[n, k]``; a row that is there and was asked for as much stays as it is."""
+        """Store rows ``[n, k]``, unless a key has a row that was requested with as many tokens."""
         k = tokens.shape[1]
-        self._widen(k)
-        places = self.places
+        if k > self.width:
+            pad = ((0, 0), (0, k - self.width))
+            self._tokens = np.pad(self._tokens, pad, constant_values=NO_TOKEN)
+            self._values = np.pad(self._values, pad, constant_values=-np.inf)
+        index = self.index
         for i, key in enumerate(keys):
-            place = places.get(key)
-            if place is None:
-                place = places[key] = len(self.keys)
+            row = index.get(key)
+            if row is None:
+                row = index[key] = len(self.keys)
                 self.keys.append(key)
                 self.asked.append(asked)
-                if place == len(self._tokens):
-                    self._lengthen()
-            elif self.asked[place] >= asked:
+                if row == len(self._tokens):
+                    self._add_rows()
+            elif self.asked[row] >= asked:
                 continue
-            self.asked[place] = asked
-            self._tokens[place, :k], self._tokens[place, k:] = tokens[i], NO_TOKEN
-            self._values[place, :k], self._values[place, k:] = values[i], -np.inf
+            self.asked[row] = asked
+            self._tokens[row, :k], self._tokens[row, k:] = tokens[i], NO_TOKEN
+            self._values[row, :k], self._values[row, k:] = values[i], -np.inf
 
-    def take(self, places: Sequence[int], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The first ``k`` columns of some rows: int64 and float32 ``[n, k]``, copies."""
-        where = np.array(places, dtype=np.int64)
+    def take(self, rows: Sequence[int], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Copy the first ``k`` columns of some rows: int64 and float32 ``[n, k]``."""
+        where = np.array(rows, dtype=np.int64)
         tokens, values = self._tokens.take(where, axis=0), self._values.take(where, axis=0)
         return tokens[:, :k].astype(np.int64), values[:, :k]
 
-    def _widen(self, width: int) -> None:
-        more = width - self.width
-        if more > 0:
-            pad = ((0, 0), (0, more))
-            self._tokens = np.pad(self._tokens, pad, constant_values=NO_TOKEN)
-            self._values = np.pad(self._values, pad, constant_values=-np.inf)
-
-    def _lengthen(self) -> None:
-        rows = max(64, len(self._tokens) // 2)
-        self._tokens = np.concatenate((self._tokens, np.empty((rows, self.width), dtype=np.int32)))
-        self._values = np.concatenate(
-            (self._values, np.empty((rows, self.width), dtype=np.float32))
-        )
+    def _add_rows(self) -> None:
+        pad = ((0, max(64, len(self._tokens) // 2)), (0, 0))
+        self._tokens = np.pad(self._tokens, pad)
+        self._values = np.pad(self._values, pad)

@@ -1,4 +1,4 @@
-"""A live model, its recordings, and every step of live and replayed runs in comparable form."""
+"""A model, its recordings, and the steps of live and replayed runs in comparable form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.file import digest
 from draftwood.lab.replay.pricing import PricedHost
 from draftwood.lab.replay.recorder import Recorder
-from draftwood.lab.replay.recording import Asked, ModelFacts, RecordedPrompt, Recording
-from draftwood.lab.replay.replayer import Live, Replayed, Replayer
+from draftwood.lab.replay.recording import ModelFacts, RecordedPrompt, Recording, RecordingSettings
+from draftwood.lab.replay.replayer import RecordedModel, ReplayedPrompt, Replayer
 from draftwood.methods import method
 from draftwood.models import Loaded
 from draftwood.runner.attach import attach
@@ -26,8 +26,8 @@ from draftwood.sampling.sampler import SamplingParams
 COSTS = StepCosts(Curve((1, 8, 64), (0.010, 0.011, 0.020)), fixed=0.0004, node=0.00001)
 
 
-class Shown(NamedTuple):
-    """All of a step that has to be equal."""
+class StepRecord(NamedTuple):
+    """The part of a step that must be equal."""
 
     tokens: list[int]
     parents: list[int]
@@ -44,10 +44,10 @@ class Stage:
 
     loaded: Loaded
     facts: ModelFacts
-    live: Live
+    live: RecordedModel
 
-    def asked(self, **changes: object) -> Asked:
-        usual: dict[str, object] = {
+    def asked(self, **changes: object) -> RecordingSettings:
+        defaults: dict[str, object] = {
             "max_new_tokens": 24,
             "eos": tuple(sorted(self.loaded.eos)),
             "temperature": 0.0,
@@ -56,12 +56,12 @@ class Stage:
             "seed": 0,
             "width": 16,
         }
-        return Asked(**{**usual, **changes})  # type: ignore[arg-type]
+        return RecordingSettings(**{**defaults, **changes})  # type: ignore[arg-type]
 
     def record(self, prompts: Sequence[Prompt], **changes: object) -> Recording:
         recorder = Recorder(self.live.target, self.loaded.tokenizer, self.asked(**changes))
         found = [recorder.record(i, prompt) for i, prompt in enumerate(prompts)]
-        return Recording(self.facts, recorder.asked, found)
+        return Recording(self.facts, recorder.settings, found)
 
 
 def stage(name: str) -> Stage:
@@ -81,13 +81,13 @@ def stage(name: str) -> Stage:
         info.layers,
         info.hidden_size,
     )
-    return Stage(loaded, facts, Live(target, ModelHost(target, loaded.tokenizer)))
+    return Stage(loaded, facts, RecordedModel(target, ModelHost(target, loaded.tokenizer)))
 
 
-def shown(step: StepStats) -> Shown:
+def step_record(step: StepStats) -> StepRecord:
     """A step in comparable form."""
     tree = step.tree
-    return Shown(
+    return StepRecord(
         tree.tokens.tolist(),
         tree.parents.tolist(),
         tree.sources,
@@ -98,7 +98,9 @@ def shown(step: StepStats) -> Shown:
     )
 
 
-def lived(at: Stage, spelt: str, prompt: RecordedPrompt, asked: Asked) -> list[Shown]:
+def lived(
+    at: Stage, spelt: str, prompt: RecordedPrompt, asked: RecordingSettings
+) -> list[StepRecord]:
     """Every step of a live run, as the benchmark does it: a new engine for each prompt."""
     host = PricedHost(at.live.host, COSTS)
     engine = Engine(at.live.target, method(spelt), max_batch=1, host=host)
@@ -109,19 +111,19 @@ def lived(at: Stage, spelt: str, prompt: RecordedPrompt, asked: Asked) -> list[S
         )
         eos = frozenset(asked.eos)
         request = Request(text.prompt, asked.max_new_tokens, sampling, eos=eos)
-        found += [shown(e.stats) for e in engine.stream([request]) if isinstance(e, Stepped)]
+        found += [step_record(e.stats) for e in engine.stream([request]) if isinstance(e, Stepped)]
     return found
 
 
 def replayed(
     replayer: Replayer, spelt: str, prompt: RecordedPrompt
-) -> tuple[list[Shown], Replayed]:
+) -> tuple[list[StepRecord], ReplayedPrompt]:
     """Every step of a replay, and what else it came to."""
-    steps: list[Shown] = []
+    steps: list[StepRecord] = []
 
     def watch(turn: int, stats: StepStats) -> None:
-        steps.append(shown(stats))
+        steps.append(step_record(stats))
 
-    found = replayer.replay(replayer.part(method(spelt)), prompt, watch)
+    found = replayer.replay(replayer.method(method(spelt)), prompt, watch)
     # A replay that missed something was begun again.
-    return steps[len(steps) - len(found.played.steps) :], found
+    return steps[len(steps) - len(found.run.steps) :], found

@@ -1,14 +1,14 @@
-"""The small structures: trie, rows, forwards of a model that is not there, speeds."""
+"""Path trie, ranked rows, forward counts and expected speeds."""
 
 import numpy as np
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import LevelLog
-from draftwood.lab.replay.figures import Load, speed
-from draftwood.lab.replay.replayer import StepFigures
-from draftwood.lab.replay.rows import NOWHERE, Paths, Ranked
+from draftwood.lab.replay.drafter import ForwardLog
+from draftwood.lab.replay.figures import BatchLoad, speed
+from draftwood.lab.replay.replayer import StepWork
+from draftwood.lab.replay.rows import UNKNOWN, PathTrie, RankedRows
 from draftwood.tree import ROOT, TreeBuilder
 
 
@@ -20,37 +20,37 @@ def values(*found: float) -> np.ndarray:
     return np.array([found], dtype=np.float32)
 
 
-def test_paths_follow_the_text_and_what_was_laid_beside_it() -> None:
-    paths = Paths([5, 6, 7])
+def test_a_trie_finds_the_text_and_inserted_paths() -> None:
+    paths = PathTrie([5, 6, 7])
     # Root at position 1 (token 6): 7 is the text; 9 leaves it, and so does 8 below 7.
     tokens, parents = [6, 7, 9, 8, 4], [-1, 0, 0, 1, 2]
     found = [1]
-    paths.follow(found, tokens, parents)
-    assert found == [1, 2, NOWHERE, NOWHERE, NOWHERE]
-    assert paths.lay(1, tokens, parents) == [1, 2, 3, 4, 5]
+    paths.extend(found, tokens, parents)
+    assert found == [1, 2, UNKNOWN, UNKNOWN, UNKNOWN]
+    assert paths.insert(1, tokens, parents) == [1, 2, 3, 4, 5]
     assert (paths.parents, paths.tokens) == ([1, 2, 3], [9, 8, 4])
     found = [1]
-    paths.follow(found, tokens[:3], parents)
-    paths.follow(found, tokens, parents)
+    paths.extend(found, tokens[:3], parents)
+    paths.extend(found, tokens, parents)
     assert found == [1, 2, 3, 4, 5]
-    again = Paths([5, 6, 7], paths.parents, paths.tokens)
-    assert again.lay(1, tokens, parents) == [1, 2, 3, 4, 5]
+    again = PathTrie([5, 6, 7], paths.parents, paths.tokens)
+    assert again.insert(1, tokens, parents) == [1, 2, 3, 4, 5]
     assert len(again) == 6
 
 
-def test_damaged_paths_are_refused() -> None:
+def test_invalid_paths_are_refused() -> None:
     with pytest.raises(DraftwoodError, match="path 3 follows path 3"):
-        Paths([5, 6, 7], [3], [1])
+        PathTrie([5, 6, 7], [3], [1])
     with pytest.raises(DraftwoodError, match="two paths of a recording are the same"):
-        Paths([5, 6, 7], [0], [6]).follow([0], [5, 1], [-1, 0])
+        PathTrie([5, 6, 7], [0], [6]).extend([0], [5, 1], [-1, 0])
 
 
-def test_rows_are_kept_until_a_wider_one_comes() -> None:
-    table = Ranked(2)
+def test_a_row_is_replaced_only_by_a_wider_one() -> None:
+    table = RankedRows(2)
     table.put([7], 2, row(1, 2), values(0.5, 0.25))
     table.put([7], 2, row(3, 4), values(0.1, 0.1))
     table.put([9], 2, row(5, -1), values(1.0, -np.inf))
-    tokens, found = table.take([table.places[9], table.places[7]], 2)
+    tokens, found = table.take([table.index[9], table.index[7]], 2)
     assert tokens.tolist() == [[5, -1], [1, 2]]
     assert found[1].tolist() == [0.5, 0.25]
     table.put([7], 3, np.array([[1, 2, 3]]), values(0.5, 0.25, 0.125))
@@ -60,17 +60,17 @@ def test_rows_are_kept_until_a_wider_one_comes() -> None:
     assert table.take([0], 1)[0].dtype == np.int64
 
 
-def test_many_rows_find_room() -> None:
-    table = Ranked(1)
+def test_a_table_grows_with_its_rows() -> None:
+    table = RankedRows(1)
     for key in range(500):
         table.put([key], 1, row(key + 1), values(key / 2))
     assert table.tokens[:, 0].tolist() == list(range(1, 501))
     assert table.values[:, 0].tolist() == [key / 2 for key in range(500)]
 
 
-def test_a_table_read_from_a_file_grows_without_touching_it() -> None:
+def test_a_growing_table_does_not_change_the_given_array() -> None:
     given = np.array([[1], [2]], dtype=np.int32)
-    table = Ranked(1, [0, 1], [1, 1], given, np.zeros((2, 1), dtype=np.float32))
+    table = RankedRows(1, [0, 1], [1, 1], given, np.zeros((2, 1), dtype=np.float32))
     table.put([2], 1, row(9), values(0.0))
     assert table.tokens[:, 0].tolist() == [1, 2, 9]
     assert len(given) == 2
@@ -85,29 +85,29 @@ def growing() -> TreeBuilder:
     return tree
 
 
-def test_a_model_scores_what_is_new_with_its_ancestors() -> None:
-    tree, log = growing(), LevelLog()
-    log.ask(tree, [2])  # root, 1, 2
-    log.ask(tree, [1, 2])  # nothing new
-    log.ask(tree, [3, 4, 5])
-    assert log.taken() == (3, 3)
+def test_a_draft_model_scores_new_nodes_and_their_ancestors_in_one_forward() -> None:
+    tree, log = growing(), ForwardLog()
+    log.score(tree, [2])  # root, 1, 2
+    log.score(tree, [1, 2])  # nothing new
+    log.score(tree, [3, 4, 5])
+    assert log.take() == (3, 3)
     assert log.forwards == 2
     log.next_step()
-    log.ask(tree, [ROOT])
-    log.ask(growing(), [ROOT])  # another tree is begun from its root
-    assert log.taken() == (1, 1)
+    log.score(tree, [ROOT])
+    log.score(growing(), [ROOT])  # another tree starts from its root
+    assert log.take() == (1, 1)
     assert log.forwards == 4
 
 
-def test_a_head_scores_one_generation_at_a_time() -> None:
-    tree, log = growing(), LevelLog()
-    log.ask_by_generation(tree, [2])  # root, then 1, then 2
-    assert log.taken() == (1, 1, 1)
+def test_a_head_scores_one_level_per_forward() -> None:
+    tree, log = growing(), ForwardLog()
+    log.score_by_level(tree, [2])  # root, then 1, then 2
+    assert log.take() == (1, 1, 1)
     # 3 and 5 have scored parents, whatever their depths are; so has 4.
-    log.ask_by_generation(tree, [3, 4, 5])
-    assert log.taken() == (3,)
-    log.ask_by_generation(tree, [5])
-    assert log.taken() == ()
+    log.score_by_level(tree, [3, 4, 5])
+    assert log.take() == (3,)
+    log.score_by_level(tree, [5])
+    assert log.take() == ()
 
 
 # --- speeds ---------------------------------------------------------------------------------------
@@ -119,36 +119,36 @@ COSTS = StepCosts(
 )
 
 
-def figures(nodes: int, committed: int, *widths: int) -> StepFigures:
-    return StepFigures(nodes, committed, {"d": widths})
+def step(nodes: int, committed: int, *widths: int) -> StepWork:
+    return StepWork(nodes, committed, {"d": widths})
 
 
-def test_a_single_sequence_pays_for_its_own_steps() -> None:
-    steps = [figures(10, 3, 1, 11), figures(0, 1)]
+def test_speed_of_a_single_sequence() -> None:
+    steps = [step(10, 3, 1, 11), step(0, 1)]
     # 1.1 + 0.1 + 0.2 + 0.5, then 1.0 + 0.5; plain decoding: 1.5 a token.
-    found = speed(steps, COSTS, Load(1, 0))
+    found = speed(steps, COSTS, BatchLoad(1, 0))
     assert found.tokens_per_second == pytest.approx(4 / (1.9 + 1.5))
     assert found.speedup == pytest.approx(4 / 3.4 * 1.5)
-    cached = speed(steps, COSTS, Load(1, 100))
+    cached = speed(steps, COSTS, BatchLoad(1, 100))
     assert cached.tokens_per_second == pytest.approx(4 / 3.6)
 
 
-def test_a_batch_pads_trees_and_shares_levels() -> None:
-    steps = [figures(10, 3, 1, 10), figures(0, 1)]
+def test_a_batch_pads_trees_and_shares_draft_forwards() -> None:
+    steps = [step(10, 3, 1, 10), step(0, 1)]
     # Both steps in each group: 22 tokens, levels of 1 and 10.
     seconds = 1.21 + 0.1 + 0.19 + 0.5
-    found = speed(steps, COSTS, Load(2, 0))
+    found = speed(steps, COSTS, BatchLoad(2, 0))
     assert found.tokens_per_second == pytest.approx(4 / seconds)
     assert found.speedup == pytest.approx(4 / seconds * (1.01 + 0.5) / 2)
 
 
 def test_every_step_counts_equally_in_a_batch() -> None:
-    steps = [figures(5, n, 1) for n in (1, 2, 6)]
+    steps = [step(5, n, 1) for n in (1, 2, 6)]
     per_step = (1.01 + 0.01 * 10 + 0.1 * 1.1 + 0.5) / 2  # 12 tokens and a level of 2, for two steps
-    found = speed(steps, COSTS, Load(2, 0))
+    found = speed(steps, COSTS, BatchLoad(2, 0))
     assert found.tokens_per_second == pytest.approx(3 / per_step)
 
 
-def test_costs_of_a_drafter_that_are_not_known_are_said() -> None:
+def test_unknown_costs_of_a_drafter_are_refused() -> None:
     with pytest.raises(DraftwoodError, match="drafter 'e' are not known"):
-        speed([StepFigures(1, 1, {"e": (1,)})], COSTS, Load(1, 0))
+        speed([StepWork(1, 1, {"e": (1,)})], COSTS, BatchLoad(1, 0))

@@ -1,4 +1,4 @@
-"""Recordings of a tiny model: ends of answers, what cannot be replayed, and the file."""
+"""Recordings of a tiny model: ends of answers, refused replays, and the file."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from draftwood.lab.replay import file
 from draftwood.lab.replay.file import digest
 from draftwood.lab.replay.recording import PAST_END, MissingRowError, Recording, Text, draft_name
 from draftwood.lab.replay.replayer import Replayer
-from draftwood.lab.replay.substitute import accepting, drafter_name, part_of
+from draftwood.lab.replay.substitute import drafter_name, harvest_accepted, replay_method
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods import method
 from draftwood.protocols import Needs
@@ -65,7 +65,7 @@ def test_an_answer_is_recorded_past_its_end(at: Stage) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_drafts_beyond_an_end_are_as_right_as_live(at: Stage, temperature: float) -> None:
+def test_drafts_beyond_an_end_are_accepted_as_in_a_live_run(at: Stage, temperature: float) -> None:
     free = at.record(PROMPTS, max_new_tokens=60, temperature=temperature)
     ends = {prompt.texts[0].tokens[25] for prompt in free.prompts}
     recording = at.record(PROMPTS, max_new_tokens=60, temperature=temperature, eos=tuple(ends))
@@ -73,29 +73,29 @@ def test_drafts_beyond_an_end_are_as_right_as_live(at: Stage, temperature: float
     for prompt in recording.prompts:
         for spelt in ("pld", "goose"):
             steps, _ = replayed(Replayer(recording, at.live), spelt, prompt)
-            assert steps == lived(at, spelt, prompt, recording.asked)
+            assert steps == lived(at, spelt, prompt, recording.settings)
             # Of the last step more may have been accepted than was committed.
             crossed += any(len(step.path) + 1 > step.committed for step in steps)
     assert crossed or temperature
 
 
-def test_a_draft_model_with_a_short_context_stops_where_it_does_live(at: Stage, draft: str) -> None:
+def test_a_draft_model_with_a_short_context_stops_as_in_a_live_run(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=60)
     spelt = f"sd:draft={draft}"
     prompt = recording.prompts[0]
-    wanted = lived(at, spelt, prompt, recording.asked)
+    wanted = lived(at, spelt, prompt, recording.settings)
     assert wanted[-2].draft_calls == 0  # the context of the draft model has ended
     assert wanted[0].draft_calls > 0
     assert replayed(Replayer(recording, at.live), spelt, prompt)[0] == wanted
     assert replayed(Replayer(recording), spelt, prompt)[0] == wanted
 
 
-def test_levels_are_told_with_their_widths(at: Stage, draft: str) -> None:
+def test_steps_have_the_width_of_each_draft_forward(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=12)
     spelt = f"fixed-tree:threshold=0:breadth=2:depth=3:budget=14:draft={draft}"
     _, found = replayed(Replayer(recording, at.live), spelt, recording.prompts[0])
-    assert found.played.steps[0].nodes == 14
-    assert found.played.steps[0].levels == {"draft": (1, 2, 4)}
+    assert found.run.steps[0].nodes == 14
+    assert found.run.steps[0].levels == {"draft": (1, 2, 4)}
 
 
 def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
@@ -106,33 +106,35 @@ def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
     replayed(Replayer(recording, at.live), narrow, prompt)
     with pytest.raises(MissingRowError):
         replayed(Replayer(recording), wide, prompt)
-    wanted = lived(at, wide, prompt, recording.asked)
+    wanted = lived(at, wide, prompt, recording.settings)
     assert replayed(Replayer(recording, at.live), wide, prompt)[0] == wanted
     assert replayed(Replayer(recording), wide, prompt)[0] == wanted
-    assert not replayed(Replayer(recording), narrow, prompt)[1].live
+    assert not replayed(Replayer(recording), narrow, prompt)[1].used_model
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------------------------
 
 
 def test_sampled_methods_are_refused(at: Stage) -> None:
     with pytest.raises(DraftwoodError, match="'traversal' samples its drafts"):
-        part_of(method("traversal"), at.facts.info())
+        replay_method(method("traversal"), at.facts.info())
 
 
-def test_a_method_that_weighs_by_cost_needs_costs(at: Stage) -> None:
+def test_a_method_that_weighs_nodes_by_cost_needs_costs(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=4)
     with pytest.raises(DraftwoodError, match="--costs FILE"):
         replayed(Replayer(recording), "auto", recording.prompts[0])
 
 
-def test_a_loaded_draft_model_has_no_name(at: Stage) -> None:
+def test_a_loaded_draft_model_is_refused(at: Stage) -> None:
     spec = method("sd", draft=tiny_llama(layers=1)).drafters["draft"]
-    with pytest.raises(DraftwoodError, match="has a loaded LlamaForCausalLM: name its model"):
+    with pytest.raises(
+        DraftwoodError, match="has a loaded LlamaForCausalLM: give the model by name"
+    ):
         drafter_name(spec)
 
 
-def test_rows_that_are_too_narrow_are_refused(at: Stage) -> None:
+def test_a_drafter_that_reads_wider_rows_is_refused(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=4, width=6)
     with pytest.raises(
         DraftwoodError, match=r"the 8 likeliest .* has 6: record again with --top 8"
@@ -140,12 +142,12 @@ def test_rows_that_are_too_narrow_are_refused(at: Stage) -> None:
         replayed(Replayer(recording), "tr", recording.prompts[0])
 
 
-def test_a_row_has_one_token_at_least(at: Stage) -> None:
+def test_rows_without_tokens_are_refused(at: Stage) -> None:
     with pytest.raises(DraftwoodError, match="rows of 0 tokens"):
         at.record(PROMPTS[:1], width=0)
 
 
-def test_a_context_that_was_not_recorded_is_refused(at: Stage) -> None:
+def test_an_unrecorded_context_is_refused(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=4)
     target = ReplayTarget(at.facts.info(), recording.prompts[0].by_context(), rejected=True)
     with pytest.raises(DraftwoodError, match="a context of 2 tokens was not recorded"):
@@ -155,20 +157,20 @@ def test_a_context_that_was_not_recorded_is_refused(at: Stage) -> None:
 def test_other_tokens_than_recorded_are_refused(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=6)
     recording.prompts[0].texts[0].answer -= 1
-    with pytest.raises(DraftwoodError, match="'ar' came to other tokens than were recorded"):
+    with pytest.raises(DraftwoodError, match="'ar' generated other tokens than were recorded"):
         replayed(Replayer(recording), "ar", recording.prompts[0])
 
 
-def test_drafters_learn_from_accepted_nodes_where_they_have_the_choice(at: Stage) -> None:
+def test_harvest_accepted_changes_drafters_that_have_the_setting(at: Stage) -> None:
     goose = method("goose")
-    assert part_of(goose, at.facts.info()).reads_rejected
-    part = part_of(accepting(goose), at.facts.info())
-    assert not part.reads_rejected
-    assert part.method.drafters["context"] == goose.drafters["context"]
-    assert not part_of(method("talon"), at.facts.info()).reads_rejected
+    assert replay_method(goose, at.facts.info()).reads_rejected
+    replayable = replay_method(harvest_accepted(goose), at.facts.info())
+    assert not replayable.reads_rejected
+    assert replayable.method.drafters["context"] == goose.drafters["context"]
+    assert not replay_method(method("talon"), at.facts.info()).reads_rejected
 
 
-def test_rows_beside_the_text_are_placeholders_if_nobody_reads_them(at: Stage) -> None:
+def test_unread_rows_of_rejected_nodes_have_no_tokens(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=6)
     text = recording.prompts[0].texts[0]
     wrong = (text.tokens[1] + 1) % at.facts.vocab_size
@@ -193,7 +195,7 @@ def test_rows_beside_the_text_are_placeholders_if_nobody_reads_them(at: Stage) -
 # --- the digest and the file ----------------------------------------------------------------------
 
 
-def test_a_digest_tells_weights_apart() -> None:
+def test_digests_of_different_weights_differ() -> None:
     one, same, other = tiny_llama(), tiny_llama(), tiny_llama(seed=3)
     assert digest(one) == digest(same) != digest(other)
     same.lm_head.weight.data *= 1.01
@@ -228,9 +230,9 @@ def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
     path = tmp_path_factory.mktemp("saved") / "r.safetensors"
     file.write(path, recording)
     back = file.read(path)
-    assert (back.model, back.asked, back.rooted) == (
+    assert (back.model, back.settings, back.rooted) == (
         recording.model,
-        recording.asked,
+        recording.settings,
         recording.rooted,
     )
     for one, other in zip(recording.prompts, back.prompts, strict=True):
@@ -244,19 +246,19 @@ def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return path
 
 
-def test_what_was_learnt_is_there_after_writing_and_reading(saved: Path, draft: str) -> None:
+def test_added_rows_are_written_and_read(saved: Path, draft: str) -> None:
     recording = file.read(saved)
-    assert not replayed(Replayer(recording), "tr", recording.prompts[1])[1].live
+    assert not replayed(Replayer(recording), "tr", recording.prompts[1])[1].used_model
     spelt = f"sd:draft={draft}"
-    assert not replayed(Replayer(recording), spelt, recording.prompts[0])[1].live
+    assert not replayed(Replayer(recording), spelt, recording.prompts[0])[1].used_model
     with pytest.raises(MissingRowError):
         replayed(Replayer(recording), "tr", recording.prompts[0])
 
 
-def test_a_recording_that_was_read_goes_on_learning(saved: Path, at: Stage) -> None:
+def test_a_recording_read_from_a_file_gains_rows(saved: Path, at: Stage) -> None:
     recording = file.read(saved)
     replayed(Replayer(recording, at.live), "tr", recording.prompts[0])
-    assert not replayed(Replayer(recording), "tr", recording.prompts[0])[1].live
+    assert not replayed(Replayer(recording), "tr", recording.prompts[0])[1].used_model
 
 
 def test_other_files_are_refused(saved: Path, tmp_path: Path) -> None:
@@ -287,6 +289,6 @@ def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path) -> None:
         file.read(tmp_path / "short")
 
 
-def test_rows_at_another_temperature_are_others() -> None:
+def test_a_drafter_has_a_table_per_temperature() -> None:
     assert draft_name("d", 1.0) == "d"
     assert draft_name("d", 0.5) == "d at temperature 0.5"

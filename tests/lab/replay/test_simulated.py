@@ -1,4 +1,4 @@
-"""Made-up languages and drafters: what is asked for is what comes out."""
+"""Simulated languages and drafters have the given entropy and acceptance rates."""
 
 import math
 from itertools import pairwise
@@ -8,26 +8,26 @@ import pytest
 
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.simulated.language import Language, mixed, share, shuffled
-from draftwood.lab.replay.simulated.rates import Copies, Rates
-from draftwood.lab.replay.simulated.run import World, simulate
+from draftwood.lab.replay.simulated.language import Language, mix, permuted, uniform
+from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
+from draftwood.lab.replay.simulated.run import Simulation, simulate
 from draftwood.lab.theory.rated_tree import RatedTree, chain, expected_yield
 from draftwood.methods import method
 
 RANKS = (0.6, 0.15, 0.08)
-COPIES = Copies(match=0.4, run=3.0)
+COPIES = CopyRates(match=0.4, run=3.0)
 
 
-def world(spread: float = 0.5, **changes: object) -> World:
+def world(spread: float = 0.5, **changes: object) -> Simulation:
     given: dict[str, object] = {
         "language": Language(vocabulary=1000),
-        "rates": {"": Rates(RANKS, spread)},
+        "rates": {"": RankRates(RANKS, spread)},
         "copies": {"": COPIES},
     }
-    return World(**{**given, **changes})  # type: ignore[arg-type]
+    return Simulation(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def yields(spelt: str, at: World, tokens: int = 600, sequences: int = 4) -> np.ndarray:
+def yields(spelt: str, at: Simulation, tokens: int = 600, sequences: int = 4) -> np.ndarray:
     """Committed tokens of every step but the last ones, which the answer's end cuts."""
     found: list[int] = []
     for sequence in range(sequences):
@@ -44,12 +44,12 @@ def agrees(found: np.ndarray, expected: float) -> bool:
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_a_chain_yields_what_theory_says(spread: float) -> None:
+def test_a_chain_has_the_expected_yield(spread: float) -> None:
     assert agrees(yields("sd:budget=5", world(spread)), expected_yield(chain(5, 0.6)))
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_a_fixed_tree_yields_what_theory_says(spread: float) -> None:
+def test_a_fixed_tree_has_the_expected_yield(spread: float) -> None:
     # The walk tries siblings in turn: a rank's rate given that those before it were wrong.
     given = [a / (1 - sum(RANKS[:i])) for i, a in enumerate(RANKS)]
     parents, rates, level = [-1], [1.0], [0]
@@ -62,33 +62,33 @@ def test_a_fixed_tree_yields_what_theory_says(spread: float) -> None:
     tree = RatedTree(tuple(parents), tuple(rates))
     found = yields("fixed-tree:threshold=0:depth=3:budget=39", world(spread))
     assert agrees(found, expected_yield(tree))
-    # Negative control: the same tree with other rates is told apart.
+    # Negative control: the same tree with other rates.
     assert not agrees(found, expected_yield(RatedTree(tree.parents, (1.0, *(0.3,) * 39))))
 
 
-def test_copied_chains_yield_what_they_are_asked_to() -> None:
+def test_copied_chains_have_the_expected_yield() -> None:
     # A step in 0.4 of all cases has a chain, whose tokens are right with 3 / (1 + 3) each.
     expected = 1 + 0.4 * (expected_yield(chain(20, 0.75)) - 1)
     assert agrees(yields("pld", world()), expected)
 
 
 def test_sources_may_differ_and_err_independently() -> None:
-    at = world(rates={"": Rates((0.1,)), "draft": Rates((0.9,))})
+    at = world(rates={"": RankRates((0.1,)), "draft": RankRates((0.9,))})
     assert agrees(yields("sd:budget=3", at), expected_yield(chain(3, 0.9)))
 
 
-def test_confidence_is_calibrated_falls_by_rank_and_varies() -> None:
-    keys = [mixed(7, i) for i in range(20000)]
+def test_confidence_is_calibrated_descending_and_varies() -> None:
+    keys = [mix(7, i) for i in range(20000)]
     for spread in (0.0, 0.5, 1.0):
-        rows = np.array([Rates(RANKS, spread).at(share(key)) for key in keys])
+        rows = np.array([RankRates(RANKS, spread).at(uniform(key)) for key in keys])
         assert rows.mean(axis=0) == pytest.approx(RANKS, abs=0.01)
         assert (rows[:, :-1] >= rows[:, 1:] - 1e-12).all()
         assert (rows.sum(axis=1) <= 1 + 1e-9).all()
         assert (rows[:, 0].std() > 0.05 * spread) == (spread > 0)
 
 
-def test_a_drafter_is_right_as_often_as_it_says() -> None:
-    """Chains of confident tokens are longer: q means what it says, text by text."""
+def test_confident_candidates_are_accepted_more_often() -> None:
+    """q is calibrated for each text, not only on average."""
     sure, unsure = [], []
     for sequence in range(3):
         found: list[tuple[float, bool]] = []
@@ -107,7 +107,7 @@ def test_a_drafter_is_right_as_often_as_it_says() -> None:
     assert np.mean(unsure) < 0.45
 
 
-def test_every_method_says_what_plain_decoding_says() -> None:
+def test_every_method_generates_the_tokens_of_plain_decoding() -> None:
     plain = simulate(method("ar"), world(), sequence=1, prompt=4, tokens=60).tokens
     for spelt in ("pld", "tr", "goose", "talon", "dynatree", "opt-tree", "eagle3"):
         found = simulate(method(spelt), world(), sequence=1, prompt=4, tokens=60)
@@ -115,7 +115,7 @@ def test_every_method_says_what_plain_decoding_says() -> None:
         assert found.tally.mean_acceptance_length > 1.5
 
 
-def test_models_are_counted_and_tables_are_not() -> None:
+def test_forwards_are_counted_for_drafters_with_a_model_only() -> None:
     found = simulate(method("sd:budget=5"), world(), sequence=0, prompt=4, tokens=40)
     assert found.steps[0].levels == {"draft": (1, 1, 1, 1, 1)}
     assert found.tally.draft_calls == sum(len(step.levels["draft"]) for step in found.steps)
@@ -135,7 +135,7 @@ def test_real_drafters_find_what_a_text_repeats() -> None:
 
 
 def test_a_model_cannot_be_kept_real() -> None:
-    with pytest.raises(DraftwoodError, match="'draft' has a model: only tables"):
+    with pytest.raises(DraftwoodError, match="'draft' has a model: only drafters without one"):
         simulate(method("sd"), world(real=frozenset({"draft"})), sequence=0, prompt=4, tokens=4)
 
 
@@ -148,7 +148,7 @@ def test_sampled_methods_are_refused() -> None:
 
 
 @pytest.mark.parametrize("entropy", [0.1, 2.0, 7.0])
-def test_a_row_has_the_entropy_asked_for(entropy: float) -> None:
+def test_a_row_has_the_given_entropy(entropy: float) -> None:
     p = Language(vocabulary=500, entropy=entropy).profile
     p = p[p > 0]
     assert p.sum() == pytest.approx(1)
@@ -156,19 +156,19 @@ def test_a_row_has_the_entropy_asked_for(entropy: float) -> None:
     assert all(a >= b for a, b in pairwise(p.tolist()))
 
 
-def test_tokens_are_taken_as_rows_say() -> None:
+def test_next_tokens_follow_the_rows_probabilities() -> None:
     language = Language(vocabulary=50, entropy=2.0)
     state = language.start()
     ranks = []
     for _ in range(4000):
-        token = language.taken(state)
+        token = language.next_token(state)
         ranks.append(language.row(state, 50)[0].index(token))
         state = language.after(state, token)
     shares = np.bincount(ranks, minlength=50) / len(ranks)
     assert shares[:3] == pytest.approx(language.profile[:3], abs=0.03)
 
 
-def test_an_order_is_how_far_back_likely_tokens_depend() -> None:
+def test_likely_tokens_depend_on_the_last_order_tokens() -> None:
     short, long = Language(vocabulary=100, order=2), Language(vocabulary=100)
     for language, same in ((short, True), (long, False)):
         one = other = language.start()
@@ -177,11 +177,11 @@ def test_an_order_is_how_far_back_likely_tokens_depend() -> None:
         assert (language.row(one, 8) == language.row(other, 8)) == same
 
 
-def test_orderings_are_whole_and_differ() -> None:
-    one, other = shuffled(1, 60, 0, 60), shuffled(2, 60, 0, 60)
+def test_permutations_are_complete_and_differ() -> None:
+    one, other = permuted(1, 60, 0, 60), permuted(2, 60, 0, 60)
     assert sorted(one) == sorted(other) == list(range(60))
     assert one != other
-    assert shuffled(1, 60, 4, 3) == one[4:7]
+    assert permuted(1, 60, 4, 3) == one[4:7]
 
 
 @pytest.mark.parametrize(
@@ -190,16 +190,16 @@ def test_orderings_are_whole_and_differ() -> None:
         (lambda: Language(vocabulary=1), "at least 2"),
         (lambda: Language(vocabulary=8, entropy=4.0), "between 0 and 3.0"),
         (lambda: Language(order=-1), "order of 0 or more"),
-        (lambda: Rates((0.2, 0.3)), "fall from rank to rank"),
-        (lambda: Rates((0.8, 0.3)), "add up to at most 1"),
-        (lambda: Rates(()), "probabilities above 0"),
-        (lambda: Rates((0.5,), 2.0), "spread is 2.0"),
-        (lambda: Copies(1.5, 3.0), "a share in"),
-        (lambda: Copies(0.5, -1.0), "0 tokens or more"),
-        (lambda: Copies(0.5, 1.0, length=0), "at least 1"),
+        (lambda: RankRates((0.2, 0.3)), "fall from rank to rank"),
+        (lambda: RankRates((0.8, 0.3)), "add up to at most 1"),
+        (lambda: RankRates(()), "probabilities above 0"),
+        (lambda: RankRates((0.5,), 2.0), "spread is 2.0"),
+        (lambda: CopyRates(1.5, 3.0), "a share in"),
+        (lambda: CopyRates(0.5, -1.0), "0 tokens or more"),
+        (lambda: CopyRates(0.5, 1.0, length=0), "at least 1"),
     ],
 )
-def test_what_cannot_be_is_refused(made: object, message: str) -> None:
+def test_invalid_parameters_are_refused(made: object, message: str) -> None:
     assert callable(made)
     with pytest.raises(DraftwoodError, match=message):
         made()

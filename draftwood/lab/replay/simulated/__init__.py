@@ -1,1 +1,1 @@
-"""A made-up target and made-up drafters, as good as one says they are."""
+"""A synthetic target, and drafters with given acceptance rates."""

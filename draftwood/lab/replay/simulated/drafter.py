@@ -1,7 +1,7 @@
-"""A drafter that knows what the target will say, and tells it as often as one wants.
+"""A drafter that proposes the target's next token at given rates.
 
-Everything it offers is a pure function of the text, so asking twice brings the same answer, and
-the same rank at the same text is right in every tree. Knows nothing of policies.
+Candidates are a pure function of the text: the same rank after the same text is right in every
+tree.
 """
 
 import zlib
@@ -13,75 +13,75 @@ import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import LevelLog
-from draftwood.lab.replay.simulated.language import Language, State, mixed, share, shuffled
-from draftwood.lab.replay.simulated.rates import Copies, Rates
+from draftwood.lab.replay.drafter import ForwardLog
+from draftwood.lab.replay.simulated.language import Language, State, mix, permuted, uniform
+from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True, eq=False)
-class MadeUp:
-    """Stands for any drafter in a method.
+class SimulatedSpec:
+    """Spec of a simulated drafter, in the request of any drafter of a method.
 
     Attributes:
-        language: the target's.
-        source: the name it goes by; drafters of different names err independently.
-        rates: of what it ranks.
-        copies: of what it copies.
-        log: of its forwards, if it is to pass for a model; None if it is to be a table.
+        language: the target's language.
+        source: source name; drafters with different names err independently.
+        rates: acceptance by rank of its candidates.
+        copies: rates of its copied chains.
+        log: counts its forwards; None if it simulates a drafter without a model.
     """
 
     language: Language
     source: str
-    rates: Rates
-    copies: Copies
-    log: LevelLog | None = None
+    rates: RankRates
+    copies: CopyRates
+    log: ForwardLog | None = None
 
     draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     @property
     def model(self) -> str | None:
-        """Its name, if it is to pass for a model."""
+        """The source name, if it simulates a model."""
         return self.source if self.log is not None else None
 
-    def build(self, host: Host) -> "MadeUpDrafter":  # noqa: ARG002
-        """The drafter."""
-        return MadeUpDrafter(self)
+    def build(self, host: Host) -> "SimulatedDrafter":  # noqa: ARG002
+        """Build the drafter."""
+        return SimulatedDrafter(self)
 
 
 @dataclass
 class _Slot:
-    """A request: the text up to the root, how many tokens before the root a model would not have
-    read, and the states of the growing tree's nodes."""
+    """A request: the text up to the root, the number of tokens before the root that a model would
+    not have cached, and the states of the growing tree's nodes."""
 
     root: State
-    unread: int
+    uncached: int
     tree: TreeBuilder | None = None
     states: list[State] = field(default_factory=list)
 
 
-class MadeUpDrafter:
+class SimulatedDrafter:
     """Implements :class:`draftwood.protocols.Drafter`."""
 
     needs = Needs()
 
-    def __init__(self, spec: MadeUp) -> None:
+    def __init__(self, spec: SimulatedSpec) -> None:
         self._spec = spec
         self._name = zlib.crc32(spec.source.encode())
         self._slots: dict[int, _Slot] = {}
 
     @property
     def forwards(self) -> int:
-        """Those that a draft model would have made."""
+        """Forwards that a draft model would have made."""
         return self._spec.log.forwards if self._spec.log is not None else 0
 
     def backlog(self, slot: int) -> int:
-        """What a draft model would not have read."""
-        return self._slots[slot].unread if self._spec.log is not None else 0
+        """Number of tokens that a draft model would not have cached."""
+        return self._slots[slot].uncached if self._spec.log is not None else 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts."""
+        """Start a request."""
         state = self._spec.language.start()
         for token in (*prefill.prompt.tolist(), prefill.first):
             state = self._spec.language.after(state, token)
@@ -89,34 +89,34 @@ class MadeUpDrafter:
         self._next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step was committed."""
-        place = self._slots[slot]
-        state = place.root
+        """Append the committed tokens."""
+        request = self._slots[slot]
+        state = request.root
         for token in outcome.committed:
             state = self._spec.language.after(state, token)
-        # Of a tree that the model was asked about, all but the next root has been read.
-        unread = place.unread + len(outcome.committed) if place.tree is None else 0
-        self._slots[slot] = _Slot(state, unread)
+        # A tree that the model has scored is cached, except for the next root.
+        uncached = request.uncached + len(outcome.committed) if request.tree is None else 0
+        self._slots[slot] = _Slot(state, uncached)
         self._next_step()
 
     def release(self, slot: int) -> None:
-        """The request has ended."""
+        """Forget a request."""
         self._slots.pop(slot, None)
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """None: nothing here is sampled.
+        """Not available: simulated candidates are deterministic.
 
         Raises:
             DraftwoodError: always.
         """
-        raise DraftwoodError("a made-up drafter draws nothing; its children are one-hot")
+        raise DraftwoodError("a simulated drafter draws nothing; its children are one-hot")
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """A chain after the root in the share of steps that copies have."""
+        """A copied chain after the root, at the given rate of matches."""
         return [self._copied(self._slots[slot].root) for slot in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """At most ``k`` children of each node, and no more than there are rates.
+        """At most ``k`` children of each node, no more than there are rates.
 
         Raises:
             DraftwoodError: a query asks for sampled children.
@@ -127,21 +127,21 @@ class MadeUpDrafter:
         if self._spec.log is not None:
             self._spec.log.next_step()
 
-    def _ranked(self, place: _Slot, query: Expand) -> Candidates:
+    def _ranked(self, request: _Slot, query: Expand) -> Candidates:
         if query.draw is not Draw.ONE_HOT:
-            raise DraftwoodError("a made-up drafter draws nothing; ask it for one-hot children")
+            raise DraftwoodError("a simulated drafter draws nothing; ask it for one-hot children")
         tree, after = query.tree, self._spec.language.after
-        if place.tree is not tree:
-            place.tree, place.states = tree, [place.root]
-        for node in range(len(place.states), len(tree)):
-            above = place.states[tree.parents[node]]
-            place.states.append(after(above, tree.tokens[node]))
+        if request.tree is not tree:
+            request.tree, request.states = tree, [request.root]
+        for node in range(len(request.states), len(tree)):
+            above = request.states[tree.parents[node]]
+            request.states.append(after(above, tree.tokens[node]))
         if self._spec.log is not None:
-            self._spec.log.ask(tree, query.nodes)
+            self._spec.log.score(tree, query.nodes)
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         q = np.zeros((len(query.nodes), query.k), dtype=np.float32)
         for i, node in enumerate(query.nodes):
-            offered, shares = self._row(place.states[node])
+            offered, shares = self._row(request.states[node])
             banned = query.exclude[i] if query.exclude else frozenset[int]()
             kept = [j for j, token in enumerate(offered) if token not in banned][: query.k]
             tokens[i, : len(kept)] = [offered[j] for j in kept]
@@ -150,18 +150,16 @@ class MadeUpDrafter:
             return Candidates(tokens, np.log(q))
 
     def _row(self, state: State) -> tuple[list[int], list[float]]:
-        """Tokens by rank, and the chance of each that it is right."""
-        language, key = self._spec.language, mixed(state.whole, self._name)
-        q = self._spec.rates.at(share(mixed(key, 1)))
-        right = language.taken(state)
-        # One more than there are ranks: the right one may be among them.
-        others = shuffled(
-            mixed(key, 2), language.vocabulary, 0, min(len(q) + 1, language.vocabulary)
-        )
+        """Tokens by rank, and the probability of each to be the target's token."""
+        language, key = self._spec.language, mix(state.whole, self._name)
+        q = self._spec.rates.at(uniform(mix(key, 1)))
+        right = language.next_token(state)
+        # One more than there are ranks, because the right token may be among them.
+        others = permuted(mix(key, 2), language.vocabulary, 0, min(len(q) + 1, language.vocabulary))
         found = [token for token in others if token != right][: len(q)]
-        left = share(mixed(key, 3))
-        for rank, chance in enumerate(q):
-            left -= chance
+        left = uniform(mix(key, 3))
+        for rank, p in enumerate(q):
+            left -= p
             if left < 0.0:
                 found[rank] = right
                 break
@@ -169,17 +167,17 @@ class MadeUpDrafter:
 
     def _copied(self, state: State) -> tuple[Continuation, ...]:
         language, copies = self._spec.language, self._spec.copies
-        key = mixed(state.whole, self._name)
-        if share(mixed(key, 4)) >= copies.match:
+        key = mix(state.whole, self._name)
+        if uniform(mix(key, 4)) >= copies.match:
             return ()
         tokens: list[int] = []
         going = True
         for i in range(copies.length):
-            right = language.taken(state)
+            right = language.next_token(state)
             token = right
-            going = going and share(mixed(key, 5 + i)) < copies.rate
+            going = going and uniform(mix(key, 5 + i)) < copies.rate
             if not going:
-                wrong = shuffled(mixed(key, 5 + i), language.vocabulary, 0, 2)
+                wrong = permuted(mix(key, 5 + i), language.vocabulary, 0, 2)
                 token = next(t for t in wrong if t != right)
             tokens.append(token)
             state = language.after(state, token)

@@ -1,7 +1,7 @@
-"""How good a made-up drafter is: acceptance by rank, and how copied chains end. Plain numbers.
+"""Acceptance rates of a simulated drafter: by rank, and along copied chains.
 
-Neural confidence is made up so that it is calibrated: where a drafter says q for a rank, the
-target's token has that rank with probability q; on average over texts q is the rate asked for.
+Confidence is calibrated: where a drafter gives a rank the probability q, the target's token has
+this rank with probability q. The mean of q over texts is the given rate.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,15 @@ from draftwood.errors import DraftwoodError
 
 
 @dataclass(frozen=True)
-class Rates:
-    """Acceptance by rank.
+class RankRates:
+    """Acceptance rates by rank.
 
     Attributes:
-        ranks: probability that the target's token is at each rank, falling.
-        spread: how much q varies from text to text: 0 not at all, 1 as much as it can while ranks
-            stay in order.
+        ranks: probability that the target's token has each rank, descending.
+        spread: variation of q over texts, from 0 (none) to 1 (the most that keeps ranks in order).
 
     Raises:
-        DraftwoodError: rates do not fall, are no probabilities, or add up to more than 1.
+        DraftwoodError: rates increase, are no probabilities, or add up to more than 1.
     """
 
     ranks: tuple[float, ...]
@@ -35,35 +34,35 @@ class Rates:
         if not 0.0 <= self.spread <= 1.0:
             raise DraftwoodError(f"spread is {self.spread}; give a number in [0, 1]")
 
-    def at(self, chance: float) -> list[float]:
-        """q by rank for a text that drew ``chance``, uniform in [0, 1).
+    def at(self, u: float) -> list[float]:
+        """q by rank for a text, from its number ``u``, uniform in [0, 1).
 
         The first rank's q lies in [low, 1], where low is the least it can be with the other ranks
-        scaled to what it leaves; it is low + (1 - low) * chance ** s, whose mean is the rate for
-        s = (1 - rate) / (rate - low), drawn towards that mean if the spread is below 1.
+        scaled to the remainder. It is low + (1 - low) * u ** s, whose mean is the rate for
+        s = (1 - rate) / (rate - low); a spread below 1 moves it towards the mean.
         """
         first = self.ranks[0]
         second = self.ranks[1] if len(self.ranks) > 1 else 0.0
         low = second / (1.0 - first + second) if second else 0.0
         if first >= 1.0 or first <= low or not self.spread:
             return list(self.ranks)
-        drawn = low + (1.0 - low) * chance ** ((1.0 - first) / (first - low))
+        drawn = low + (1.0 - low) * u ** ((1.0 - first) / (first - low))
         q = first + self.spread * (drawn - first)
         return [q, *(rate * (1.0 - q) / (1.0 - first) for rate in self.ranks[1:])]
 
 
 @dataclass(frozen=True)
-class Copies:
-    """Copied chains.
+class CopyRates:
+    """Rates of copied chains.
 
     Attributes:
-        match: share of steps in which there is one.
-        run: mean number of its tokens that are right, if it were endless.
-        length: of a chain, in tokens.
-        match_length: of the match it claims, in tokens.
+        match: share of steps with a copied chain.
+        run: mean number of correct tokens of a chain without end.
+        length: length of a chain, in tokens.
+        match_length: length of its match in the context, in tokens.
 
     Raises:
-        DraftwoodError: a share that is none, a negative run or no length.
+        DraftwoodError: the share is not in [0, 1], the run is negative or a length is below 1.
     """
 
     match: float
@@ -84,5 +83,5 @@ class Copies:
 
     @property
     def rate(self) -> float:
-        """Probability that a token is right if those before it are."""
+        """Probability that a token is correct if those before it are."""
         return self.run / (1.0 + self.run)

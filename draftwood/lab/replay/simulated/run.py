@@ -1,4 +1,4 @@
-"""Plays a method over a made-up language. Knows nothing of terminals."""
+"""Runs a method on a synthetic language."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,15 +6,16 @@ from typing import TypeVar
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import LevelLog
+from draftwood.lab.replay.drafter import ForwardLog
 from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
-from draftwood.lab.replay.replayer import Played, Turn, Watch, play
-from draftwood.lab.replay.simulated.drafter import MadeUp
+from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, Watch, decode
+from draftwood.lab.replay.simulated.drafter import SimulatedSpec
 from draftwood.lab.replay.simulated.language import Language
-from draftwood.lab.replay.simulated.rates import Copies, Rates
-from draftwood.lab.replay.simulated.target import MadeUpTarget
-from draftwood.lab.replay.substitute import part_of
+from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
+from draftwood.lab.replay.simulated.target import SimulatedTarget
+from draftwood.lab.replay.substitute import replay_method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import DrafterSpec, Host
 
@@ -22,73 +23,78 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class World:
-    """What is made up.
+class Simulation:
+    """Parameters of a simulation.
 
     Attributes:
-        language: the target's.
-        rates: of every drafter, by source name; the empty name is for those not named.
-        copies: likewise.
-        real: sources whose own drafters are kept; they have no model.
+        language: the target's language.
+        rates: acceptance rates by source name; the empty name is for all other sources.
+        copies: rates of copied chains, by source name likewise.
+        real: sources that keep their own drafters, which may not have a model.
     """
 
     language: Language
-    rates: Mapping[str, Rates]
-    copies: Mapping[str, Copies]
+    rates: Mapping[str, RankRates]
+    copies: Mapping[str, CopyRates]
     real: frozenset[str] = frozenset()
 
 
 def simulate(
     method: Method,
-    world: World,
+    simulation: Simulation,
     *,
     sequence: int,
     prompt: int,
     tokens: int,
     costs: StepCosts | None = None,
     watch: Watch | None = None,
-) -> Played:
-    """One sequence.
+) -> PromptRun:
+    """Decode one sequence.
 
     Args:
-        method: of deterministic trees.
-        world: what it is played over.
-        sequence: its number; different ones say different things.
-        prompt: tokens of its context, at least 1.
-        tokens: of its answer.
-        costs: for methods that weigh nodes by their cost.
-        watch: told every step.
+        method: a method with deterministic trees.
+        simulation: language and rates.
+        sequence: number of the sequence; different numbers give different texts.
+        prompt: length of the prompt in tokens, at least 1.
+        tokens: length of the answer in tokens.
+        costs: step costs for methods that weigh nodes by cost.
+        watch: called after every step.
 
     Raises:
         DraftwoodError: the method samples its drafts, or a real drafter needs a model.
     """
-    target = MadeUpTarget(world.language)
+    target = SimulatedTarget(simulation.language)
     host: Host = ModelFreeHost(target.info)
-    part = part_of(method, target.info)
-    logs = {source: LevelLog() for source in part.modelled}
+    models = replay_method(method, target.info).recorded
+    logs = {source: ForwardLog() for source in models}
     drafters: dict[str, DrafterSpec] = dict(method.drafters)
     for source in method.policy.sources:
-        if source not in world.real:
-            rates, copies = _of(world.rates, source), _of(world.copies, source)
-            drafters[source] = MadeUp(world.language, source, rates, copies, logs.get(source))
+        if source not in simulation.real:
+            rates, copies = _of(simulation.rates, source), _of(simulation.copies, source)
+            drafters[source] = SimulatedSpec(
+                simulation.language, source, rates, copies, logs.get(source)
+            )
         elif source in logs:
-            raise DraftwoodError(f"drafter {source!r} has a model: only tables can be kept real")
+            raise DraftwoodError(
+                f"drafter {source!r} has a model: only drafters without one can be --real"
+            )
     if costs is not None:
         host = PricedHost(host, costs)
     engine = Engine(target, replace(method, drafters=drafters), max_batch=1, host=host)
-    return play(engine, [Turn(_context(world.language, sequence, prompt), tokens)], logs, watch)
+    context = _context(simulation.language, sequence, prompt)
+    return decode(engine, [Request(context, tokens, sampler=ArgmaxSampler(0.0))], logs, watch)
 
 
 def _context(language: Language, sequence: int, length: int) -> tuple[int, ...]:
-    """The language's own words after one of its tokens."""
-    said = [sequence % language.vocabulary, sequence // language.vocabulary % language.vocabulary]
+    """A text of the language that begins with two tokens for the sequence number."""
+    tokens = [sequence % language.vocabulary, sequence // language.vocabulary % language.vocabulary]
     state = language.start()
-    for token in said:
+    for token in tokens:
         state = language.after(state, token)
-    while len(said) < length:
-        said.append(language.taken(state))
-        state = language.after(state, said[-1])
-    return tuple(said)
+    while len(tokens) < length:
+        tokens.append(language.next_token(state))
+        state = language.after(state, tokens[-1])
+    return tuple(tokens)
 
 
 def _of(given: Mapping[str, _T], source: str) -> _T:

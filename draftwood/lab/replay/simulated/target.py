@@ -1,4 +1,4 @@
-"""A target that speaks a made-up language. Knows nothing of drafters."""
+"""A target that generates a synthetic language."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from draftwood.lab.replay.simulated.language import Language, State
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
-_ONE = torch.zeros((1, 1))
+_NO_LOGITS = torch.zeros((1, 1))
 _UNBOUNDED = 1 << 30
 
 
-class MadeUpTarget:
-    """Implements :class:`draftwood.protocols.Target`; to be decoded greedily."""
+class SimulatedTarget:
+    """Implements :class:`draftwood.protocols.Target` for greedy decoding."""
 
     def __init__(self, language: Language) -> None:
         self._language = language
@@ -27,31 +27,31 @@ class MadeUpTarget:
 
     @property
     def info(self) -> TargetInfo:
-        """Its vocabulary; it has neither layers nor an end of its context."""
+        """Size of the vocabulary; the context is unbounded, and there are no layers."""
         return self._info
 
     def open(self, capacity: int) -> int:  # noqa: ARG002
-        """A number for a request."""
+        """Reserve a slot."""
         slot = next(i for i in range(len(self._texts) + 1) if i not in self._texts)
         self._texts[slot] = [self._language.start()]
         return slot
 
     def release(self, slot: int) -> None:
-        """Give the number back."""
+        """Free a slot."""
         del self._texts[slot]
         self._trees.pop(slot, None)
 
     def length(self, slot: int) -> int:
-        """Number of tokens said."""
+        """Number of tokens in the text."""
         return len(self._texts[slot]) - 1
 
     def embedding(self) -> torch.nn.Module:
-        """None: there are no weights.
+        """Not available: there are no weights.
 
         Raises:
             DraftwoodError: always.
         """
-        raise DraftwoodError("a made-up target has no weights")
+        raise DraftwoodError("a simulated target has no weights")
 
     def lm_head(self) -> torch.nn.Module | None:
         """None: there are no weights."""
@@ -60,7 +60,7 @@ class MadeUpTarget:
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[TargetOutput]:
-        """Read the prompts."""
+        """Append the prompts."""
         found = []
         for slot, prompt in zip(slots, prompts, strict=True):
             states = self._texts[slot]
@@ -73,7 +73,7 @@ class MadeUpTarget:
     def forward(
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
     ) -> list[TargetOutput]:
-        """What follows every node."""
+        """The language's rows after every node."""
         found = []
         for slot, tree in zip(slots, trees, strict=True):
             states: list[State] = []
@@ -86,18 +86,18 @@ class MadeUpTarget:
         return found
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Say the root and the path."""
+        """Append the root and the path."""
         for slot, path in zip(slots, paths, strict=True):
             tree = self._trees.pop(slot)
             self._texts[slot] += [tree[node] for node in (0, *path)]
 
     def _rows(self, states: Sequence[State], needs: Needs, logits: int) -> TargetOutput:
-        taken = np.array([self._language.taken(state) for state in states], dtype=np.int64)
+        taken = np.array([self._language.next_token(state) for state in states], dtype=np.int64)
         k = min(needs.top_k, self._info.vocab_size)
         rows = [self._language.row(state, k) for state in states] if k else []
         shape = (len(states), k)
         return TargetOutput(
-            _ONE.expand(logits, 1),
+            _NO_LOGITS.expand(logits, 1),
             taken,
             np.array([tokens for tokens, _ in rows], dtype=np.int64).reshape(shape),
             np.array([probs for _, probs in rows], dtype=np.float32).reshape(shape),

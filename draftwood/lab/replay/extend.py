@@ -1,8 +1,7 @@
-"""A live target and live drafters that teach a recording what it lacks.
+"""A target and drafters with their models, which add missing rows to a recording.
 
-They are asked whatever a replay asks; what they say that the recording does not know is kept, and
-the recording answers. So the run that teaches and every later one see the same rows, and come to
-the same trees. Knows nothing of methods and files.
+Each query goes to the model; rows that the recording lacks are added to it, and the answer is read
+from the recording. So this run and every later replay see the same rows and grow the same trees.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import LevelLog, RecordedDrafter
+from draftwood.lab.replay.drafter import ForwardLog, ReplayDrafter
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import (
     Candidates,
@@ -28,23 +27,23 @@ from draftwood.protocols import (
 from draftwood.tree import TokenTree
 
 LEAST_WIDTH = 32
-"""Children that a live drafter is asked for, so that a larger budget need not ask it again."""
+"""Fewest children requested of a draft model, so that a larger budget need not ask it again."""
 
 
-class LiveTarget:
-    """Implements :class:`draftwood.protocols.Target`.
+class RecordingTarget:
+    """Implements :class:`draftwood.protocols.Target` and records its output.
 
     Args:
         target: the recorded model, attached.
-        recorded: answers.
-        width: tokens of every row that is kept.
+        recorded: its recording.
+        width: tokens stored of every row.
     """
 
     def __init__(self, target: Target, recorded: ReplayTarget, width: int) -> None:
         self._target = target
         self._recorded = recorded
         self._width = width
-        self._own: dict[int, int] = {}
+        self._model_slots: dict[int, int] = {}
 
     @property
     def info(self) -> TargetInfo:
@@ -54,65 +53,65 @@ class LiveTarget:
     def open(self, capacity: int) -> int:
         """Reserve a slot in both."""
         slot = self._recorded.open(capacity)
-        self._own[slot] = self._target.open(capacity)
+        self._model_slots[slot] = self._target.open(capacity)
         return slot
 
     def release(self, slot: int) -> None:
-        """Give it back."""
+        """Free a slot in both."""
         self._recorded.release(slot)
-        self._target.release(self._own.pop(slot))
+        self._target.release(self._model_slots.pop(slot))
 
     def length(self, slot: int) -> int:
         """Number of tokens cached in the slot."""
         return self._recorded.length(slot)
 
     def embedding(self) -> torch.nn.Module:
-        """The model's."""
+        """The model's input embedding."""
         return self._target.embedding()
 
     def lm_head(self) -> torch.nn.Module | None:
-        """The model's."""
+        """The model's output head."""
         return self._target.lm_head()
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[TargetOutput]:
-        """Cache the contexts; their rows are recorded, their features are not."""
-        found = self._recorded.prefill(slots, prompts, needs)
-        own = self._target.prefill(self._slots(slots), prompts, Needs(taps=needs.taps))
-        return _with_features(found, own)
+        """Prefill both; rows come from the recording, features from the model."""
+        rows = self._recorded.prefill(slots, prompts, needs)
+        output = self._target.prefill(self._slots(slots), prompts, Needs(taps=needs.taps))
+        return _with_features(rows, output)
 
     def forward(
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
     ) -> list[TargetOutput]:
-        """Score the trees and keep their rows, if anyone reads rows."""
+        """Score the trees; record their rows if a drafter reads rows."""
         width = self._width if needs.top_k else 0
-        own = self._target.forward(self._slots(slots), trees, Needs(width, taps=needs.taps))
+        output = self._target.forward(self._slots(slots), trees, Needs(width, taps=needs.taps))
         if width:
-            self._recorded.learn(slots, trees, own)
-        return _with_features(self._recorded.forward(slots, trees, needs), own)
+            self._recorded.learn(slots, trees, output)
+        return _with_features(self._recorded.forward(slots, trees, needs), output)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Keep the paths in both."""
+        """Commit the paths in both."""
         self._target.commit(self._slots(slots), paths)
         self._recorded.commit(slots, paths)
 
     def _slots(self, slots: Sequence[int]) -> list[int]:
-        return [self._own[slot] for slot in slots]
+        return [self._model_slots[slot] for slot in slots]
 
 
-class LiveDrafter:
-    """Implements :class:`draftwood.protocols.Drafter`, for a drafter with a model of its own.
+class RecordingDrafter:
+    """Implements :class:`draftwood.protocols.Drafter` with a model, and records its output.
 
     Args:
-        name: the drafter's, for what it is told in error messages.
-        drafter: the live one.
-        recorded: answers.
-        log: of the recorded one; must come to the forwards that the live one makes.
+        name: the drafter's name, for error messages.
+        drafter: the drafter with its model.
+        recorded: its recording.
+        log: forward count of ``recorded``, which must match the model's.
     """
 
     def __init__(
-        self, name: str, drafter: Drafter, recorded: RecordedDrafter, log: LevelLog
+        self, name: str, drafter: Drafter, recorded: ReplayDrafter, log: ForwardLog
     ) -> None:
         self._name = name
         self._drafter = drafter
@@ -122,38 +121,38 @@ class LiveDrafter:
 
     @property
     def needs(self) -> Needs:
-        """The live drafter's."""
+        """Needs of the drafter with its model."""
         return self._drafter.needs
 
     @property
     def forwards(self) -> int:
-        """The live drafter's."""
+        """Forwards of the model."""
         return self._drafter.forwards
 
     def backlog(self, slot: int) -> int:
-        """The live drafter's."""
+        """Number of tokens that the model has not cached."""
         return self._drafter.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts in both."""
+        """Start a request in both."""
         self._drafter.begin(slot, prefill)
         self._recorded.begin(slot, prefill)
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step was committed."""
+        """Pass a step's outcome to both."""
         self._drafter.observe(slot, outcome)
         self._recorded.observe(slot, outcome)
 
     def release(self, slot: int) -> None:
-        """The request has ended."""
+        """Forget a request in both."""
         self._drafter.release(slot)
         self._recorded.release(slot)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """Nothing.
+        """None.
 
         Raises:
-            DraftwoodError: the drafter copies text too, of which recordings know nothing.
+            DraftwoodError: the drafter copies text as well, which recordings do not store.
         """
         found = self._drafter.continuations(slots)
         if any(found):
@@ -164,31 +163,33 @@ class LiveDrafter:
         return found
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        """See :meth:`draftwood.lab.replay.drafter.RecordedDrafter.proposals`."""
+        """See :meth:`draftwood.lab.replay.drafter.ReplayDrafter.proposals`."""
         return self._recorded.proposals(slot, q_rows)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """Ask the live drafter for more than is wanted, keep it, and answer from what is kept.
+        """Ask the model for at least ``LEAST_WIDTH`` children, record them, and read the recording.
 
         Raises:
-            DraftwoodError: it makes forwards that a replay would not count.
+            DraftwoodError: the model makes forwards that a replay would not count.
         """
         wide = [replace(query, k=_width(query), exclude=()) for query in queries]
-        found = self._drafter.expand(slots, wide)
-        for slot, query, answer in zip(slots, wide, found, strict=True):
+        answers = self._drafter.expand(slots, wide)
+        for slot, query, answer in zip(slots, wide, answers, strict=True):
             self._recorded.learn(slot, query, answer)
-        answers = self._recorded.expand(slots, queries)
+        found = self._recorded.expand(slots, queries)
         if self._drafter.forwards - self._log.forwards != self._before:
             raise DraftwoodError(
                 f"drafter {self._name} made {self._drafter.forwards - self._before} forwards where "
                 f"a replay counts {self._log.forwards}: run this method live"
             )
-        return answers
+        return found
 
 
 def _width(query: Expand) -> int:
     return max(LEAST_WIDTH, query.k + max(map(len, query.exclude), default=0))
 
 
-def _with_features(rows: Sequence[TargetOutput], own: Sequence[TargetOutput]) -> list[TargetOutput]:
-    return [replace(a, features=b.features) for a, b in zip(rows, own, strict=True)]
+def _with_features(
+    rows: Sequence[TargetOutput], output: Sequence[TargetOutput]
+) -> list[TargetOutput]:
+    return [replace(a, features=b.features) for a, b in zip(rows, output, strict=True)]

@@ -1,8 +1,8 @@
 """``python -m tests.reading_path`` lists the files that a plain decode runs through.
 
 The decode is ``pld`` (the context drafter, the chain policy and the walk verifier) on the embedded
-model, greedily. A file counts if one of its functions runs after the engine was built; a file that is only
-imported does not. The README states the length of this list, and a test holds it to that.
+model, greedily. A file counts if one of its functions runs after the engine was built; a file that
+is only imported does not. The README states the length of this list, and a test checks it.
 """
 
 import sys
@@ -46,5 +46,5 @@ def lines(paths: Sequence[Path]) -> int:
 if __name__ == "__main__":
     found = reading_path()
     for path in found:
-        print(f"{lines([path]):5} {path}")
-    print(f"{lines(found):5} lines in {len(found)} files")
+        sys.stdout.write(f"{lines([path]):5} {path}\n")
+    sys.stdout.write(f"{lines(found):5} lines in {len(found)} files\n")

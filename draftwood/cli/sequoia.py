@@ -24,7 +24,8 @@ from draftwood.cli._options import (
     temperature_option,
 )
 from draftwood.files import check_writable
-from draftwood.lab.bench.prompts import Source, read, sources
+from draftwood.lab.bench.prompts import read, sources
+from draftwood.lab.bench.sources import Source
 from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
 

@@ -19,7 +19,7 @@ import torch
 
 import draftwood
 from draftwood.costs.store import cpu_model
-from draftwood.lab.bench.prompts import Source, origin
+from draftwood.lab.bench.sources import Source, load
 
 _PEERS = ("llama-cpp-python", "gguf")
 
@@ -49,7 +49,7 @@ def provenance(
         "hardware": hardware(),
         "threads": torch.get_num_threads(),
         "model": dict(model),
-        "prompts": [origin(source) for source in sets],
+        "prompts": [dict(load(source).origin) for source in sets],
         "settings": dict(settings),
     }
 

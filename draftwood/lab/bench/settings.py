@@ -10,7 +10,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.best import Best
 from draftwood.lab.bench.contenders import plain
 from draftwood.lab.bench.defaults import Defaults
-from draftwood.lab.bench.prompts import Source
+from draftwood.lab.bench.sources import Source
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench import hub
-from draftwood.lab.bench.prompts import Prompt, evenly, origin, read, sources
+from draftwood.lab.bench import sources as reading
+from draftwood.lab.bench.formats._entry import Row
+from draftwood.lab.bench.prompts import Prompt, evenly, read, sources
 from tests.lab.bench import dataset_rows
 
 
@@ -139,10 +140,12 @@ def test_refuses_two_files_of_one_published_set(tmp_path: Path) -> None:
 
 
 def test_datasets_are_recognised_like_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    split = hub.Split("main", "test", "c0ffee", tuple(dataset_rows.GSM8K))
-    mine = hub.Split("default", "train", None, tuple(dataset_rows.OWN))
-    known = {"hf:openai/gsm8k:main:test": split, "hf:me/mine": mine}
-    monkeypatch.setattr(hub, "load", known.__getitem__)
+    def table(source: str) -> reading.Table:
+        rows = dataset_rows.OWN if source.endswith("mine") else dataset_rows.GSM8K
+        name = source.removeprefix("hf:").partition(":")[0].rpartition("/")[2]
+        return reading.Table(name, tuple(Row("", i, row) for i, row in enumerate(rows)), {})
+
+    monkeypatch.setattr(reading, "dataset", table)
     names = sources("hf:openai/gsm8k:main:test,hf:me/mine")
     assert names == ("hf:openai/gsm8k:main:test", "hf:me/mine")
     found = read(names)
@@ -153,15 +156,12 @@ def test_datasets_are_recognised_like_files(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     # A path of that name is the dataset too, so that callers may keep names as paths.
     assert read([Path("hf:me/mine")]) == [Prompt("a/0", "t", "mine", ("hello",))]
-    assert origin("hf:me/mine")["split"] == origin(Path("hf:me/mine"))["split"] == "train"
 
 
-def test_sources_are_files_and_datasets(tmp_path: Path) -> None:
+def test_sources_are_files_and_datasets() -> None:
     assert sources("a.jsonl,,hf:o/n:c:s,b/c.json") == (
         Path("a.jsonl"),
         "hf:o/n:c:s",
         Path("b/c.json"),
     )
     assert sources("") == ()
-    path = lines(tmp_path / "a.jsonl", item("a"))
-    assert origin(path)["file"] == str(path)

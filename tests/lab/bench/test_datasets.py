@@ -1,4 +1,4 @@
-"""Datasets by name: parts of the name, choice of split, rows; the package datasets is a fake."""
+"""Datasets by name: parts of the name, choice of split, rows. The package datasets is a fake."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench import hub
+from draftwood.lab.bench.sources import dataset
 
 Table = list[dict[str, object]]
 TEST: Table = [{"question": "q", "answer": None}, {"question": "é", "answer": "a"}]
@@ -59,9 +59,9 @@ class Library(ModuleType):
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     fake = Library()
     monkeypatch.setitem(sys.modules, "datasets", fake)
-    hub.load.cache_clear()
+    dataset.cache_clear()
     yield fake
-    hub.load.cache_clear()
+    dataset.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,22 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
 def test_configuration_and_split(
     library: Library, source: str, config: str, split: str, loaded: str | None
 ) -> None:
-    found = hub.load(source)
-    assert (found.config, found.split, found.revision) == (config, split, "c0ffee")
+    origin = dataset(source).origin
+    assert (origin["config"], origin["split"], origin["revision"]) == (config, split, "c0ffee")
     assert library.loads == [("openai/gsm8k", loaded)]
 
 
-def test_rows_leave_out_what_is_null_and_know_their_place() -> None:
-    found = hub.rows("hf:openai/gsm8k:main:test")
-    assert [(r.where, r.number, r.values) for r in found] == [
+def test_rows_have_their_place_and_no_null_members() -> None:
+    found = dataset("hf:openai/gsm8k:main:test")
+    assert [(r.where, r.number, r.values) for r in found.rows] == [
         ("hf:openai/gsm8k:main:test, row 1", 0, {"question": "q"}),
         ("hf:openai/gsm8k:main:test, row 2", 1, {"question": "é", "answer": "a"}),
     ]
 
 
-def test_rows_and_origin_are_of_one_loading(library: Library) -> None:
-    hub.rows("hf:openai/gsm8k")
-    assert hub.origin("hf:openai/gsm8k") == {
+def test_a_dataset_is_loaded_once_and_its_origin_is_recorded(library: Library) -> None:
+    dataset("hf:openai/gsm8k")
+    assert dataset("hf:openai/gsm8k").origin == {
         "dataset": "hf:openai/gsm8k",
         "config": "main",
         "split": "test",
@@ -104,56 +104,56 @@ def test_rows_and_origin_are_of_one_loading(library: Library) -> None:
 
 
 def test_names_are_without_owner() -> None:
-    assert hub.name("hf:openai/gsm8k:main:test") == "gsm8k"
-    assert hub.name("hf:gsm8k") == "gsm8k"
-    assert hub.name("hf:/data/own/") == "own"
+    for source, name in (("openai/gsm8k:main:test", "gsm8k"), ("gsm8k", "gsm8k")):
+        assert dataset(f"hf:{source}").name == name
+    assert dataset("hf:/data/own/").name == "own"
 
 
 @pytest.mark.parametrize("source", ["hf:", "hf::main", "hf:a/b:", "hf:a/b::test", "hf:a:b:c:d"])
-def test_refuses_malformed_names(source: str) -> None:
+def test_malformed_names_are_refused(source: str) -> None:
     with pytest.raises(DraftwoodError, match=r"is no dataset: write hf:OWNER/NAME"):
-        hub.rows(source)
+        dataset(source)
 
 
-def test_refuses_splits_that_are_not_there() -> None:
+def test_unknown_splits_are_refused() -> None:
     with pytest.raises(DraftwoodError, match=r"'dev', neither .*: its splits are train, test"):
-        hub.rows("hf:openai/gsm8k:dev")
+        dataset("hf:openai/gsm8k:dev")
     with pytest.raises(DraftwoodError, match=r"no 'test'.*: its splits are train$"):
-        hub.rows("hf:openai/gsm8k:socratic:test")
+        dataset("hf:openai/gsm8k:socratic:test")
 
 
-def test_refuses_several_splits_without_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_splits_without_a_test_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "main", {"train": [], "validation": []})
     with pytest.raises(DraftwoodError, match="has no test: its splits are train, validation"):
-        hub.rows("hf:openai/gsm8k")
+        dataset("hf:openai/gsm8k")
 
 
-def test_says_in_one_line_what_the_library_says() -> None:
+def test_errors_of_the_library_become_one_line() -> None:
     with pytest.raises(DraftwoodError) as caught:
-        hub.rows("hf:openai/gsm8k:nope:test")
+        dataset("hf:openai/gsm8k:nope:test")
     assert str(caught.value) == (
         "cannot read prompts from hf:openai/gsm8k:nope:test: BuilderConfig 'nope' not found."
     )
 
 
 @pytest.mark.parametrize("error", [ConnectionError("x"), RuntimeError("x"), LibraryError("x")])
-def test_refusals_of_the_library(library: Library, error: Exception) -> None:
+def test_every_error_of_the_library_is_a_refusal(library: Library, error: Exception) -> None:
     library.error = error
     with pytest.raises(DraftwoodError, match="cannot read prompts from hf:a/b: x"):
-        hub.rows("hf:a/b")
+        dataset("hf:a/b")
 
 
-def test_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     missing: Any = None
     monkeypatch.setitem(sys.modules, "datasets", missing)
     with pytest.raises(
         DraftwoodError, match=r"needs datasets .*pip install 'draftwood\[datasets\]'"
     ):
-        hub.rows("hf:a/b")
+        dataset("hf:a/b")
 
 
-def test_refuses_versions_that_may_run_code_of_a_dataset(library: Library) -> None:
+def test_versions_that_may_run_code_of_a_dataset_are_refused(library: Library) -> None:
     library.__version__ = "3.6.0"
     with pytest.raises(DraftwoodError, match="needs datasets 4 or later"):
-        hub.rows("hf:a/b")
+        dataset("hf:a/b")
     assert library.loads == []

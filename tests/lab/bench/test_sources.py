@@ -1,4 +1,4 @@
-"""Rows of files: lines, arrays and gzip, by content; refusals with their place."""
+"""Rows of files: lines, arrays and gzip, by content; errors name the place."""
 
 import gzip
 import hashlib
@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.prompt_files import name, origin, rows
+from draftwood.lab.bench.formats._entry import Row
+from draftwood.lab.bench.sources import load
 
 ITEMS: list[dict[str, object]] = [{"a": 1}, {"a": "é\u2028"}]
+
+
+def rows(path: Path) -> tuple[Row, ...]:
+    return load(path).rows
 
 
 def as_lines() -> bytes:
@@ -32,7 +37,7 @@ def test_content_decides_and_not_the_name(tmp_path: Path, content: bytes, file: 
         ]
 
 
-def test_rows_know_their_line_or_item(tmp_path: Path) -> None:
+def test_rows_have_their_line_or_item(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(as_lines())
     assert [row.where for row in rows(path)] == [f"{path}:1", f"{path}:3"]
@@ -49,8 +54,9 @@ def test_rows_know_their_line_or_item(tmp_path: Path) -> None:
         ("plain", "plain"),
     ],
 )
-def test_names(file: str, called: str) -> None:
-    assert name(Path("folder") / file) == called
+def test_names(tmp_path: Path, file: str, called: str) -> None:
+    (tmp_path / file).write_bytes(as_lines())
+    assert load(tmp_path / file).name == called
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_names(file: str, called: str) -> None:
         (gzip.compress(b"{"), "x:1: not a line of JSON"),
     ],
 )
-def test_refuses_what_it_cannot_read(tmp_path: Path, content: bytes, said: str) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DraftwoodError) as caught:
         rows(tmp_path / "x")
@@ -77,17 +83,17 @@ def test_refuses_what_it_cannot_read(tmp_path: Path, content: bytes, said: str) 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"[]"])
 def test_an_empty_file_has_no_rows(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
-    assert rows(tmp_path / "x") == []
+    assert rows(tmp_path / "x") == ()
 
 
-def test_the_origin_is_of_the_file_as_it_lies_there(tmp_path: Path) -> None:
+def test_the_digest_is_of_the_stored_file(tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(as_lines()))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert origin(path) == {"file": str(path), "sha256": digest}
+    assert load(path).origin == {"file": str(path), "sha256": digest}
 
 
-def test_plain_text_is_a_prompt_a_line(tmp_path: Path) -> None:
+def test_plain_text_has_one_prompt_per_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_bytes('def f(x):\n\n  He said "hi"\u2028so.\r\nTell {me}\n'.encode())
     found = rows(path)
@@ -104,7 +110,7 @@ def test_plain_text_is_a_prompt_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ['{"prompt": ', '"a text"', "{oops}"])
-def test_what_begins_like_json_is_not_taken_for_text(tmp_path: Path, first: str) -> None:
+def test_text_that_begins_like_json_is_not_plain_text(tmp_path: Path, first: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(first + "\nmore\n")
     with pytest.raises(DraftwoodError, match=r"x\.jsonl:1: "):

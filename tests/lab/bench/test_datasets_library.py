@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.lab.bench.prompts import origin, read
+from draftwood.lab.bench.prompts import read
+from draftwood.lab.bench.sources import load
 from tests.lab.bench import dataset_rows
 
 datasets = pytest.importorskip("datasets")
@@ -29,12 +30,12 @@ def test_the_split_test_is_taken_unless_another_is_named(tmp_path: Path) -> None
     texts = {name: read([f"{source}{name}"])[0].turns[0] for name in ("", ":train", ":default")}
     assert texts[""] == texts[":default"] != texts[":train"]
     assert "Two crates" in texts[":train"]
-    assert origin(f"{source}:train")["split"] == "train"
-    assert origin(source)["sha256"] == origin(f"{source}:default")["sha256"]
-    assert origin(source)["sha256"] != origin(f"{source}:train")["sha256"]
+    origins = {name: load(f"{source}{name}").origin for name in texts}
+    assert origins[":train"]["split"] == "train"
+    assert origins[""]["sha256"] == origins[":default"]["sha256"] != origins[":train"]["sha256"]
 
 
-def test_a_column_that_a_row_does_not_have_is_no_key_of_it(tmp_path: Path) -> None:
+def test_a_column_that_a_row_lacks_is_no_key(tmp_path: Path) -> None:
     turns: dict[str, object] = {"id": "a/1", "task": "t", "turns": ["x", "y"]}
     source = folder(tmp_path / "mine", train=[*dataset_rows.OWN, turns])
     assert [(p.id, p.set, p.turns) for p in read([source])] == [

@@ -1,17 +1,16 @@
-"""Keeps results of runs for docs/results.md: from OUT, where scripts leave them, to runs/data.
+"""Keeps results of runs: copies them from OUT, where scripts leave them, to runs/data.
 
     python runs/keep.py equality_greedy_1 equality_law_model
 
-Only what the page reads is kept; ``results_page/kept.py`` says what, and what is refused. Without
-a NAME every result in OUT is taken, and one that is refused ends it.
+``results_page/kept.py`` says which members are kept and which runs are refused. Without
+a NAME every result in OUT is taken; the first one that is refused ends the command.
 """
 
 import json
 from pathlib import Path
 
 import click
-from results_page.documents import complaint
-from results_page.kept import compact, write
+from results_page.kept import compact, complaint, write
 
 RUNS = Path(__file__).parent
 

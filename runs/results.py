@@ -1,24 +1,26 @@
-"""Writes docs/results.md from the runs that are kept in runs/data; no figure in it is typed.
+"""Writes docs/results.md and a page for each run in runs/data; no figure in them is typed.
 
-    python runs/results.py > docs/results.md
+    python runs/results.py
 
-The sections are in ``results_page``, one subject a module; ``keep.py`` puts runs where this looks.
+``keep.py`` puts runs into runs/data.
 """
 
 from pathlib import Path
 
 import click
-from results_page.documents import load
-from results_page.sections import page
+from results_page.kept import load
+from results_page.page import pages
 
-DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[1]
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), default=DATA)
-def main(data: Path) -> None:
-    """Print the page."""
-    click.echo(page(load(data)), nl=False)
+@click.option("--root", type=click.Path(path_type=Path), default=ROOT, help="Holds docs and runs.")
+def main(root: Path) -> None:
+    """Write the pages."""
+    for path, text in pages(load(root / "runs" / "data")).items():
+        (root / path).write_text(text, encoding="utf-8")
+        click.echo(path)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,1 @@
-"""The sections of docs/results.md, one subject a module; ``runs/results.py`` puts them together.
-
-Each section is a function from all runs, by name, to blocks of Markdown, none if it has no run.
-"""
+"""Markdown pages of the kept runs: docs/results.md, and a page of each run beside its JSON."""

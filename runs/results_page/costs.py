@@ -1,43 +1,82 @@
-"""What a step and a process cost."""
+"""Cost of a step: the target by nodes, work outside of the model, verification, memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from results_page.documents import Runs, origin
-from results_page.markdown import number, table
+from .kept import Run
+from .markdown import number, percent, table
 
-
-def memory(runs: Runs) -> Iterable[str]:
-    """Peak memory of a process (DynaTree's Table 5)."""
-    if "peak_memory" not in runs:
-        return
-    run = runs["peak_memory"]
-    rows = [[f"`{m}`", number(e["peak_mb"], 0)] for m, e in run["peak_memory"].items()]
-    yield table(["method", "MB, Python and torch included"], rows) + "\n"
-    yield origin("peak_memory", run) + "\n"
+_OF_A_TREE = ("nodes", "levels", "level", "tree")
 
 
-def overhead(runs: Runs) -> Iterable[str]:
-    """Cost of a step."""
-    if "engine_overhead" not in runs:
-        return
-    run = runs["engine_overhead"]
+def by_nodes(run: Run) -> Iterable[str]:
+    """Milliseconds of a target forward by nodes, and of a step outside of the model."""
     curves = run["cost_ms_by_nodes"]
     nodes = list(next(iter(curves.values())))
     rows = []
     for packing, curve in curves.items():
         rows.append([f"packing {packing}, ms", *(number(curve[n]) for n in nodes)])
-        rows.append(["relative to 1", *(number(curve[n] / curve["1"]) for n in nodes)])
-    yield table(["nodes, root included", *nodes], rows) + "\n"
-    keys = ("drafted", "steps", "step_ms", "model_ms", "outside_ms", "outside_share")
+        rows.append(["relative to 1 node", *(number(curve[n] / curve["1"]) for n in nodes)])
+    yield table(["target forward, nodes (root included)", *nodes], rows)
+    rows = [
+        [
+            f"`{name}`",
+            str(s["drafted"]),
+            *(number(s[f"{key}_ms"]) for key in ("step", "model", "outside")),
+            percent(s["outside_share"]),
+        ]
+        for name, s in run["steps"].items()
+    ]
+    yield table(["method", "nodes", "step, ms", "model, ms", "outside, ms", "share"], rows)
+    found = run["index_memory"]
+    context, adjacency = (number(found[f"{each}_mb"], 0) for each in ("context", "adjacency"))
     yield (
-        table(
-            ["method", *keys],
-            [
-                [f"`{name}`", *(number(s[key], 3) for key in keys)]
-                for name, s in run["steps"].items()
-            ],
-        )
-        + "\n"
+        f"Index memory after {found['tokens']:,} tokens: context {context} MB, "
+        f"adjacency {adjacency} MB."
     )
-    yield f"Index memory: {run['index_memory']}.\n"
-    yield origin("engine_overhead", run) + "\n"
+
+
+def level(run: Run) -> Iterable[str]:
+    """Milliseconds outside of the model for a level and for a tree of a draft model."""
+    rows = [
+        [threads, exponent, f"`{name}`", *(number(each[key]) for key in _OF_A_TREE)]
+        for threads, by_exponent in run["milliseconds_by_threads"].items()
+        for exponent, found in by_exponent.items()
+        for name, each in found.items()
+    ]
+    header = ["threads", "exponent of q", "method", "nodes", "levels", "level, ms", "tree, ms"]
+    yield table(header, rows)
+
+
+def verification(run: Run) -> Iterable[str]:
+    """Milliseconds of verifying a sampled binary tree."""
+    rows = [
+        [
+            nodes,
+            size,
+            number(each["rejection"]),
+            number(each["traversal"]),
+            number(figures["target_forward_ms"]),
+        ]
+        for nodes, figures in run["verifying_ms"].items()
+        for size, each in figures.items()
+        if isinstance(each, dict)
+    ]
+    header = ["sampled nodes", "vocabulary", "rejection, ms", "traversal, ms", "target forward, ms"]
+    yield table(header, rows)
+
+
+def memory(run: Run) -> Iterable[str]:
+    """Peak memory of a process (DynaTree's Table 5)."""
+    rows = [
+        [f"`{name}`", number(entry["peak_mb"], 0)] for name, entry in run["peak_memory"].items()
+    ]
+    yield table(["method", "peak memory of the process, MB"], rows)
+
+
+TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
+    "cost_ms_by_nodes": by_nodes,
+    "milliseconds_by_threads": level,
+    "verifying_ms": verification,
+    "peak_memory": memory,
+}
+"""Tables of a run, by a member that only its kind has."""

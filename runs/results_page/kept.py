@@ -1,10 +1,9 @@
-"""Runs as the repository keeps them: what the page reads of a run, and where it comes from.
+"""Kept runs: gzipped JSON files in runs/data, which of them are refused, and where they come from.
 
-A kept run is a gzipped JSON file of at most :data:`LARGEST` bytes: a document of ``draftwood
-bench`` without what the page never reads, or what another command printed, whole. It
-has two members more: ``made_by``, the script and the part that made it, and ``times``, whether its
-times may be shown. A run beside which other processes used too much of the cores is kept without
-times, or not at all if it has nothing else.
+A kept run is a document of ``draftwood bench`` without excerpts, rows and the figures that no page
+reads, or what another command printed, whole. Two members are added: ``made_by`` (script and part)
+and ``times`` (whether its times may be shown). If other processes disturbed the run, its times are
+removed; a run that has nothing but times is refused.
 """
 
 import gzip
@@ -12,64 +11,54 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
+from draftwood.lab.bench.document import SCHEMA
 from draftwood.lab.bench.quiet import objection
 
+Run: TypeAlias = dict[str, Any]
+"""A kept run."""
+Runs: TypeAlias = dict[str, Run]
+"""Kept runs by name."""
+
 LARGEST = 500_000
+"""Bytes that no file may exceed."""
+
+SCRIPTS = Path(__file__).parents[1]
 
 FIGURES = frozenset(
     [
-        "prompts",
-        "tokens",
-        "texts",
-        "looping_texts",
-        "repeated_8grams",
-        "mean_acceptance_length",
-        "acceptance_rate",
-        "draft_efficiency",
-        "identical",
-        "compared",
-        "near_ties",
-        "divergences",
-        "settings",
-        "routes",
-        "kinds",
-        "acceptance_by_source",
-        "without_looping",
-        "by_set",
-        "rows",
+        *("prompts", "tokens", "texts", "looping_texts", "repeated_8grams"),
+        *("mean_acceptance_length", "acceptance_rate", "draft_efficiency"),
+        *("identical", "compared", "near_ties", "divergences", "settings"),
     ]
 )
-MEDIANS = frozenset(["tokens_per_second", "speedup_vs_ar", "speedup_vs_hf", "ttft_ms", "tpot_ms"])
-PREDICTED = frozenset(("predicted_speedup", "predicted_speedup_with_verification"))
-"""Members of a method's entry that the page reads; the last two kinds hold times."""
+TIMES = frozenset(["tokens_per_second", "speedup_vs_ar", "ttft_ms", "tpot_ms"])
+PREDICTED = frozenset(["predicted_speedup", "predicted_speedup_with_verification"])
+"""Members of a method's entry that pages read; the last two kinds are times."""
 
-COLUMNS = frozenset(["set", "group", "run_seed", "repeat", "tokens", "group_seconds", "looping"])
-"""Members of a row that the page reads, all for speeds."""
-
-UNTIMED = frozenset(("checks", "lossless", "peak_memory", "methods"))
+UNTIMED = frozenset(["checks", "lossless", "peak_memory", "methods"])
 TIMED = frozenset(
-    ("cost_ms_by_nodes", "steps", "index_memory", "verifying_ms", "milliseconds_by_threads")
+    ["cost_ms_by_nodes", "steps", "index_memory", "verifying_ms", "milliseconds_by_threads"]
 )
 """Members of what other commands print: without times, and with."""
 
 UNKNOWN = {"median": None, "low": None, "high": None}
 
 
-def compact(run: Mapping[str, Any], script: str, part: str) -> dict[str, Any]:
-    """A run as it is kept.
+def compact(run: Mapping[str, Any], script: str, part: str) -> Run:
+    """Reduce a run to what is kept.
 
     Args:
-        run: what ``draftwood bench`` or another command wrote.
-        script: name of the file in ``runs/`` that called it.
-        part: which of the script's parts.
+        run: the output of ``draftwood bench`` or of another command.
+        script: name of the file in ``runs/`` that called the command.
+        part: part of the script.
 
     Raises:
-        ClickException: it has nothing but times that may not be shown, or members that nobody has
-            said to be times or none.
+        ClickException: nothing but disturbed times, or a member that is neither in ``TIMED`` nor in
+            ``UNTIMED``.
     """
     kept = {**run, "provenance": _without_directories(run["provenance"])}
     kept["made_by"] = {"script": script, "part": part}
@@ -80,14 +69,15 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> dict[str, Any]:
             _without_directories(name): _entry(entry, times=kept["times"])
             for name, entry in run["methods"].items()
         }
-        if "best" in run:
-            kept["best"] = _without_directories(run["best"])
         kept.pop("excerpts", None)
+        kept.pop("best", None)
         return kept
     members = run.keys() - {"provenance"}
-    if not members <= UNTIMED | TIMED:
-        strange = ", ".join(sorted(members - UNTIMED - TIMED))
-        raise click.ClickException(f"nobody knows whether there are times in {strange}")
+    if unknown := members - UNTIMED - TIMED:
+        raise click.ClickException(
+            f"nobody knows whether there are times in {', '.join(sorted(unknown))}: "
+            "name them in TIMED or UNTIMED of results_page/kept.py"
+        )
     kept["times"] = bool(members & TIMED)
     if kept["times"] and disturbed is not None:
         raise click.ClickException(f"its times may not be shown: {disturbed}")
@@ -95,22 +85,18 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> dict[str, Any]:
 
 
 def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:
-    """A method's figures, or those of some of its rows."""
     found: dict[str, Any] = {name: entry[name] for name in FIGURES & entry.keys()}
-    found |= {name: entry[name] if times else UNKNOWN for name in MEDIANS & entry.keys()}
+    found |= {name: entry[name] if times else UNKNOWN for name in TIMES & entry.keys()}
     found |= {name: entry[name] if times else None for name in PREDICTED & entry.keys()}
     if "without_looping" in entry:
         found["without_looping"] = _entry(entry["without_looping"], times=times)
     if "by_set" in entry:
         found["by_set"] = {k: _entry(v, times=times) for k, v in entry["by_set"].items()}
-    if "rows" in entry:
-        rows = entry["rows"] if times else []
-        found["rows"] = [{k: v for k, v in row.items() if k in COLUMNS} for row in rows]
     return found
 
 
 def _without_directories(found: Any) -> Any:
-    """Names of files without their directories, which are the measuring machine's own business."""
+    """Remove directories of the measuring machine from names of files."""
     if isinstance(found, str):
         return re.sub(r"(?<![\w:/])/[\w./-]*/", "", found)
     if isinstance(found, Mapping):
@@ -120,11 +106,11 @@ def _without_directories(found: Any) -> Any:
     return found
 
 
-def write(run: Mapping[str, Any], directory: Path, name: str) -> None:
-    """Write a kept run, and its provenance beside it as a file to read.
+def write(run: Run, directory: Path, name: str) -> None:
+    """Write a kept run and its provenance.
 
     Raises:
-        ClickException: it is too large.
+        ClickException: the file would exceed ``LARGEST``.
     """
     packed = gzip.compress(json.dumps(run).encode(), mtime=0)
     if len(packed) > LARGEST:
@@ -134,3 +120,88 @@ def write(run: Mapping[str, Any], directory: Path, name: str) -> None:
     origin = {"made_by": run["made_by"], **run["provenance"]}
     text = json.dumps(origin, indent=1, sort_keys=True, ensure_ascii=False)
     (directory / f"{name}.provenance.json").write_text(text + "\n", encoding="utf-8")
+
+
+def load(directory: Path) -> Runs:
+    """Read all kept runs of a directory.
+
+    Raises:
+        ClickException: one of them is refused.
+    """
+    found = {}
+    for path in sorted(directory.glob("*.json.gz")):
+        run: Run = json.loads(gzip.decompress(path.read_bytes()))
+        if wrong := complaint(run):
+            raise click.ClickException(f"{path.name} may not be printed: {wrong}")
+        found[path.name.removesuffix(".json.gz")] = run
+    return found
+
+
+def complaint(run: Run) -> str:
+    """Explain why a kept run is refused; empty if it is not."""
+    if run.get("schema", SCHEMA) != SCHEMA:
+        return (
+            f"it has schema {run['schema']}, and this script reads schema {SCHEMA}: run the "
+            "benchmark again with this version of Draftwood"
+        )
+    if not run.get("complete", True):
+        return "it was interrupted: call its script again"
+    git = run["provenance"].get("git")
+    if not git or not git.get("commit"):
+        return "it does not say at which commit it was made"
+    if git.get("dirty"):
+        return "there were changes beside its commit"
+    made_by = run.get("made_by", {})
+    script = SCRIPTS / made_by.get("script", "-")
+    if not script.is_file() or not _has_part(script.read_text(encoding="utf-8"), made_by["part"]):
+        return f"no part of a script in runs/ makes it: {made_by}"
+    disturbed = objection(run)
+    if run["times"] and disturbed is not None:
+        return f"it has times, and {disturbed}"
+    return ""
+
+
+def _has_part(script: str, part: str) -> bool:
+    parts = re.search(r'^run "([^"]*)" "\$@"$', script, re.MULTILINE)
+    return parts is not None and part in parts[1].split()
+
+
+def benchmarks(runs: Runs) -> Runs:
+    """Select the runs of ``draftwood bench``."""
+    return {name: run for name, run in runs.items() if "schema" in run}
+
+
+def commit(run: Run) -> str:
+    """Name the commit that a run measured, in seven digits."""
+    return str(run["provenance"]["git"]["commit"])[:7]
+
+
+def mode(run: Run) -> tuple[str, str, str]:
+    """Describe model, sampling and batch of a benchmark."""
+    model, settings = run["provenance"]["model"], run["provenance"]["settings"]
+    temperature = settings["sampling"]["temperature"]
+    return (
+        f"{model['name']} ({model['parameters'] / 1e6:,.3g} M, {model['dtype']})",
+        f"temperature {temperature:g}" if temperature else "greedy",
+        f"batch {settings['batch']}",
+    )
+
+
+def described(run: Run) -> str:
+    """Describe model, sampling and batch of a benchmark in one phrase."""
+    return ", ".join(mode(run))
+
+
+def command(run: Run) -> str:
+    """Name the script and the part that made a run."""
+    return f"runs/{run['made_by']['script']} {run['made_by']['part']}"
+
+
+def date(run: Run) -> str:
+    """Day on which a run began."""
+    return str(run["provenance"]["date"])[:10]
+
+
+def link(name: str, text: str | None = None) -> str:
+    """Link from docs/results.md to the page of a run."""
+    return f"[{text or name}](../runs/data/{name}.md)"

@@ -1,35 +1,30 @@
-"""Tables, numbers and their spread as Markdown. Knows nothing of runs."""
+"""Tables and numbers in Markdown."""
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """Format a Markdown table; a column without any value is left out."""
+    lines = list(rows)
+    used = [i for i in range(len(header)) if i == 0 or any(line[i] != "-" for line in lines)]
+    whole = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(line[i] for i in used) + " |" for line in whole)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """The number, or a dash where there is none."""
+    """Format a number; a dash stands for an unknown one."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def percent(value: float | None) -> str:
-    """A share as a percentage, or a dash where there is none."""
-    return "-" if value is None else f"{value:.0%}"
+def percent(value: float | None, *, sign: str = "") -> str:
+    """Format a share as a percentage; a dash stands for an unknown one."""
+    return "-" if value is None else f"{100 * value:{sign}.1f} %"
 
 
-def spread(values: Sequence[float], scale: float = 1.0) -> str:
-    """Mean, and its standard error if there are several values."""
-    mean = f"{scale * statistics.mean(values):.2f}"
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {scale * statistics.stdev(values) / len(values) ** 0.5:.2f}"
-
-
-def spanned(values: Iterable[int]) -> str:
-    """The one value that all are, or the least and the greatest."""
-    found = sorted(values)
-    low, high = found[0], found[-1]
-    return str(low) if low == high else f"{low} to {high}"
+def estimate(metric: Mapping[str, Any], digits: int = 2) -> str:
+    """Format a metric of ``draftwood bench`` with its 95 % interval in brackets."""
+    value = metric.get("median", metric.get("value"))
+    if value is None or metric["low"] is None or metric["high"] is None:
+        return number(value, digits)
+    return f"{value:.{digits}f} ({metric['low']:.{digits}f}-{metric['high']:.{digits}f})"

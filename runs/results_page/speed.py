@@ -1,55 +1,116 @@
-"""Tokens per second against plain decoding and against the peers."""
+"""Speed-ups over plain decoding, and where `auto` does not pay."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from results_page.auto_tables import automatic, headline
-from results_page.best import at_best
-from results_page.by_set import by_set
-from results_page.documents import Run, Runs, by_commit, cut, origin, peers, sample
-from results_page.markdown import number, table
+from .kept import Run, Runs, benchmarks, described, link
+from .markdown import estimate, number, table
+
+PLAIN = "ar"
+
+GROUPS = (
+    "`auto`",
+    "best variant of `auto`",
+    "best paper method",
+    "`pld`",
+    "transformers",
+    "llama.cpp",
+)
 
 
-def champions(run: Run) -> str:
-    """One row a set: the fastest of ours, the fastest peer, and who wins."""
-    sets = next(iter(run["methods"].values()))["by_set"]
+def speedup(entry: dict[str, Any]) -> float:
+    """Median speed-up over plain decoding; 0 if it is unknown."""
+    return float(entry["speedup_vs_ar"]["median"] or 0.0)
 
-    def fastest(names: Sequence[str], each: str | None) -> tuple[float, str]:
-        return max(
-            (cut(run["methods"][m], each, loops=True)["tokens_per_second"]["median"] or 0.0, m)
-            for m in names
-        )
 
-    theirs = peers(run)
-    ours = [m for m in run["methods"] if m not in theirs]
-    rows = []
-    for each in (*sets, None):
-        (own, best), (other, rival) = fastest(ours, each), fastest(theirs, each)
-        verdict = "ours" if own >= other else f"**{rival}**, {number(other / own)}x ours"
-        rows.append([each or "all", f"`{best}` {own:.0f}", f"`{rival}` {other:.0f}", verdict])
-    return table(["set", "our fastest, tok/s", "fastest peer, tok/s", "faster"], rows)
+def kind(method: str) -> str:
+    """Assign a method to one of ``GROUPS``."""
+    if method.startswith("auto"):
+        return GROUPS[1]
+    if method.startswith("llamacpp"):
+        return GROUPS[5]
+    if method.startswith("hf"):
+        return GROUPS[4]
+    return GROUPS[3] if method.partition(":")[0] == "pld" else GROUPS[2]
+
+
+def fastest(entries: dict[str, dict[str, Any]], group: str) -> str | None:
+    """Name the fastest method of a group; the first variant of `auto` for its own group."""
+    if group == GROUPS[0]:
+        return next((name for name in entries if name.startswith("auto")), None)
+    found = [name for name in entries if kind(name) == group and name != PLAIN]
+    return max(found, key=lambda name: speedup(entries[name]), default=None)
+
+
+def timed(runs: Runs) -> Runs:
+    """Benchmarks whose times may be shown, with `auto` and plain decoding among their methods."""
+    return {
+        name: run
+        for name, run in benchmarks(runs).items()
+        if run["times"] and PLAIN in run["methods"] and fastest(run["methods"], GROUPS[0])
+    }
 
 
 def speed(runs: Runs) -> Iterable[str]:
-    """Tokens per second against plain decoding."""
-    speeds = {name: run for name, run in runs.items() if "speed" in name and run["times"]}
-    if not speeds:
-        return
-    yield "Median over prompts of the paired ratio to plain decoding through the same engine.\n"
-    for said, own in by_commit(speeds):
-        yield from headline(own, said)
-    for name, run in speeds.items():
-        yield f"**{name}**, all outputs, then without looping ones:\n"
-        yield sample(run)
-        for loops in (True, False):
-            yield by_set(run, "speedup_vs_ar", "median", loops=loops) + "\n"
-        if "hf" in run["methods"]:
-            yield "Over transformers' own `generate`, paired alike, all outputs:\n"
-            yield by_set(run, "speedup_vs_hf", "median") + "\n"
-        if peers(run):
-            yield "Who is faster, medians over prompts, all outputs:\n"
-            yield champions(run) + "\n"
-        yield from at_best(run)
-        yield from automatic(run)
-        yield "Tokens per second:\n"
-        yield by_set(run, "tokens_per_second", "median", 0) + "\n"
-        yield origin(name, run) + "\n"
+    """One table: a row for each run, a column for each group of methods."""
+    rows = [
+        [
+            link(name, described(run)),
+            *(cell(run["methods"], group) for group in GROUPS),
+        ]
+        for name, run in timed(runs).items()
+    ]
+    if rows:
+        yield table(["model, sampling, batch", *GROUPS], rows)
+
+
+def cell(entries: dict[str, dict[str, Any]], group: str) -> str:
+    """The speed-up of the fastest method of a group, with its name and its interval."""
+    name = fastest(entries, group)
+    if name is None or not speedup(entries[name]):
+        return "-"
+    shown = estimate(entries[name]["speedup_vs_ar"])
+    return shown if f"`{name}`" == group else f"`{name}` {shown}"
+
+
+def losses(runs: Runs) -> Iterable[str]:
+    """A line for each run: faster rivals of `auto`, and what is slower than plain decoding."""
+    lines = [
+        f"- {link(name, described(run))}: {'; '.join(found)}."
+        for name, run in timed(runs).items()
+        if (found := list(shortfalls(run)))
+    ]
+    if lines:
+        yield "\n".join(lines)
+    elif timed(runs):
+        yield "In no run above is `auto` slower than another method or than plain decoding."
+
+
+def shortfalls(run: Run) -> Iterable[str]:
+    """Describe where `auto` is behind, then which methods lose to plain decoding for certain."""
+    entries = run["methods"]
+    auto = str(fastest(entries, GROUPS[0]))
+    own = speedup(entries[auto])
+    for group in GROUPS[2:]:
+        rival = fastest(entries, group)
+        if rival is not None and own < speedup(entries[rival]):
+            yield f"`{auto}` is {number(own / speedup(entries[rival]))}x `{rival}`"
+    sets = [
+        f"{name} {number(speedup(entry))}x"
+        for name, entry in entries[auto]["by_set"].items()
+        if 0 < speedup(entry) < 1
+    ]
+    if sets:
+        yield f"`{auto}` is slower than plain decoding on {', '.join(sets)}"
+    slower = [f"`{name}`" for name in certain_losers(entries)]
+    if slower:
+        yield f"slower than plain decoding beyond the interval: {', '.join(slower)}"
+
+
+def certain_losers(entries: dict[str, dict[str, Any]]) -> Sequence[str]:
+    """Methods of ours whose interval of the speed-up ends below 1."""
+    return [
+        name
+        for name, entry in entries.items()
+        if kind(name) not in GROUPS[4:] and (entry["speedup_vs_ar"]["high"] or 1.0) < 1.0
+    ]

@@ -1,0 +1,62 @@
+"""Kept runs made by hand, and the pages made of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from draftwood.lab.bench.aggregate import Baselines
+from draftwood.lab.bench.divergence import Divergence
+from draftwood.lab.bench.document import document, method_entry
+from draftwood.lab.bench.rows import Row
+from draftwood.lab.loops import Repeats
+from runs.results_page.kept import Run, compact
+from tests.factories.bench_rows import row
+
+ROOT = Path(__file__).parents[2]
+
+QUIET = {"share": 0.01, "timed_share": 0.01, "limit": 0.05, "unknown": None}
+BUSY = {"share": 0.1, "timed_share": 0.1, "limit": 0.05, "unknown": None}
+
+
+def origin(temperature: float = 0.0, **changes: Any) -> dict[str, Any]:
+    """Provenance of a run that may be published, times included."""
+    return {
+        "command": "draftwood bench",
+        "date": "2026-01-02T03:04:05+00:00",
+        "git": {"commit": "c0ffee" + 34 * "0", "dirty": False},
+        "model": {"name": "embedded", "parameters": 6_200_000, "dtype": "float32"},
+        "settings": {"sampling": {"temperature": temperature}, "batch": 1, "max_new_tokens": 64},
+        "other_processes": QUIET,
+        **changes,
+    }
+
+
+def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int = 0) -> list[Row]:
+    """Rows of ten tokens, one for each speed in tokens a second; the last ones loop."""
+    rows = [
+        row(f"{set}/{i}", group=first + i, set=set, seconds=10 / speed)
+        for i, speed in enumerate(speeds)
+    ]
+    split = len(rows) - looping
+    return [*rows[:split], *(replace(each, repeats=(Repeats(10, 10),)) for each in rows[split:])]
+
+
+def bench(
+    methods: Mapping[str, Sequence[Row]],
+    divergences: Mapping[str, Sequence[Divergence]] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Document that ``draftwood bench`` would write of these rows."""
+    baselines = Baselines(methods["ar"], methods.get("hf", ()))
+    entries = {
+        name: method_entry(rows, baselines, (divergences or {}).get(name, ()), {})
+        for name, rows in methods.items()
+    }
+    return document(provenance or origin(), entries, {}, [], complete=True)
+
+
+def kept(run: Mapping[str, Any], part: str = "every_method.sh greedy_1") -> Run:
+    """Run as it is kept, made by this part of a script."""
+    script, _, named = part.partition(" ")
+    return compact(run, script, named)

@@ -1,0 +1,109 @@
+"""Runs that are kept, and runs that are refused."""
+
+import gzip
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click import ClickException
+from click.testing import CliRunner, Result
+
+from draftwood.lab.bench.document import SCHEMA
+from runs.results_page import kept as module
+from runs.results_page.kept import complaint, load, write
+from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
+
+METHODS = {"ar": timed(10, 10), "goose": timed(15, 15)}
+MEMORY = {"peak_memory": {"ar": {"peak_mb": 512.0, "tokens": 9}}}
+
+
+def test_a_kept_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Path) -> None:
+    command = "draftwood bench --prompts /home/me/a.jsonl,/home/me/b.jsonl --json runs/out/x.json"
+    sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}]
+    facts = origin(command=command, prompts=sets, at="https://x.org/a/b")
+    write(kept({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
+    told = json.loads((tmp_path / "memory.provenance.json").read_text())
+    assert "/home" not in json.dumps(told)
+    assert told["prompts"][0]["file"] == "a.jsonl"
+    assert told["at"] == "https://x.org/a/b"
+    assert told["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
+    found = load(tmp_path)["memory"]
+    assert {"made_by": found["made_by"], **found["provenance"]} == told
+
+
+def test_only_figures_that_pages_read_are_kept() -> None:
+    found = kept(bench(METHODS))
+    assert "excerpts" not in found
+    entry = found["methods"]["goose"]
+    assert not {"acceptance_by_rank", "by_task", "time_share", "rows"} & entry.keys()
+    assert entry["tokens_per_second"]["median"] == 15
+
+
+@pytest.mark.parametrize(
+    ("run", "part", "said"),
+    [
+        (bench(METHODS, provenance=origin(other_processes=BUSY)), "equality.sh law", "it has time"),
+        (bench(METHODS) | {"complete": False}, "equality.sh law", "interrupted"),
+        (bench(METHODS) | {"schema": SCHEMA + 1}, "equality.sh law", f"reads schema {SCHEMA}"),
+        ({"provenance": origin(git={"commit": "a", "dirty": True})}, "equality.sh law", "changes"),
+        ({"provenance": origin(git=None)}, "equality.sh law", "at which commit"),
+        ({"provenance": origin()}, "equality.sh speed", "no part of a script in runs/"),
+        ({"provenance": origin()}, "private.sh law", "no part of a script in runs/"),
+    ],
+)
+def test_a_run_that_may_not_be_published_is_refused(
+    tmp_path: Path, run: dict[str, Any], part: str, said: str
+) -> None:
+    wrong = kept(run, part)
+    wrong["times"] |= "it has times".startswith(said)  # as if someone had kept them by hand
+    assert said in complaint(wrong)
+    write(wrong, tmp_path, "wrong")
+    with pytest.raises(ClickException, match=r"wrong.json.gz may not be printed"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("member", "said"), [("verifying_ms", "other processes used 10%"), ("seconds", "nobody knows")]
+)
+def test_times_of_other_commands_are_known_and_refused(member: str, said: str) -> None:
+    with pytest.raises(ClickException, match=said):
+        kept({"provenance": origin(other_processes=BUSY), member: {}})
+
+
+def test_a_large_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", 50)
+    with pytest.raises(ClickException, match="more than 50"):
+        write(kept(bench(METHODS)), tmp_path, "large")
+
+
+def call(script: str, *arguments: object) -> Result:
+    """Run a script of runs/ as Python does: modules are first looked for beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "runs")
+        main = runpy.run_path(str(ROOT / "runs" / script))["main"]
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_results_are_kept_from_where_scripts_leave_them_and_get_pages(tmp_path: Path) -> None:
+    out, data = tmp_path / "out", tmp_path / "runs" / "data"
+    for directory in (out, tmp_path / "docs"):
+        directory.mkdir()
+    run = {"provenance": origin(), **MEMORY}
+    for name, found in {"memory": run, "other": run | {"provenance": origin(git=None)}}.items():
+        (out / f"{name}.json").write_text(json.dumps(found))
+        (out / f"{name}.part_of").write_text("paper_dynatree.sh memory\n")
+    done = call("keep.py", "--out", out, "--data", data)
+    assert done.exit_code == 1
+    assert "other is not kept: it does not say at which commit" in done.output
+    assert [path.name for path in data.glob("*.gz")] == ["memory.json.gz"]
+    assert json.loads(gzip.decompress((data / "memory.json.gz").read_bytes()))["times"] is False
+
+    done = call("results.py", "--root", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "| `ar` | 512 |" in (data / "memory.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((\S+)\)", (tmp_path / "docs" / "results.md").read_text("utf-8"))
+    assert "../runs/data/memory.md" in links
+    assert all((tmp_path / "docs" / link).exists() for link in links if "README" not in link)

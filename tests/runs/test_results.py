@@ -1,0 +1,279 @@
+"""Pages of results, from runs made by hand; and the pages and files in the repository."""
+
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from draftwood.engine.stats import Tally
+from draftwood.lab.bench.divergence import Divergence
+from draftwood.lab.bench.rows import Row
+from runs.results_page.costs import TABLES
+from runs.results_page.kept import LARGEST, Runs, load
+from runs.results_page.page import SECTIONS, page, pages
+from runs.results_page.papers import CLAIMS, verdict
+from runs.results_page.run_page import run_page
+from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
+
+
+def compared(*identical: bool | None) -> list[Row]:
+    rows = timed(*[10.0] * len(identical))
+    return [replace(row, identical=same) for row, same in zip(rows, identical, strict=True)]
+
+
+def committing(rows: list[Row], tokens_a_step: int) -> list[Row]:
+    return [replace(row, tally=Tally(steps=10, committed=10 * tokens_a_step)) for row in rows]
+
+
+def difference(*, near_tie: bool) -> Divergence:
+    return Divergence("humaneval/0", 0, 0, 0, 3, 1, 2, 0.5, 1e-5, near_tie)
+
+
+def law(p_value: float, *methods: str, commit: str = "c0ffee" + 34 * "0") -> dict[str, Any]:
+    """Output of ``draftwood check-lossless --json``."""
+    checks: list[dict[str, Any]] = []
+    for name in methods:
+        sampled = {"statistic": 12.34, "degrees": 9, "p_value": p_value, "accepted": 77}
+        checks += [
+            {"subject": name, "passed": True, "kind": "exact", "difference": 1.1e-16, "text": ""},
+            {"subject": name, "passed": p_value > 1e-3, "kind": "sampled", **sampled},
+        ]
+    settings = {"samples": 1000, "temperature": 0.8, "top_k": 4}
+    found = origin(settings=settings, git={"commit": commit, "dirty": False})
+    return {"provenance": found, "lossless": True, "checks": checks}
+
+
+def test_pages_in_the_repository_are_those_of_its_runs() -> None:
+    """Made by ``python runs/results.py``."""
+    made = pages(load(ROOT / "runs" / "data"))
+    written = {str(path.relative_to(ROOT)) for path in (ROOT / "runs" / "data").glob("*.md")}
+    assert written | {"docs/results.md"} == made.keys()
+    for path, text in made.items():
+        assert (ROOT / path).read_text(encoding="utf-8") == text, path
+
+
+def test_no_file_of_docs_and_runs_is_large_and_weights_are_in_assets_only() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not listed:
+        pytest.skip("only a checkout tells which files are tracked")
+    large = [
+        name
+        for name in listed
+        if name.startswith(("docs/", "runs/")) and (ROOT / name).stat().st_size > LARGEST
+    ]
+    assert not large
+    weights = [name for name in listed if name.endswith((".safetensors", ".bin", ".pt", ".gguf"))]
+    assert all(name.startswith("draftwood/assets/") for name in weights)
+
+
+def test_every_comparison_with_plain_decoding_is_counted() -> None:
+    methods = {
+        "ar": compared(None, None),
+        "goose": compared(True, True),
+        "talon": compared(False, True),
+        "sd": compared(False, True),
+    }
+    wrong = {"talon": [difference(near_tie=True)], "sd": [difference(near_tie=False)]}
+    sampled = bench({"ar": compared(None), "goose": compared(True)}, provenance=origin(0.8))
+    runs = {
+        "equality_greedy_1": kept(bench(methods, wrong)),
+        "equality_sampled_1": kept(sampled),
+        "equality_law_model": kept(law(0.314, "rrsw", "block"), "equality.sh law"),
+    }
+    text = page(runs)
+    assert (
+        "**Commit `c0ffee0`: 5 of 7 outputs have the tokens of plain decoding, 1 are near ties, "
+        "1 are faults; 2 of 2 methods keep its distribution.**"
+    ) in text
+    assert "| embedded (6.2 M, float32) | greedy | batch 1 | 4 | 6 | 1 | 1 | c0ffee0 |" in text
+    assert "| embedded (6.2 M, float32) | temperature 0.8 | batch 1 | 1 | 1 | 0 | 0 |" in text
+    assert "| 2 | 2 | 0.31 to 0.31 | c0ffee0 |" in text
+    own = run_page("equality_greedy_1", runs["equality_greedy_1"])
+    assert "| `goose` | 2 / 2 | 0 | 0 |" in own
+    assert "| `talon` | 1 / 2 | 1 | 0 |" in own
+    assert "| `sd` | 1 / 2 | 0 | **1** |" in own
+    assert "| `rrsw` | 1e-16 | 12.3 | 9 | 0.31 | 77 |" in run_page(
+        "equality_law_model", runs["equality_law_model"]
+    )
+
+
+def test_a_distribution_that_is_not_kept_is_shown() -> None:
+    run = kept(law(1e-5, "rrsw"), "equality.sh law")
+    assert "0 of 1 methods keep its distribution" in page({"equality_law_model": run})
+    assert "| **1e-05** |" in run_page("equality_law_model", run)
+
+
+def test_totals_are_of_one_commit() -> None:
+    runs = {
+        "equality_greedy_1": kept(bench({"ar": compared(None), "goose": compared(True)})),
+        "equality_law_model": kept(law(0.5, "rrsw", commit="b" * 40), "equality.sh law"),
+    }
+    text = page(runs)
+    assert "**Commit `c0ffee0`: 1 of 1 outputs" in text
+    assert "**Commit `bbbbbbb`: 1 of 1 methods" in text
+
+
+SPEEDS = {
+    "ar": timed(10, 10),
+    "hf": timed(8, 8),
+    "llamacpp:threads=1": timed(50, 50),
+    "pld": timed(12, 12),
+    "goose": timed(20, 20),
+    "talon": timed(9, 9),
+    "auto": timed(16, 16),
+    "auto:drafter=model": timed(24, 24),
+}
+
+
+def test_speed_ups_are_one_row_a_run_with_the_fastest_of_each_kind() -> None:
+    text = page({"every_speed_greedy_1": kept(bench(SPEEDS))})
+    header = (
+        "| model, sampling, batch | `auto` | best variant of `auto` | best paper method | `pld` | "
+        "transformers | llama.cpp |"
+    )
+    row = (
+        "| [embedded (6.2 M, float32), greedy, batch 1](../runs/data/every_speed_greedy_1.md) | "
+        "1.60 (1.60-1.60) | `auto:drafter=model` 2.40 (2.40-2.40) | `goose` 2.00 (2.00-2.00) | "
+        "1.20 (1.20-1.20) | `hf` 0.80 (0.80-0.80) | `llamacpp:threads=1` 5.00 (5.00-5.00) |"
+    )
+    assert header in text
+    assert row in text
+
+
+def test_where_auto_loses_is_said() -> None:
+    slow = SPEEDS | {"auto": [*timed(16, 16), *timed(5, set="mbpp", first=9)]}
+    slow |= {"ar": [*timed(10, 10), *timed(10, set="mbpp", first=9)]}
+    text = page({"every_speed_greedy_1": kept(bench(slow))})
+    assert "`auto` is 0.80x `goose`; `auto` is 0.32x `llamacpp:threads=1`; " in text
+    assert "`auto` is slower than plain decoding on mbpp 0.50x" in text
+    assert "slower than plain decoding beyond the interval: `talon`." in text
+    fast = {"ar": timed(10, 10), "auto": timed(16, 16)}
+    assert "In no run above is `auto` slower" in page({"every_speed_greedy_1": kept(bench(fast))})
+
+
+def test_a_disturbed_run_has_no_times() -> None:
+    run = kept(bench(SPEEDS, provenance=origin(other_processes=BUSY)))
+    assert run["times"] is False
+    for entry in run["methods"].values():
+        for cut in (entry, entry["without_looping"], *entry["by_set"].values()):
+            assert cut["tokens_per_second"]["median"] is None
+            assert cut["speedup_vs_ar"]["median"] is None
+    text = page({"every_speed_greedy_1": run})
+    assert text.count("Not measured at a commit; to measure it: `runs/every_method.sh") == 2
+    assert "tok/s" not in run_page("every_speed_greedy_1", run)
+
+
+@pytest.mark.parametrize(
+    ("ours", "low", "high", "said"),
+    [
+        (0.9, 1.05, 1.2, "**against the paper: a loss here**"),
+        (1.02, 1.05, 1.2, "less than in the paper"),
+        (1.045, 1.05, 1.2, "as in the paper"),
+        (1.3, 1.05, 1.2, "more than in the paper"),
+        (0.8, 0.92, 1.14, "less than in the paper"),
+        (None, 1.0, 1.0, "-"),
+    ],
+)
+def test_a_ratio_is_compared_with_the_papers(
+    ours: float | None, low: float, high: float, said: str
+) -> None:
+    assert verdict(ours, low, high) == said
+
+
+def test_claims_of_the_papers_stand_beside_our_ratios() -> None:
+    rate = {"ar": 1, "goose": 9, "iso3": 6, "pld": 8, "tr:budget=59": 4}
+    head = {"ar": timed(1), "eagle3": timed(20), "talon:drafter=eagle3": timed(22)}
+    books = {"ar": timed(10, set="pg_prompts"), "fixed-tree": timed(20, set="pg_prompts")}
+    books |= {"dynatree:max_depth=10": timed(8, set="pg_prompts")}
+    runs: Runs = {
+        "tau_greedy": kept(bench({m: committing(timed(10), n) for m, n in rate.items()})),
+        "draft_tau_t0": kept(bench(head)),
+        "dynatree_long_pg": kept(bench(books)),
+    }
+    text = page(runs)
+    own = "[tau_greedy](../runs/data/tau_greedy.md)"
+    assert "| τ of `goose` over `iso3` | all | 1.12 to 1.33 (Table 1) | 1.50 | more than" in text
+    assert f"1.16 to 1.45 (Section D.2) | 1.12 | less than in the paper | {own} |" in text
+    assert "| 1.03 to 1.18 (Table 1, 5 models, 6 sets) | 1.10 | as in the paper |" in text
+    assert (
+        "`ar` | pg_prompts | 1.70 (Table 1) | 0.80 | **against the paper: a loss here** |" in text
+    )
+    assert "`sd:budget=5` | pg_prompts | 1.35 (Table 1) | - | - |" in text
+    assert "runs/paper_goose.sh" not in text
+
+
+def test_every_claim_is_of_a_run_that_a_script_makes() -> None:
+    scripts = "".join(path.read_text() for path in (ROOT / "runs").glob("paper_*.sh"))
+    for claim in (each for claims in CLAIMS.values() for each in claims):
+        assert claim.run.removesuffix("_pg") in scripts, claim.run
+
+
+def test_gains_of_traversal_verification_are_means_of_temperatures() -> None:
+    def seeds(gain: float) -> list[dict[str, float]]:
+        return [{"rejection": 2.0, "traversal": 2 * (1 + gain), "gain": gain, "steps": 9}]
+
+    methods = {"traversal": {"0.2": seeds(0.02), "1.0": seeds(0.06)}, "mixed": {"0.2": [{}]}}
+    run = kept({"provenance": origin(), "methods": methods}, "paper_traversal.sh law")
+    text = page({"acceptance_law": run})
+    assert "| +2.2 % to +5.7 % (Tables 2 to 4) | +4.0 % (T = 0.2: +2.0 %, T = 1.0: +6.0 %)" in text
+    assert "| as in the paper | [acceptance_law]" in text
+    run["methods"].pop("mixed")
+    assert "| `traversal` | traversal | 2.04 | 2.12 |" in run_page("acceptance_law", run)
+
+
+COSTS: dict[str, dict[str, Any]] = {
+    "engine_overhead": {
+        "cost_ms_by_nodes": {"off": {"1": 5.0, "8": 6.0}, "on": {"1": 4.0, "8": 5.0}},
+        "steps": {
+            "ar": {"drafted": 0, "step_ms": 5, "model_ms": 4, "outside_ms": 1, "outside_share": 0.2}
+        },
+        "index_memory": {"tokens": 1000, "context_mb": 3.2, "adjacency_mb": 1.5},
+    },
+    "level_cost": {
+        "milliseconds_by_threads": {
+            "2": {"0.7": {"talon": {"nodes": 59, "levels": 4, "level": 1.5, "tree": 6.0}}}
+        }
+    },
+    "verifier_cost": {
+        "verifying_ms": {
+            "31": {"target_forward_ms": 9.0, "4096": {"rejection": 0.5, "traversal": 0.75}}
+        }
+    },
+    "peak_memory": {"peak_memory": {"ar": {"peak_mb": 512.4, "tokens": 9}}},
+}
+
+
+def test_costs_have_tables() -> None:
+    runs = {
+        name: kept({"provenance": origin(), **found}, "costs.sh step")
+        for name, found in COSTS.items()
+    }
+    text = page(runs)
+    assert "| packing on, ms | 4.00 | 5.00 |\n| relative to 1 node | 1.00 | 1.25 |" in text
+    assert "| `ar` | 0 | 5.00 | 4.00 | 1.00 | 20.0 % |" in text
+    assert "after 1,000 tokens: context 3 MB, adjacency 2 MB." in text
+    own = {name: run_page(name, run) for name, run in runs.items()}
+    assert "| 2 | 0.7 | `talon` | 59.00 | 4.00 | 1.50 | 6.00 |" in own["level_cost"]
+    assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]
+    assert "| `ar` | 512 |" in own["peak_memory"]
+    assert {member for run in COSTS.values() for member in run} >= TABLES.keys()
+
+
+def test_what_was_not_measured_is_named_with_its_script() -> None:
+    text = page({})
+    assert text.count("Not measured at a commit; to measure it: `runs/") == len(SECTIONS)
+    for section in SECTIONS:
+        for script in section.script.replace("`", "").split(" and runs/"):
+            assert (ROOT / "runs" / script.split()[0]).exists(), script
+
+
+def test_a_runs_page_tells_loops_and_sets() -> None:
+    methods = {"ar": timed(10, 10, 10, looping=1), "goose": timed(20, 20, 40, looping=1)}
+    own = run_page("speed_greedy", kept(bench(methods), "paper_goose.sh speed"))
+    assert "1 of 3 outputs of `ar` loop." in own
+    assert "Made by `runs/paper_goose.sh speed` at commit `c0ffee0` on 2026-01-02" in own
+    assert "| × `ar` by set | humaneval |" in own
+    assert "| `goose` | 2.00 (2.00-4.00) |" in own

@@ -3,7 +3,7 @@ PY := $(VENV)/bin/python
 PYTHON ?= python3
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test test-all check clean
 
 # One stamp stands for a finished set-up; it is made anew when the requirements change.
 $(READY): pyproject.toml constraints.txt
@@ -18,9 +18,15 @@ setup: $(READY)
 demo: setup
 	$(VENV)/bin/draftwood demo
 
-# One thread: the tests are many small operations, and two threads only wait for each other.
+# Two processes of one thread each: the tests are many small operations, which gain nothing from
+# threads. `test` runs in minutes; `test-all` runs what `test` leaves out: the tests marked slow.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 --dist worksteal
+
 test: setup
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest
+	$(PYTEST) -m "not slow"
+
+test-all: setup
+	$(PYTEST) -m slow
 
 check: setup
 	$(VENV)/bin/ruff format --check .

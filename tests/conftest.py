@@ -2,8 +2,12 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from draftwood.costs.measure import Grid
 
 # What is measured and kept is kept for one run of the tests, and the user's own is not touched.
 os.environ["DRAFTWOOD_CACHE"] = tempfile.mkdtemp(prefix="draftwood-tests-")
@@ -11,3 +15,12 @@ os.environ["DRAFTWOOD_CACHE"] = tempfile.mkdtemp(prefix="draftwood-tests-")
 # Examples are the same in every run and no clock decides, so that a failure is always the code's.
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def brief_timing() -> Iterator[None]:
+    """Costs of a model are measured in 50 ms, as no test depends on how exact they are."""
+    *others, _ = Grid.__init__.__defaults__ or ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Grid.__init__, "__defaults__", (*others, 0.05))
+        yield

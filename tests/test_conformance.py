@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes, registry
 from draftwood.methods.recipe import Recipe
-from draftwood.methods.settings import parse, settings
+from draftwood.methods.settings import parse
+from draftwood.methods.settings import settings as settings_of
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -44,7 +47,7 @@ def test_parts_are_frozen_dataclasses_with_explained_settings(part: type) -> Non
     assert dataclasses.is_dataclass(part)
     assert part.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert part.__doc__
-    for setting in settings(part):
+    for setting in settings_of(part):
         assert setting.help, f"{part.__name__}.{setting.name} has no help"
         spelt = setting.default
         text = "+".join(map(str, spelt)) if isinstance(spelt, tuple) else str(spelt)
@@ -155,8 +158,15 @@ class Plenty:
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))
-@pytest.mark.parametrize("budget", [0, 1, 2, 15, 59])
-@pytest.mark.parametrize("room", [0, 1, 3, 100])
+@settings(max_examples=10)
+@given(budget=st.integers(0, 80), room=st.integers(0, 100))
+@example(budget=0, room=100)
+@example(budget=1, room=1)
+@example(budget=2, room=100)
+@example(budget=15, room=3)
+@example(budget=59, room=0)
+@example(budget=59, room=1)
+@example(budget=59, room=100)
 def test_policies_keep_to_budget_and_room(name: str, budget: int, room: int) -> None:
     policy = method(name).policy
     tree = grow(policy, Growth(anchor=7, room=room, budget=min(budget, policy.budget)))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from draftwood.costs.fit import fit
 from draftwood.costs.measure import (
@@ -157,7 +159,10 @@ def test_a_context_beyond_the_models_is_refused() -> None:
         measure_target(target, grid)
 
 
-@pytest.mark.parametrize("limit", range(1, 129))
+@given(limit=st.integers(1, 128))
+@example(limit=SHORTEST - 1)
+@example(limit=SHORTEST)
+@example(limit=128)
 def test_a_grid_is_cut_to_what_a_short_context_holds(limit: int) -> None:
     if limit < SHORTEST:
         with pytest.raises(DraftwoodError, match=f"no tree fits a context of {limit} tokens"):

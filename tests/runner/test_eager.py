@@ -52,9 +52,11 @@ def by_layer(model: Any, backend: Any) -> None:
         layer.compile(backend=backend)
 
 
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("compiled", [by_attribute, in_place, by_layer])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str) -> None:
+def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str, traced: bool) -> None:
+    """If ``traced``, the model's own calls are compiled too, which takes seconds."""
     model = FAMILIES["llama"]()
     expected = generated(model)
     if when == "after":
@@ -65,10 +67,12 @@ def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str) -> None:
     assert is_compiled(model)
     assert generated(model, custom_generate=draftwood.goose()) == expected
     assert counter.frame_count == 0, "tree steps are not compiled"
-    assert generated(model) == expected
-    assert counter.frame_count > 0, "the model's own calls are"
+    if traced:
+        assert generated(model) == expected
+        assert counter.frame_count > 0, "the model's own calls are"
     draftwood.detach(model)
-    assert generated(model) == expected
+    if traced:
+        assert generated(model) == expected
 
 
 def test_a_compiled_wrapper_decodes_as_plainly() -> None:

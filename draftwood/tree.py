@@ -185,15 +185,24 @@ class TreeBuilder:
         """Freeze what has been added."""
         return self.part(range(1, len(self)), route)
 
-    def part(self, nodes: Sequence[int], route: str = "") -> TokenTree:
-        """The tree of the root and some nodes, each behind its parent, in that order."""
+    def part(
+        self, nodes: Sequence[int], route: str = "", logq: Sequence[float] | None = None
+    ) -> TokenTree:
+        """The tree of the root and some nodes, each behind its parent, in that order.
+
+        Args:
+            nodes: of this builder.
+            route: of the tree.
+            logq: of the nodes, if not as they were added.
+        """
         kept = (ROOT, *nodes)
+        logs = [self.logq[node] for node in nodes] if logq is None else logq
         places = dict(zip((-1, *kept), range(-1, len(kept)), strict=True))
         return TokenTree(
             tokens=np.array([self.tokens[node] for node in kept], dtype=np.int64),
             parents=np.array([places[self.parents[node]] for node in kept], dtype=np.int64),
             depths=np.array([self.depths[node] for node in kept], dtype=np.int64),
-            logq=np.array([self.logq[node] for node in kept], dtype=np.float32),
+            logq=np.array([self.logq[ROOT], *logs], dtype=np.float32),
             draws=np.frombuffer(bytes([self.draws[node] for node in kept]), dtype=np.int8),
             q_rows=np.array([self.q_rows[node] for node in kept], dtype=np.int64),
             sources=tuple([self.sources[node] for node in kept]),

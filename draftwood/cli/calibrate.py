@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import click
@@ -30,6 +30,7 @@ from draftwood.cli._options import (
 )
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
@@ -37,10 +38,10 @@ from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
 from draftwood.methods.shipped import check_drafts
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.protocols import Built, Host
-from draftwood.protocols.bids import FREE, Bid, Price
+from draftwood.policies.auto.policy import Auto
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import FREE, Bid, Built, Host, Price, Tuner
 from draftwood.sampling.params import SamplingParams
-from draftwood.tuners.learnt import Tuner
 
 _FLOOR = 0.002
 """Path chance below which even a survey does not look."""
@@ -77,7 +78,7 @@ def calibrate(
 ) -> None:
     """Count how often the model takes what is drafted, and write it to OUTPUT, for method auto.
 
-    Use it with --method auto --tuner.calibration OUTPUT.
+    Use it with --method auto --calibration OUTPUT.
     """
     check_writable(output)
     chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")
@@ -100,7 +101,7 @@ def calibrate(
     )
     contexts.check(members)
     calibration = Calibration(half_life=math.inf)
-    surveyed = [replace(each, tuner=_Survey(calibration)) for each in chosen.values()]
+    surveyed = [_surveyed(each, calibration) for each in chosen.values()]
     runs = list(_runs(surveyed, sampled, members))
     for each, sampling, prompt in track(
         runs, "counting", console=Console(stderr=True), transient=True
@@ -141,20 +142,21 @@ def _runs(
 
 
 @dataclass(frozen=True)
-class _Survey:
-    """Settings of a surveyor: what all engines teach."""
+class _Surveyed(Auto):
+    """``auto`` with a tuner to which nothing has a cost; all engines teach one calibration."""
 
-    calibration: Calibration
+    taught: Calibration = field(default_factory=Calibration)
 
-    def build(self, host: Host, drafters: Mapping[str, Built]) -> _Surveyor:  # noqa: ARG002
-        """One that looks up no costs."""
-        return _Surveyor(self.calibration, LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0)))))
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:  # noqa: ARG002
+        """A tuner without costs."""
+        free = LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0))))
+        return _Surveyor(self.taught, free, self.level)
 
 
-class _Surveyor(Tuner):
-    """A tuner to whom nothing has a cost."""
+class _Surveyor(AutoTuner):
+    """A tuner to which nothing has a cost."""
 
-    def floor(self, worth: float) -> float:  # noqa: ARG002
+    def floor(self, token_weight: float) -> float:  # noqa: ARG002
         return _FLOOR
 
     def level_seconds(self, width: int) -> float:  # noqa: ARG002
@@ -163,3 +165,15 @@ class _Surveyor(Tuner):
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         self._price, self.usual_price = FREE, 0.0
         return FREE
+
+
+def _surveyed(given: Method, taught: Calibration) -> Method:
+    """A method of ``auto`` whose engines teach a calibration.
+
+    Raises:
+        DraftwoodError: it is a method of another policy.
+    """
+    if not isinstance(given.policy, Auto):
+        raise DraftwoodError(f"method {given.name!r} learns no acceptance: survey auto")
+    own = {f.name: getattr(given.policy, f.name) for f in fields(given.policy)}
+    return replace(given, policy=_Surveyed(**own, taught=taught))

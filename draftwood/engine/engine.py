@@ -2,15 +2,15 @@
 
 The engine owns the queue of requests and what belongs to one of them (its tokens, its policy's
 state, its random stream, its text); the target owns tensors, the drafters own their indices.
-A request's tokens never depend on its batch mates; where a policy draws as much as pays with random
-numbers of its own, their law never does.
+A request's tokens do not depend on the rest of the batch. If the policy sizes sampled drafts by
+cost (``auto`` with ``layout=drawn``), the tokens may; their distribution does not.
 """
 
 import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import reduce
 from operator import or_
 from os import PathLike
@@ -22,9 +22,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from draftwood import methods, models
+from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures, each_judged
-from draftwood.engine.lockstep import draft
+from draftwood.engine.lockstep import Drafted, draft, free
 from draftwood.engine.request import (
     Completion,
     Delta,
@@ -37,7 +38,7 @@ from draftwood.engine.request import (
     prepared,
 )
 from draftwood.engine.sequence import RunningRequest
-from draftwood.engine.stats import StepStats, StepTimes
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError, integer
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
@@ -46,13 +47,14 @@ from draftwood.protocols import (
     Host,
     Needs,
     Outcome,
+    Prediction,
     Prefill,
+    StepReport,
     Target,
     TargetOutput,
     Verdict,
     Verification,
 )
-from draftwood.protocols.tuning import Spent
 from draftwood.runner.attach import runner_of
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
@@ -104,7 +106,7 @@ class Engine:
         host = host or ModelHost(self.target, tokenizer)
         self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
         built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
-        self._tuner = method.tuner.build(host, built)
+        self._tuner = method.policy.tuner(host, built)
         self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
@@ -205,65 +207,131 @@ class Engine:
                 requests that ran are cancelled and the engine can be used on; those that wait stay.
                 The events of this step, those ends included, come with the next call.
         """
-        try:
+        with self._cancelled_on_failure():
             self._admit()
             if self._active:
-                self._advance(list(self._active.values()))
+                batch = Batch(list(self._active.values()), self._forwards())
+                drafted = self._draft(batch)
+                trees = [found.tree for found in drafted]
+                rows = self._score(batch, trees)
+                outcomes = self._verify(batch, trees, rows)
+                self._commit(batch, outcomes)
+                predictions = self._learn(batch, drafted, outcomes)
+                self._report(batch, outcomes, predictions)
+        events, self._events = self._events, []
+        return events
+
+    @contextmanager
+    def _cancelled_on_failure(self) -> Iterator[None]:
+        """End the running requests if the work for all at once raises an exception."""
+        try:
+            yield
         except Exception:
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
                     self._finish(sequence, "cancelled")
             raise
-        events, self._events = self._events, []
-        return events
 
-    def _advance(self, live: Sequence[RunningRequest]) -> None:
-        """Draft, verify and commit once for all running requests."""
-        slots, states = [s.slot for s in live], [s.state for s in live]
-        clock = [perf_counter()]
-        policy, tuner = self.method.policy, self._tuner
-        forwards = self._forwards()
-        loads = [s.load(self._backlog(s.slot)) for s in live]
-        outlooks = tuner.begin(loads, queued=bool(self._waiting))
-        growths = [s.growth(policy.budget, o) for s, o in zip(live, outlooks, strict=True)]
-        drafted = draft(policy, self._drafters, slots, growths, states, tuner.price)
-        trees = [found.tree for found in drafted]
-        failures = Failures()
+    def _draft(self, batch: Batch) -> list[Drafted]:
+        """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner."""
+        policy, live, tuner = self.method.policy, batch.live, self._tuner
+        forecasts: Sequence[Any] = [None] * len(live)
+        if tuner is not None:
+            loads = [s.load(self._backlog(s.slot)) for s in live]
+            forecasts = tuner.begin(loads, queued=bool(self._waiting))
+        growths = [s.growth(policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
+        states = [s.state for s in live]
+        price = free if tuner is None else tuner.price
+        drafted = draft(policy, self._drafters, batch.slots, growths, states, price)
         for s, found in zip(live, drafted, strict=True):
             if found.error is not None:
-                failures[s.number] = found.error
-        clock.append(perf_counter())
-        rows = self.target.forward(slots, trees, self._needs)
-        clock.append(perf_counter())
-        outcomes = self._outcomes(live, trees, rows, failures)
-        clock.append(perf_counter())
-        self.target.commit(slots, [outcome.path for outcome in outcomes])
-        clock.append(perf_counter())
-        for sequence, outcome in zip(live, outcomes, strict=True):
-            if sequence.number not in failures:
-                with failures.of(sequence.number):
-                    self._learn(sequence, outcome)
+                batch.failures[s.number] = found.error
+        batch.watch.lap("draft")
+        return drafted
+
+    def _score(self, batch: Batch, trees: Sequence[TokenTree]) -> list[TargetOutput]:
+        """Run the target's forward over all trees."""
+        rows = self.target.forward(batch.slots, trees, self._needs)
+        batch.watch.lap("target")
+        return rows
+
+    def _verify(
+        self, batch: Batch, trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
+    ) -> list[Outcome]:
+        """The accepted path of each tree; an empty one for a request that has failed."""
+        cases = {
+            s.number: self._case(s, tree, found)
+            for s, tree, found in zip(batch.live, trees, rows, strict=True)
+            if batch.sound(s)
+        }
+        verify = self.method.verifier.verify
+        judged = each_judged(verify, list(cases.values())) if cases else []
+        verdicts = dict(zip(cases, judged, strict=True))
+        outcomes = []
+        for s, tree, found in zip(batch.live, trees, rows, strict=True):
+            verdict = verdicts.get(s.number)
+            if isinstance(verdict, Exception):
+                batch.failures[s.number] = verdict
+            if isinstance(verdict, Verdict):
+                outcomes.append(_outcome(tree, verdict, found))
+            else:
+                outcomes.append(Outcome(tree, (), (), found))
+        batch.watch.lap("verify")
+        return outcomes
+
+    def _commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        """Keep the accepted paths in the target's cache."""
+        self.target.commit(batch.slots, [outcome.path for outcome in outcomes])
+        batch.watch.lap("commit")
+
+    def _learn(
+        self, batch: Batch, drafted: Sequence[Drafted], outcomes: Sequence[Outcome]
+    ) -> list[Prediction | None]:
+        """Hand the outcomes to the drafters, the observer, the policy and the tuner."""
+        for s, outcome in zip(batch.live, outcomes, strict=True):
+            if batch.sound(s):
+                with batch.failures.of(s.number):
+                    for drafter in self._drafters.values():
+                        drafter.observe(s.slot, outcome)
+                    if s.request.observer is not None:
+                        s.request.observer(outcome)
+                    s.state = self.method.policy.learn(s.state, outcome)
+        batch.watch.lap("learn")
+        if self._tuner is None:
+            return [None] * len(outcomes)
         bids = [
-            None if s.number in failures else found.bid
-            for s, found in zip(live, drafted, strict=True)
+            found.bid if batch.sound(s) else None
+            for s, found in zip(batch.live, drafted, strict=True)
         ]
-        spent = Spent(clock[1] - clock[0], clock[2] - clock[1], perf_counter() - clock[2])
-        told = tuner.observe(bids, outcomes, spent)
-        clock.append(perf_counter())
-        times = StepTimes(*(b - a for a, b in itertools.pairwise(clock)))
-        forwards = self._forwards() - forwards
-        for sequence, outcome, foretold in zip(live, outcomes, told, strict=True):
-            number, reason = sequence.number, None
-            if number not in failures:
-                with failures.of(number):
-                    delta, reason = sequence.take(outcome.committed, len(outcome.path))
-                    committed, path = len(delta.tokens), outcome.path
+        predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
+        batch.watch.lap("learn")
+        return predictions
+
+    def _report(
+        self,
+        batch: Batch,
+        outcomes: Sequence[Outcome],
+        predictions: Sequence[Prediction | None],
+    ) -> None:
+        """Append the tokens, make the step's events, and end the requests that are done."""
+        times, calls = batch.watch.times, self._forwards() - batch.forwards
+        for s, outcome, prediction in zip(batch.live, outcomes, predictions, strict=True):
+            reason = None
+            if batch.sound(s):
+                with batch.failures.of(s.number):
+                    delta, reason = s.take(outcome.committed, len(outcome.path))
                     stats = StepStats(
-                        outcome.tree, path, committed, times, len(live), forwards, foretold
+                        tree=outcome.tree,
+                        path=outcome.path,
+                        committed=len(delta.tokens),
+                        times=times,
+                        batch=len(batch.live),
+                        draft_calls=calls,
+                        prediction=prediction,
                     )
-                    sequence.tally.add(stats)
-                    self._events += [delta, Stepped(number, stats)]
-            self._end(sequence, reason, failures)
+                    s.tally.add(stats)
+                    self._events += [delta, Stepped(s.number, stats)]
+            self._end(s, reason, batch.failures)
 
     def _admit(self) -> None:
         """Prefill as many waiting requests as there is room for, and draw their first tokens."""
@@ -305,43 +373,10 @@ class Engine:
         sequence.ttft = perf_counter() - sequence.started
         return found
 
-    def _outcomes(
-        self,
-        live: Sequence[RunningRequest],
-        trees: Sequence[TokenTree],
-        rows: Sequence[TargetOutput],
-        failures: Failures,
-    ) -> list[Outcome]:
-        """What the verifier keeps of each tree; nothing of a request that has failed."""
-        sound = {
-            s.number: self._case(s, tree, found)
-            for s, tree, found in zip(live, trees, rows, strict=True)
-            if s.number not in failures
-        }
-        judged = each_judged(self.method.verifier.verify, list(sound.values())) if sound else []
-        verdicts = dict(zip(sound, judged, strict=True))
-        outcomes = []
-        for s, tree, found in zip(live, trees, rows, strict=True):
-            verdict = verdicts.get(s.number)
-            if isinstance(verdict, Exception):
-                failures[s.number] = verdict
-            if isinstance(verdict, Verdict):
-                outcomes.append(_outcome(tree, verdict, found))
-            else:
-                outcomes.append(Outcome(tree, (), (), found))
-        return outcomes
-
     def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
         p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
         q = TreeProposals(self._drafters, sequence.slot, tree)
         return Verification(tree, p, q, sequence.noise)
-
-    def _learn(self, sequence: RunningRequest, outcome: Outcome) -> None:
-        for drafter in self._drafters.values():
-            drafter.observe(sequence.slot, outcome)
-        if sequence.request.observer is not None:
-            sequence.request.observer(outcome)
-        sequence.state = self.method.policy.learn(sequence.state, outcome)
 
     def _backlog(self, slot: int) -> int:
         return max((d.backlog(slot) for d in self._drafters.values()), default=0)

@@ -12,8 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.protocols import Answer, Continue, Drafter, Expand, Growth, Policy, Query
-from draftwood.protocols.bids import FREE, Bid, Price
+from draftwood.protocols import (
+    FREE,
+    Answer,
+    Bid,
+    Continue,
+    Drafter,
+    Expand,
+    Growth,
+    Policy,
+    Price,
+    Query,
+)
 from draftwood.tree import TokenTree, TreeBuilder
 
 
@@ -30,7 +40,7 @@ class Drafted:
 
 
 def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
-    """A price at which every candidate is worth its cost."""
+    """Answer bids with the price at which every candidate is drafted."""
     return FREE
 
 

@@ -13,15 +13,13 @@ from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Delta, FinishReason, Request, failure
 from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
-from draftwood.protocols import Growth
-from draftwood.protocols.bids import Outlook
-from draftwood.protocols.tuning import Load
+from draftwood.protocols import Growth, RequestLoad
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
 
 _PACE = 0.125
-"""Part of what a step differs from the usual pace that becomes usual."""
+"""Weight of the newest step in the moving average of committed tokens a step."""
 
 
 class RunningRequest:
@@ -55,12 +53,12 @@ class RunningRequest:
         self.started = perf_counter()
         self.ttft = float("nan")
 
-    def load(self, backlog: int) -> Load:
-        """How the next step finds it, with so many tokens that its drafters have not read."""
+    def load(self, backlog: int) -> RequestLoad:
+        """The request as the next step finds it; ``backlog``: tokens its drafters have not read."""
         left = self.limit - len(self.tokens)
-        return Load(len(self.history), left, self.pace, self.sampler.temperature, backlog)
+        return RequestLoad(len(self.history), left, self.pace, self.sampler.temperature, backlog)
 
-    def growth(self, budget: int, outlook: Outlook | None) -> Growth:
+    def growth(self, budget: int, forecast: Any = None) -> Growth:
         """What the policy may know of the next step; its random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
         self.noise.move(len(self.history) - 1)
@@ -70,7 +68,7 @@ class RunningRequest:
             budget=budget if room else 0,
             temperature=self.sampler.temperature,
             noise=self.noise,
-            outlook=outlook,
+            forecast=forecast,
         )
 
     def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:

@@ -9,23 +9,8 @@ draft forwards per target forward.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from draftwood.protocols.tuning import Foretold
+from draftwood.protocols import Prediction, StepTimes
 from draftwood.tree import TokenTree
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Wall-clock seconds of one step of the whole batch, by phase."""
-
-    draft: float = 0.0
-    target: float = 0.0
-    verify: float = 0.0
-    commit: float = 0.0
-    learn: float = 0.0
-
-    @property
-    def total(self) -> float:
-        return self.draft + self.target + self.verify + self.commit + self.learn
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +24,7 @@ class StepStats:
         times: of the whole batch's step.
         batch: number of requests that shared the step.
         draft_calls: forward passes of draft models, shared by the batch as well.
-        foretold: what was foretold of it, and what came of that; None where nothing was.
+        prediction: the tuner's, with the labels of its candidates; None without one.
     """
 
     tree: TokenTree
@@ -48,12 +33,12 @@ class StepStats:
     times: StepTimes
     batch: int
     draft_calls: int = 0
-    foretold: Foretold | None = None
+    prediction: Prediction | None = None
 
     @property
     def expected(self) -> float | None:
-        """Tokens that the step was expected to commit; None where nobody says."""
-        return None if self.foretold is None else self.foretold.tokens
+        """Tokens that the step was predicted to commit; None without a prediction."""
+        return None if self.prediction is None else self.prediction.tokens
 
     @property
     def kind(self) -> str:

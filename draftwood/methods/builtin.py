@@ -14,7 +14,6 @@ BUILT_IN = (
         {"context": "context", "adjacency": "adjacency", "draft": "model"},
         verifier="traversal",  # which walks through trees of which nothing was drawn
         presets={"context.wrap": True, "context.max_tokens": 64},  # what is unlikely is not kept
-        tuner="learnt",
         optional={"draft": "neural"},
     ),
     Recipe("ar", "plain decoding through the same engine", "-", "plain"),

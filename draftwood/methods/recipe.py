@@ -1,4 +1,4 @@
-"""What a recipe and a method are: which drafters, which policy, which verifier, which tuner.
+"""What a recipe and a method are: which drafters, which policy, which verifier.
 
 A recipe only names parts; the registry finds them and their settings. A method is a recipe with
 every setting decided, checked to be lossless before anything is loaded.
@@ -14,7 +14,6 @@ from draftwood.methods import registry
 from draftwood.methods.binding import DRAFT, binder, bindings, model_flags
 from draftwood.methods.settings import Setting, checked, settings
 from draftwood.protocols import DrafterSpec, Policy, Verifier
-from draftwood.protocols.tuning import TunerSpec
 from draftwood.tree import SAMPLED, Draw
 
 
@@ -30,7 +29,6 @@ class Recipe:
         drafters: source name, as the policy calls it, to registered name of the drafter.
         verifier: registered name of the verifier, by default; a setting too.
         presets: settings this recipe decides, by name (``"source.field"`` for a drafter's).
-        tuner: registered name of the tuner.
         optional: sources that are bound only once the user gives them any setting (which drafter
             answers, or one of its own), to the policy's setting that then gets the source's name.
         search: values that ``draftwood search`` tries, by setting, where they are not the part's.
@@ -43,7 +41,6 @@ class Recipe:
     drafters: Mapping[str, str] = field(default_factory=dict)
     verifier: str = "walk"
     presets: Mapping[str, object] = field(default_factory=dict)
-    tuner: str = "none"
     optional: Mapping[str, str] = field(default_factory=dict)
     search: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
 
@@ -104,7 +101,6 @@ class Recipe:
                 found[flag] = dataclasses.replace(setting, name=flag, default=None)
         rules = f"accept rule: {', '.join(registry.names('verifiers'))}"
         found["verifier"] = Setting("verifier", str, self.verifier, rules)
-        parts.append(("tuner.", registry.load("tuners", self.tuner)))
         for prefix, part in parts:
             for setting in settings(part):
                 name = setting.flag or prefix + setting.name
@@ -152,8 +148,7 @@ class Recipe:
             if source in policy.sources
         }
         verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
-        tuner = cast(TunerSpec, made("tuners", self.tuner, "tuner."))
-        return Method(self.name, policy, drafters, verifier, tuner)
+        return Method(self.name, policy, drafters, verifier)
 
 
 LARGEST_BUDGET = 16_384
@@ -189,7 +184,6 @@ class Method:
     policy: Policy
     drafters: Mapping[str, DrafterSpec]
     verifier: Verifier
-    tuner: TunerSpec = field(default_factory=registry.load("tuners", "none"))
 
     def __post_init__(self) -> None:
         if self.policy.budget > LARGEST_BUDGET:

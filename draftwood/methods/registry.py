@@ -1,6 +1,6 @@
 """Finds parts by name: the file name is the part's name.
 
-A drafter, policy, tuner or verifier is one module or package in ``draftwood/<kind>/`` that names
+A drafter, policy or verifier is one module or package in ``draftwood/<kind>/`` that names
 its class in a constant ``PART``; names that begin with ``_`` are no parts. Another distribution may
 offer one through the entry-point group ``draftwood.<kind>``. Parts are imported only when asked
 for, so this file depends on none.
@@ -15,8 +15,8 @@ from typing import Literal
 
 from draftwood.errors import DraftwoodError
 
-Kind = Literal["drafters", "policies", "tuners", "verifiers"]
-KINDS: tuple[Kind, ...] = ("drafters", "policies", "tuners", "verifiers")
+Kind = Literal["drafters", "policies", "verifiers"]
+KINDS: tuple[Kind, ...] = ("drafters", "policies", "verifiers")
 
 
 @cache

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Continuation, Continue, Grower, Growth, Outcome
+from draftwood.protocols import Continuation, Continue, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Policy):
     """Drafts the preferred continuation, or nothing.
 
     Raises:

@@ -24,12 +24,12 @@ import numpy as np
 from draftwood.errors import DraftwoodError
 from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
 from draftwood.policies._frontier import lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class DynaTree(DynaTreeRule):
+class DynaTree(DynaTreeRule, Policy):
     """The policy of DynaTree; its settings are the rule's and those of the copied path.
 
     Raises:

@@ -23,12 +23,12 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Eagle2:
+class Eagle2(Policy):
     """Expands to a fixed depth, then keeps the ``budget`` likeliest (the paper's 60 is 59 here).
 
     Raises:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import children, log_probability, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Policy):
     """The top ``breadth`` children of every node, one draft forward per level.
 
     Raises:

@@ -9,12 +9,21 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Continue,
+    Expand,
+    Grower,
+    Growth,
+    Outcome,
+    Policy,
+)
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class Isotropic(Policy):
     """Every node gets ``k`` children, level by level, until the budget is spent.
 
     On the path of the copied continuation the first child is its next token; all others are the

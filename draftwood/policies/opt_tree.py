@@ -27,12 +27,12 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class OptTree:
+class OptTree(Policy):
     """The ``budget`` likeliest nodes, as deep as another level pays.
 
     Raises:

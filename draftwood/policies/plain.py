@@ -6,12 +6,12 @@ The baseline of every speed-up, run through the same engine. It asks no source a
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.protocols import Grower, Growth, Outcome
+from draftwood.protocols import Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Policy):
     """The root alone."""
 
     branching: ClassVar = False

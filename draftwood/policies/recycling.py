@@ -13,7 +13,7 @@ from math import prod
 from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 WIDTH = 8
@@ -48,7 +48,7 @@ def template(budget: int = NODES) -> tuple[tuple[RankPath, ...], ...]:
 
 
 @dataclass(frozen=True)
-class Recycling:
+class Recycling(Policy):
     """Fills the static tree; where a node has fewer successors, what hangs below is left out.
 
     Raises:

@@ -38,12 +38,12 @@ from draftwood.policies._sampling import (
     drawn_kinds,
 )
 from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
-from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Outcome, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(Policy):
     """Draws the children of a fixed shape, level by level.
 
     Raises:

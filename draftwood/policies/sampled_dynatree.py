@@ -39,12 +39,12 @@ from draftwood.policies._sampling import (
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth
+from draftwood.protocols import Candidates, Grower, Growth, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class SampledDynaTree(DynaTreeRule):
+class SampledDynaTree(DynaTreeRule, Policy):
     """Draws as many children of a node as DynaTree would take.
 
     Raises:

@@ -41,7 +41,7 @@ from draftwood.policies._sampling import (
     drawn_kinds,
 )
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -123,7 +123,7 @@ def _shares(
 
 
 @dataclass(frozen=True)
-class SampledSpine(SpineRule):
+class SampledSpine(SpineRule, Policy):
     """A copied spine among drawn branches.
 
     Raises:

@@ -34,12 +34,12 @@ from draftwood.policies._sampling import (
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class SampledTalon:
+class SampledTalon(Policy):
     """Draws as many children of a node as TALON would take.
 
     Raises:

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._static import RankPath, SortKey, order, read_paths
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
@@ -71,7 +71,7 @@ def plan(paths: tuple[RankPath, ...]) -> tuple[Fill, ...]:
 
 
 @dataclass(frozen=True)
-class Sequoia:
+class Sequoia(Policy):
     """Fills the static tree; where a node has fewer children, what hangs below is left out.
 
     Raises:

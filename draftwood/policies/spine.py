@@ -28,7 +28,7 @@ import numpy as np
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth
+from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
@@ -83,7 +83,7 @@ def attach_branches(
 
 
 @dataclass(frozen=True)
-class Spine(SpineRule):
+class Spine(SpineRule, Policy):
     """The policy of GOOSE, with its ablations.
 
     Raises:

@@ -28,12 +28,12 @@ from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import children, lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Talon:
+class Talon(Policy):
     """The policy of TALON; ``budget`` excludes the root, so the paper's N = 60 is 59 here.
 
     Raises:

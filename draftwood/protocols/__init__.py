@@ -5,11 +5,6 @@ whole tree in one forward pass, a *verifier* says which path is kept. Everything
 package either implements one of these or drives them. Nothing here computes anything.
 """
 
-from draftwood.protocols.bids import (
-    Bid,
-    Outlook,
-    Price,
-)
 from draftwood.protocols.drafter import (
     Built,
     Candidates,
@@ -24,15 +19,25 @@ from draftwood.protocols.drafter import (
     Host,
 )
 from draftwood.protocols.policy import (
+    FREE,
+    NOTHING_PAYS,
     Answer,
+    Bid,
     Grower,
     Growth,
     Policy,
+    Price,
     Query,
+    StepReport,
+    Tuner,
 )
 from draftwood.protocols.step import (
+    Labelled,
     Outcome,
+    Prediction,
     Prefill,
+    RequestLoad,
+    StepTimes,
     Verdict,
 )
 from draftwood.protocols.target import (
@@ -51,6 +56,8 @@ from draftwood.protocols.verifier import (
 )
 
 __all__ = [
+    "FREE",
+    "NOTHING_PAYS",
     "Answer",
     "Bid",
     "Built",
@@ -67,19 +74,24 @@ __all__ = [
     "Growth",
     "Head",
     "Host",
+    "Labelled",
     "Needs",
     "Noise",
     "Origin",
     "Outcome",
-    "Outlook",
     "Policy",
+    "Prediction",
     "Prefill",
     "Price",
     "Proposals",
     "Query",
+    "RequestLoad",
+    "StepReport",
+    "StepTimes",
     "Target",
     "TargetInfo",
     "TargetOutput",
+    "Tuner",
     "Verdict",
     "Verification",
     "Verifier",

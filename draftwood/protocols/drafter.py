@@ -6,21 +6,21 @@ A drafter with a model neither loads it nor knows how trees run on it: its host 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.protocols.step import Outcome, Prefill
-from draftwood.protocols.target import Needs, TargetInfo, TargetOutput
+from draftwood.protocols.target import Needs, Target, TargetInfo, TargetOutput
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.costs.live import LiveCosts
+T = TypeVar("T")
 
 
 class DraftNoise(Protocol):
@@ -230,6 +230,11 @@ class Host(Protocol):
         """The target's facts."""
         ...
 
+    @property
+    def target(self) -> Target:
+        """The target itself."""
+        ...
+
     def model(self, name: Any) -> DraftModel:
         """A causal language model with the target's vocabulary, on the target's device.
 
@@ -252,11 +257,13 @@ class Host(Protocol):
         """
         ...
 
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
-        """What a step of the target costs, and a level of each of the drafters that has a model.
+    def identity(self, name: Any) -> str:
+        """A digest of the configuration of a model or head; empty for an object, which has no name
+        to be remembered by."""
+        ...
 
-        Measured when first asked for, or found where that was kept; the same object from then on.
-        """
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The object that this host keeps under ``key``; ``make`` makes it on first use."""
         ...
 
 

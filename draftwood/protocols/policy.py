@@ -1,21 +1,65 @@
-"""The policy: arranges candidates into a tree, one sequence at a time.
+"""The policy, which arranges candidates into a tree, and the tuner that it may have.
 
 Nothing here computes anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from draftwood.protocols.bids import Bid, Outlook, Price
-from draftwood.protocols.drafter import Candidates, Continuation, Continue, DraftNoise, Expand
-from draftwood.protocols.step import Outcome
+from draftwood.protocols.drafter import (
+    Built,
+    Candidates,
+    Continuation,
+    Continue,
+    DraftNoise,
+    Expand,
+    Host,
+)
+from draftwood.protocols.step import Outcome, Prediction, RequestLoad, StepTimes
 from draftwood.tree import Draw, TokenTree
 
-if TYPE_CHECKING:
-    pass
+
+class Price(NamedTuple):
+    """The tuner's answer to all bids of a step, the same for all its requests.
+
+    Trees of a batch are padded to the largest one. Up to that size a node costs next to nothing in
+    any tree; beyond it a node costs a larger forward. Hence two numbers.
+
+    Attributes:
+        least: lowest value of a candidate that is verified (:attr:`Bid.values`).
+        most: most nodes of each tree, root excluded.
+    """
+
+    least: float
+    most: int
+
+
+FREE = Price(0.0, 1 << 30)
+"""The price at which every candidate is drafted."""
+
+NOTHING_PAYS = Price(2.0, 0)
+"""The price at which no candidate is drafted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bid:
+    """A policy's query: which of its candidates pay? Answered with a :class:`Price`.
+
+    Attributes:
+        values: expected tokens that each of the likeliest candidates adds, weighted by its
+            request's token weight; best first, no more than the policy would draft.
+        settled: nodes that are drafted whatever the price.
+        levels: nodes of each draft forward that was spent on the candidates.
+        report: the policy's record of its candidates. Only its own tuner reads it.
+    """
+
+    values: Sequence[float]
+    settled: int = 0
+    levels: tuple[int, ...] = ()
+    report: Any = None
 
 
 Query: TypeAlias = Continue | Expand | Bid
@@ -33,7 +77,8 @@ class Growth:
         budget: most nodes to draft, root excluded.
         temperature: the request's; at 0 a draft is best not sampled.
         noise: for the queries of a policy that samples.
-        outlook: what to expect of this step, if the engine learns it.
+        forecast: the frozen snapshot that the policy's tuner made for this step; None without a
+            tuner.
     """
 
     anchor: int
@@ -41,7 +86,7 @@ class Growth:
     budget: int
     temperature: float = 0.0
     noise: DraftNoise | None = None
-    outlook: Outlook | None = None
+    forecast: Any = None
 
 
 Grower: TypeAlias = Generator[Query, Any, TokenTree]
@@ -84,4 +129,44 @@ class Policy(Protocol):
 
     def learn(self, state: Any, outcome: Outcome) -> Any:
         """The state after a step."""
+        ...
+
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:  # noqa: ARG002
+        """A fresh tuner for an engine with these drafters, by source name; None: no tuner.
+
+        Raises:
+            DraftwoodError: a file that the tuner starts from cannot be used.
+        """
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class StepReport:
+    """A finished step of the whole batch, for the tuner.
+
+    Attributes:
+        bids: by request; None where the policy did not bid, or the request failed.
+        outcomes: by request.
+        times: of the step so far; learning by the tuner itself is not in it.
+    """
+
+    bids: Sequence[Bid | None]
+    outcomes: Sequence[Outcome]
+    times: StepTimes
+
+
+class Tuner(Protocol):
+    """Learns from an engine's steps how often candidates are accepted and what a step costs."""
+
+    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> Sequence[Any]:
+        """A forecast for each request of a step that begins, as its policy reads it
+        (:attr:`Growth.forecast`); ``queued``: other requests wait for these to end."""
+        ...
+
+    def price(self, bids: Sequence[Bid]) -> Price:
+        """The answer to all bids of the step."""
+        ...
+
+    def observe(self, report: StepReport) -> list[Prediction | None]:
+        """Learn from a step; returns the prediction for each request, None without a bid."""
         ...

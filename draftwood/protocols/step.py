@@ -1,21 +1,19 @@
-"""What one step of one sequence yields: the verdict, and all that drafters and policies learn from.
+"""The records of one step: its verdict, its outcome, its times and what was predicted of it.
 
 Nothing here computes anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.protocols.target import TargetOutput
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -56,3 +54,74 @@ class Outcome:
     path: tuple[int, ...]
     committed: tuple[int, ...]
     rows: TargetOutput
+
+
+class RequestLoad(NamedTuple):
+    """A request at the beginning of a step.
+
+    Attributes:
+        cached: tokens before the root.
+        left: tokens that it may still generate.
+        pace: committed tokens a step, moving average.
+        temperature: of its sampling; 0: greedy.
+        backlog: tokens that a drafter's model must read before it drafts.
+    """
+
+    cached: int
+    left: int
+    pace: float
+    temperature: float
+    backlog: int = 0
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Wall-clock seconds of one step of the whole batch, by phase."""
+
+    draft: float = 0.0
+    target: float = 0.0
+    verify: float = 0.0
+    commit: float = 0.0
+    learn: float = 0.0
+
+    @property
+    def after_target(self) -> float:
+        """Seconds from the end of the target's forward on."""
+        return self.verify + self.commit + self.learn
+
+    @property
+    def total(self) -> float:
+        """Seconds of all phases."""
+        return self.draft + self.target + self.after_target
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Candidates of a step, drafted or not, that the committed tokens show to be right or wrong.
+
+    Plain sequences: a tuner makes them right behind a forward, when small arrays are slow.
+
+    Attributes:
+        sources: the first source that proposed each.
+        probabilities: predicted, that the target takes the candidate if it takes its parent.
+        taken: whether the target took it.
+    """
+
+    sources: Sequence[str] = ()
+    probabilities: Sequence[float] = ()
+    taken: Sequence[bool] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A tuner's prediction of a request's step, beside the labels that the step gave.
+
+    Attributes:
+        step: number of the step among those of the tuner, from 1.
+        tokens: expected to be committed, before any cut.
+        candidates: labelled.
+    """
+
+    step: int
+    tokens: float
+    candidates: Labelled

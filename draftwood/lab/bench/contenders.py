@@ -103,9 +103,9 @@ class OwnChoice:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The policy's, its budget first, drafters' and tuner's, the verifier, as methods spell."""
+        """The policy's, its budget first, the drafters', the verifier, as methods spell."""
         own = self.method
-        parts: dict[str, object] = {"": own.policy, **own.drafters, "tuner": own.tuner}
+        parts: dict[str, object] = {"": own.policy, **own.drafters}
         found: dict[str, object] = {"budget": own.policy.budget}
         for prefix, part in parts.items():
             for setting in fields_of(type(part)):

@@ -84,7 +84,7 @@ class Forecasts:
 def forecasts_of(steps: Iterable[StepStats]) -> Forecasts:
     """The counts of some steps."""
     every = list(steps)
-    late = [s for s in every if s.foretold is not None and s.foretold.step > EARLY]
+    late = [s for s in every if s.prediction is not None and s.prediction.step > EARLY]
     return Forecasts(_forecast(every), _forecast(late))
 
 
@@ -95,17 +95,17 @@ def merged(parts: Iterable[Forecasts]) -> Forecasts:
 
 
 def _forecast(steps: Iterable[StepStats]) -> Forecast:
-    told = [(s.foretold, len(s.path) + 1) for s in steps if s.foretold is not None]
-    if not told:
+    predicted = [(s.prediction, len(s.path) + 1) for s in steps if s.prediction is not None]
+    if not predicted:
         return Forecast()
-    judged = [foretold.judged for foretold, _ in told]
-    sources = np.array([name for found in judged for name in found.sources], dtype=np.str_)
-    chances = np.concatenate([found.chances for found in judged])
-    taken = np.concatenate([found.taken for found in judged])
+    labelled = [prediction.candidates for prediction, _ in predicted]
+    sources = np.array([name for each in labelled for name in each.sources], dtype=np.str_)
+    chances = np.array([p for each in labelled for p in each.probabilities], dtype=np.float64)
+    taken = np.array([hit for each in labelled for hit in each.taken], dtype=np.bool_)
     return Forecast(
-        steps=len(told),
-        expected=fsum(foretold.tokens for foretold, _ in told),
-        committed=sum(committed for _, committed in told),
+        steps=len(predicted),
+        expected=fsum(prediction.tokens for prediction, _ in predicted),
+        committed=sum(committed for _, committed in predicted),
         by_source=tuple(
             SourceBins(str(name), _binned(chances[sources == name], taken[sources == name]))
             for name in np.unique(sources)

@@ -4,17 +4,20 @@ Knows nothing of what is priced.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.costs.recall import CostsOf
 from draftwood.costs.roofline import GPUS, expected, workload
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import preset
-from draftwood.protocols import Built, DraftModel, Head, Host, TargetInfo
+from draftwood.protocols import DraftModel, Head, Host, Target, TargetInfo
+
+T = TypeVar("T")
 
 VOCABULARY = 128256
 """Tokens of the models expected of data sheets: those of Llama 3."""
@@ -114,16 +117,31 @@ class ModelFreeHost:
         """
         raise DraftwoodError(f"there is no head {name!r} here")
 
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002
+    @property
+    def target(self) -> Target:
         """Nothing.
 
         Raises:
             DraftwoodError: always.
         """
-        raise DraftwoodError(
-            "this method weighs nodes by what they cost, and nothing is timed here: give the costs "
-            "with --costs FILE, or --gpu and --shape"
-        )
+        raise DraftwoodError("there is no target here: nothing can be measured")
+
+    def identity(self, name: Any) -> str:  # noqa: ARG002
+        """Nothing is to be remembered of any model."""
+        return ""
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` makes; costs cannot be measured.
+
+        Raises:
+            DraftwoodError: the costs of a step are asked for.
+        """
+        if isinstance(key, CostsOf):
+            raise DraftwoodError(
+                "this method weighs nodes by what they cost, and nothing is timed here: give the "
+                "costs with --costs FILE, or --gpu and --shape"
+            )
+        return make()
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,17 @@ class PricedHost:
         """See :meth:`draftwood.protocols.Host.head`."""
         return self.host.head(name)
 
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:  # noqa: ARG002
-        """Those given, whatever a step takes here."""
-        return GivenCosts(self.given)
+    @property
+    def target(self) -> Target:
+        """The other host's target."""
+        return self.host.target
+
+    def identity(self, name: Any) -> str:
+        """See :meth:`draftwood.protocols.Host.identity`."""
+        return self.host.identity(name)
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The given costs where costs are asked for, else what the other host shares."""
+        if isinstance(key, CostsOf):
+            return cast(T, GivenCosts(self.given))
+        return self.host.share(key, make)

@@ -11,6 +11,8 @@ counts fade, so that the table follows the text. Knows nothing of trees and cost
 import json
 import math
 from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,7 +78,7 @@ class Counts:
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
 
-    def chance(self, codes: Codes) -> float:
+    def probability(self, codes: Codes) -> float:
         """The probability that the target takes a candidate with these codes."""
         # A step asks for the same few over and over.
         if codes not in self._chances:
@@ -207,6 +209,12 @@ def load(path: Path) -> dict[str, NDArray[np.float64]]:
         return {str(name): _counts(entry) for name, entry in found["bands"].items()}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DraftwoodError(f"{path} is not a calibration file: {error!r}") from error
+
+
+@cache
+def shipped() -> dict[str, NDArray[np.float64]]:
+    """The calibration that comes with the package, read once: every engine begins with it."""
+    return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
 
 
 def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -15,16 +15,34 @@ GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT
 rules of thumb for what is computed here; the paper's methods stay as they are, beside this one.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies.auto.features import OTHER, Codes, Voice
+from draftwood.policies.auto.calibration import Calibration, load, shipped
+from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.forecast import UNTAUGHT, Forecast
 from draftwood.policies.auto.pool import Pool
+from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.sampled_pool import DrawnPool, Plan
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Outcome
-from draftwood.protocols.bids import Bid, Outlook, Price
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import (
+    Bid,
+    Built,
+    Candidates,
+    Continuation,
+    Continue,
+    Expand,
+    Grower,
+    Growth,
+    Host,
+    Outcome,
+    Policy,
+    Price,
+    Tuner,
+)
 from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 
 _DRAWS = {
@@ -43,7 +61,7 @@ _POOL = 4
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Policy):
     """The likeliest candidates of all sources, as many as pay.
 
     Raises:
@@ -63,6 +81,11 @@ class Auto:
             "help": "a model's children above temperature 0: drawn as the target will draw, its "
             "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both"
         },
+    )
+
+    calibration: str = field(
+        default="",
+        metadata={"help": "file with the acceptance to start from (none: what is shipped)"},
     )
 
     branching: ClassVar = True
@@ -87,10 +110,17 @@ class Auto:
         return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
 
     def start(self) -> None:
-        """What is learnt belongs to the engine's tuner."""
+        """The engine's tuner learns."""
 
     def learn(self, state: None, outcome: Outcome) -> None:
-        """What is learnt belongs to the engine's tuner."""
+        """The engine's tuner learns."""
+
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
+        """A tuner that starts from the calibration and from the target's measured costs."""
+        from draftwood.costs.recall import recall_or_measure  # which loads torch
+
+        prior = load(Path(self.calibration)) if self.calibration else shipped()
+        return AutoTuner(Calibration(prior), recall_or_measure(host, drafters), self.level)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``auto``, and ``plain`` where nothing was worth its cost."""
@@ -98,11 +128,11 @@ class Auto:
         deepest = min(self.max_depth, growth.room)
         if budget < 1 or deepest < 1:
             return TreeBuilder(growth.anchor).build("plain")
-        outlook = growth.outlook or _UNTOLD
-        floor = outlook.floor
+        forecast: Forecast = growth.forecast or UNTAUGHT
+        floor = forecast.floor
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        settled = (growth.anchor, outlook, floor, _POOL * budget)
+        settled = (growth.anchor, forecast.table, floor, _POOL * budget)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         drawn = DrawnPool(*settled) if self.neural and draw in SAMPLED else None
         pool = Pool(*settled) if drawn is None else drawn
@@ -113,9 +143,9 @@ class Auto:
         levels: list[int] = []
         asked: set[int] = set()
         while self.neural and not pool.full:
-            gains = self._promising(pool, asked, deepest, outlook)
+            gains = self._promising(pool, asked, deepest, forecast)
             nodes = sorted(gains)
-            cost = outlook.level(len(nodes)) + (0.0 if levels else outlook.catch_up)
+            cost = forecast.level_cost(len(nodes)) + (0.0 if levels else forecast.catch_up)
             if sum(gains.values()) <= cost:
                 break
             levels.append(len(nodes))
@@ -126,11 +156,12 @@ class Auto:
                 fresh = pool.offer(Voice.NEURAL, self.neural, *found, draw=draw)
             else:
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
-                fresh = yield from self._draw(drawn, nodes, answer, growth, outlook.price)
+                fresh = yield from self._draw(drawn, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, fresh, deepest)
-        bid = Bid(pool, budget, tuple(levels), outlook.worth)
-        price: Price = yield bid
-        return bid.tree(price, "auto")
+        report = Report(pool, budget, forecast.token_weight)
+        values = [forecast.token_weight * path for path in pool.likeliest(budget)]
+        price: Price = yield Bid(values, pool.settled, tuple(levels), report)
+        return pool.tree(report.chosen(price), "auto")
 
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
         """Successors of the nodes, of these successors, and so on."""
@@ -194,7 +225,7 @@ class Auto:
         return fresh
 
     def _promising(
-        self, pool: Pool, asked: set[int], deepest: int, outlook: Outlook
+        self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast
     ) -> dict[int, float]:
         """The likeliest nodes that the model may be asked about next, parents asked before, and
         what is expected of each: more than the price of one child, or it is not asked."""
@@ -208,28 +239,9 @@ class Auto:
         ]
         best = sorted(open_nodes, key=lambda node: -pool.path[node])[: self.level]
         gains = {
-            node: outlook.coverage * pool.path[node] * (1.0 - pool.covered(node)) for node in best
+            node: forecast.coverage * pool.path[node] * (1.0 - pool.covered(node)) for node in best
         }
-        return {node: gain for node, gain in gains.items() if gain > outlook.price}
+        return {node: gain for node, gain in gains.items() if gain > forecast.price}
 
 
-class _Untold:
-    """An outlook for whoever has learnt nothing: a copied token is likelier than not."""
-
-    worth = 1.0
-    floor = 0.02
-    price = 0.1
-    coverage = 0.7
-    catch_up = 0.0
-
-    def chance(self, codes: Codes) -> float:
-        """By whether it was copied."""
-        return 0.6 if codes[Voice.COPIED] > OTHER else 0.3
-
-    def level(self, width: int) -> float:
-        """Nothing, as nobody knows."""
-        return 0.0
-
-
-_UNTOLD = _Untold()
 PART = Auto

@@ -8,7 +8,7 @@ grows it.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.policies.auto import features
 from draftwood.policies.auto.features import OTHER, SILENT, Codes, Voice, naming
-from draftwood.policies.auto.hindsight import NOTHING, Added, Judged
-from draftwood.protocols.bids import Chances
+from draftwood.policies.auto.forecast import Table
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
@@ -34,26 +33,29 @@ class Pool:
 
     Args:
         anchor: the root's token.
-        chances: of candidates.
+        table: predicts acceptance.
         floor: least path chance of a candidate that is kept.
         most: candidates kept at most.
 
     Attributes:
         builder: all candidates kept, in the order in which they came.
-        path: chance of each node that it and all its ancestors are taken; 1 for the root.
+        path: probability of each node that it and all its ancestors are taken; 1 for the root.
+        probabilities: of each node, that it is taken if its parent is.
+        codes: features of each node.
+        children: of each node.
     """
 
-    def __init__(self, anchor: int, chances: Chances, floor: float, most: int) -> None:
+    def __init__(self, anchor: int, table: Table, floor: float, most: int) -> None:
         self.builder = TreeBuilder(anchor)
         self.path: list[float] = [1.0]
-        self._chances = chances
+        self._table = table
         self._floor = floor
         self._most = most
-        self._chance: list[float] = [1.0]
-        self._codes: list[Codes] = [(SILENT, SILENT, SILENT)]
+        self.probabilities: list[float] = [1.0]
+        self.codes: list[Codes] = [(SILENT, SILENT, SILENT)]
         # Who has offered children of each node, a bit for each voice.
         self._spoken: list[int] = [0]
-        self._children: list[list[int]] = [[]]
+        self.children: list[list[int]] = [[]]
         self._choice: tuple[tuple[float, int, int], list[int]] | None = None
 
     def __len__(self) -> int:
@@ -74,7 +76,7 @@ class Pool:
         all that is offered."""
         if not tokens:
             return
-        alone, chance = naming(0, Voice.COPIED), self._chances.chance
+        alone, chance = naming(0, Voice.COPIED), self._table.probability
         child, path, spoken, floor = self.builder.child, self.path, self._spoken, self._floor
         node, new = ROOT, len(self) == 1
         for i, token in enumerate(tokens):
@@ -116,11 +118,11 @@ class Pool:
         if not rows:
             return []
         self._hear(voice, rows)
-        child, chance_of, floor = self.builder.child, self._chances.chance, self._floor
+        child, chance_of, floor = self.builder.child, self._table.probability, self._floor
         kept: list[_New] = []
         for node, row, codes in rows:
             reach, named = self.path[node], naming(self._spoken[node], voice)
-            childless = not self._children[node]
+            childless = not self.children[node]
             for token, code in zip(row[:front], codes, strict=False):
                 if token < 0:
                     continue
@@ -141,12 +143,16 @@ class Pool:
     def covered(self, node: int) -> float:
         """Chance that one of the node's candidates is taken, given that the node is."""
         reach = self.path[node]
-        below = sum(self.path[child] for child in self._children[node])
+        below = sum(self.path[child] for child in self.children[node])
         return min(1.0, below / reach) if reach > 0 else 1.0
 
     def spoken(self, voice: Voice, node: int) -> bool:
         """Whether such a source has offered children of the node."""
         return bool(self._spoken[node] >> voice & 1)
+
+    def likeliest(self, most: int) -> list[float]:
+        """The largest path probabilities of candidates, at most ``most``, best first."""
+        return sorted(self.path[1:], reverse=True)[:most]
 
     def chosen(self, price: float, most: int) -> list[int]:
         """The likeliest candidates, none less likely than ``price``, at most ``most``, in the order
@@ -168,63 +174,15 @@ class Pool:
             found = sorted(found[:most])
         return found
 
-    def admitted(self, price: float, most: int, route: str) -> TokenTree:
-        """The tree of the :meth:`chosen` candidates."""
-        chosen = self.chosen(price, most)
-        pool = self.builder
-        for node in chosen:
-            pool.logq[node] = math.log(self._chance[node])
-        return pool.part(chosen, route if chosen else "plain")
+    def tree(self, chosen: Sequence[int], route: str) -> TokenTree:
+        """The tree of some candidates, given in the order of its nodes."""
+        logq = [math.log(self.probabilities[node]) for node in chosen]
+        return self.builder.part(chosen, route if chosen else "plain", logq)
 
-    def judged(self, committed: Sequence[int]) -> Judged:
-        """What the committed tokens show of the candidates, whether they were drafted or not."""
-        if not self._children[ROOT]:
-            return NOTHING
-        tokens, sources = self.builder.tokens, self.builder.sources
-        nodes: list[int] = []
-        right: list[bool] = []
-        for node, token in self._walked(committed):
-            below = self._children[node]
-            nodes += below
-            right += [tokens[child] == token for child in below]
-        return Judged(
-            [self._codes[node] for node in nodes],
-            tuple([sources[node] for node in nodes]),
-            [self._chance[node] for node in nodes],
-            right,
-        )
-
-    def added(self, voice: Voice, committed: Sequence[int], accepted: int) -> list[Added]:
-        """What such a source added below each node that it was asked about, as far as the committed
-        tokens tell, of which so many were drafted."""
-        found: list[Added] = []
-        tokens = self.builder.tokens
-        for place, (node, token) in enumerate(self._walked(committed)):
-            if not self.spoken(voice, node):
-                continue
-            taken, others = False, 0.0
-            for child in self._children[node]:
-                if not self._alone(voice, child):
-                    others += self._chance[child]
-                elif tokens[child] == token:
-                    taken = place < accepted
-            found.append(Added(taken, max(0.0, 1.0 - others)))
-        return found
-
-    def _alone(self, voice: Voice, node: int) -> bool:
+    def only(self, voice: Voice, node: int) -> bool:
         """Whether no other source has named the node."""
-        codes, (one, another) = self._codes[node], _OTHERS[voice]
+        codes, (one, another) = self.codes[node], _OTHERS[voice]
         return codes[one] <= OTHER and codes[another] <= OTHER
-
-    def _walked(self, committed: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """The nodes that the committed tokens pass, from the root on, and the token after each."""
-        node = ROOT
-        for token in committed:
-            yield node, token
-            below = self.builder.child(node, token)
-            if below is None:
-                return
-            node = below
 
     def _add_all(self, new: Sequence["_New"], source: str, voice: Voice) -> list[int]:
         """The same as :meth:`_add` for many at once, none of which is below another."""
@@ -233,13 +191,13 @@ class Pool:
         parents, tokens, codes, chances, paths = map(list, zip(*new, strict=True))
         nodes = self.builder.extend(parents, tokens, source)
         self.path += paths
-        self._chance += chances
-        spoken, children = self._spoken, self._children
-        self._codes += [
+        self.probabilities += chances
+        spoken, children = self._spoken, self.children
+        self.codes += [
             naming(spoken[parent], voice)[code] for parent, code in zip(parents, codes, strict=True)
         ]
         self._spoken += [0] * len(new)
-        self._children += [[] for _ in new]
+        self.children += [[] for _ in new]
         for node, parent in zip(nodes, parents, strict=True):
             children[parent].append(node)
         return list(nodes)
@@ -250,11 +208,11 @@ class Pool:
         """A new candidate, of which one voice says something and others that have spoken do not."""
         node = self.builder.add(parent, token, source)
         self.path.append(self.path[parent] * chance)
-        self._chance.append(chance)
-        self._codes.append(naming(self._spoken[parent], voice)[code])
+        self.probabilities.append(chance)
+        self.codes.append(naming(self._spoken[parent], voice)[code])
         self._spoken.append(0)
-        self._children.append([])
-        self._children[parent].append(node)
+        self.children.append([])
+        self.children[parent].append(node)
         return node
 
     def _hear(self, voice: Voice, rows: Sequence[Row]) -> None:
@@ -262,7 +220,7 @@ class Pool:
         touched: list[int] = []
         for node, row, codes in rows:
             self._spoken[node] |= 1 << voice
-            below = self._children[node]
+            below = self.children[node]
             if below:
                 said = dict(zip(row, codes, strict=True))
                 for child in below:
@@ -272,23 +230,23 @@ class Pool:
             self._estimate(touched)
 
     def _hears(self, node: int, voice: Voice, code: int) -> None:
-        codes = list(self._codes[node])
+        codes = list(self.codes[node])
         codes[voice] = code
-        self._codes[node] = (codes[0], codes[1], codes[2])
+        self.codes[node] = (codes[0], codes[1], codes[2])
 
     def told(self, voice: Voice, node: int, code: int) -> float:
         """The chance of a new child of a node, of which one voice says something and others that
         have spoken do not."""
-        return self._chances.chance(naming(self._spoken[node], voice)[code])
+        return self._table.probability(naming(self._spoken[node], voice)[code])
 
     def _estimate(self, nodes: Sequence[int]) -> None:
         """The chances of some nodes anew, after more has been said of them, and all paths."""
         for node in nodes:
-            self._chance[node] = self._chances.chance(self._codes[node])
+            self.probabilities[node] = self._table.probability(self.codes[node])
         self._choice = None
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
-            path[node] = path[parents[node]] * self._chance[node]
+            path[node] = path[parents[node]] * self.probabilities[node]
 
 
 def said(

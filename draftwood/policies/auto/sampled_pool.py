@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from draftwood.policies.auto import features
 from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.forecast import Table
 from draftwood.policies.auto.pool import Pool, said
-from draftwood.protocols.bids import Chances
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -46,8 +46,8 @@ class Plan:
 class DrawnPool(Pool):
     """See the module, and :class:`draftwood.policies.auto.pool.Pool`."""
 
-    def __init__(self, anchor: int, chances: Chances, floor: float, most: int) -> None:
-        super().__init__(anchor, chances, floor, most)
+    def __init__(self, anchor: int, table: Table, floor: float, most: int) -> None:
+        super().__init__(anchor, table, floor, most)
         self._drawn: dict[int, int] = {}  # nodes that were drawn, and the how many-eth each was
         self._fixed = {ROOT}  # they and what is above them
         self._owed = 0  # nodes that plans have put aside
@@ -70,9 +70,9 @@ class DrawnPool(Pool):
             price: least path chance of a child that is worth its cost.
             limit: most nodes that are drafted.
         """
-        reach, children = self.path[node], self._children[node]
+        reach, children = self.path[node], self.children[node]
         kept = [child for child in children if self.path[child] >= price]
-        left = max(0.0, 1.0 - sum(self._chance[child] for child in kept))
+        left = max(0.0, 1.0 - sum(self.probabilities[child] for child in kept))
         above = self._above(node)
         room = limit - (self.settled + self._owed) - len(above)
         codes = [features.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]

@@ -19,24 +19,24 @@ decided level by level before that, by :meth:`Expectations.level`.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.costs.live import LiveCosts
-from draftwood.policies.auto.calibration import Calibration, Counts, load
-from draftwood.policies.auto.fading import Ratio
-from draftwood.policies.auto.features import Codes, Voice
-from draftwood.policies.auto.worths import worths
-from draftwood.protocols import Built, Host, Outcome
-from draftwood.protocols.bids import NOTHING_PAYS, Bid, Price
-from draftwood.protocols.tuning import Foretold, Load, Spent
+from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.forecast import Forecast
+from draftwood.policies.auto.rates import DecayedRatio, token_weights
+from draftwood.policies.auto.report import Report
+from draftwood.protocols import (
+    NOTHING_PAYS,
+    Bid,
+    Prediction,
+    Price,
+    RequestLoad,
+    StepReport,
+    Tuner,
+)
 
 _HALF_LIFE = 24.0
 """Observations after which a rate has forgotten half of what it was made of."""
@@ -65,50 +65,23 @@ _WORTH = 0.01
 """Expected tokens a request that drafting must add to plain decoding, net of cost, to be done."""
 
 
-@dataclass(frozen=True)
-class Learnt:
-    """Settings.
-
-    Raises:
-        DraftwoodError: a setting outside its range.
-    """
-
-    calibration: str = field(
-        default="",
-        metadata={"help": "file with the acceptance to start from (none: what is shipped)"},
-    )
-
-    def build(self, host: Host, drafters: Mapping[str, Built]) -> "Tuner":
-        """A tuner that starts from the prior and from the target's measured costs.
-
-        Raises:
-            DraftwoodError: the calibration cannot be read.
-        """
-        prior = load(Path(self.calibration)) if self.calibration else _shipped()
-        return Tuner(Calibration(prior), host.costs(drafters))
-
-
-@cache
-def _shipped() -> dict[str, NDArray[np.float64]]:
-    """The calibration that comes with the package, read once: every engine begins with it."""
-    return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
-
-
-class Tuner:
+class AutoTuner(Tuner):
     """See the module.
 
     Args:
-        calibration: tells the chances of candidates, and is taught.
-        costs: of a step; taught as well.
+        calibration: predicts acceptance, and learns.
+        costs: of a step; learn as well.
+        widest: most nodes of a draft forward.
     """
 
-    def __init__(self, calibration: Calibration, costs: LiveCosts) -> None:
+    def __init__(self, calibration: Calibration, costs: LiveCosts, widest: int = 8) -> None:
+        self._widest = widest
         self.calibration = calibration
         self.costs = costs
-        self.coverage = Ratio(_COVERAGE, 10.0, _HALF_LIFE)
-        self._together = Ratio(1.0, 8.0, _HALF_LIFE)
-        self._gain = Ratio(_GAIN, 8.0, _HALF_LIFE)
-        self._added = [Ratio(_ADDED, 8.0, each) for each in _LOOKS]
+        self.coverage = DecayedRatio(_COVERAGE, 10.0, _HALF_LIFE)
+        self._together = DecayedRatio(1.0, 8.0, _HALF_LIFE)
+        self._gain = DecayedRatio(_GAIN, 8.0, _HALF_LIFE)
+        self._added = [DecayedRatio(_ADDED, 8.0, each) for each in _LOOKS]
         self._counts: list[Counts] = []
         self._backlogs: list[int] = []
         self._looks = True
@@ -118,8 +91,8 @@ class Tuner:
         self._steps = 0
         self._net = 0.0
 
-    def begin(self, loads: Sequence[Load], *, queued: bool) -> list["Expectations"]:
-        """See :class:`draftwood.protocols.tuning.Tuner`."""
+    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:
+        """See :class:`draftwood.protocols.Tuner`."""
         self.batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self.batch)
         self._plain = self._seconds(0, 0)
@@ -129,15 +102,25 @@ class Tuner:
         added = self.batch * max(each.value for each in self._added)
         self._looks = self._steps % _SELDOM == 0 or added >= self.rate * time
         self._counts = [self.calibration.at(load.temperature) for load in loads]
-        values = worths(loads, min(1.0, alone), queued=queued)
         self._backlogs = [load.backlog for load in loads]
+        rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
+        levels = [self.level_seconds(width) for width in widths]
+        weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
-            Expectations(self, *each)
-            for each in zip(self._counts, values, map(self._catch_up, loads), strict=True)
+            Forecast(
+                table=counts,
+                token_weight=weight,
+                floor=self.floor(weight),
+                price=self.usual_price / weight,
+                coverage=self.coverage.value,
+                catch_up=rate * self._catch_up(load) / weight,
+                level_costs=tuple([rate * seconds / weight for seconds in levels]),
+            )
+            for load, counts, weight in zip(loads, self._counts, weights, strict=True)
         ]
 
-    def _catch_up(self, load: Load) -> float:
-        """See :attr:`draftwood.protocols.bids.Outlook.catch_up`, in seconds."""
+    def _catch_up(self, load: RequestLoad) -> float:
+        """Seconds to read the backlog, spread over the steps that the request has left."""
         steps = max(1.0, load.left / max(1.0, load.pace))
         return self._reading(load.backlog) / steps
 
@@ -151,7 +134,7 @@ class Tuner:
         """Tokens a second of late, at the load of this step."""
         return self._gain.value * self.batch / self._plain
 
-    def floor(self, worth: float) -> float:
+    def floor(self, token_weight: float) -> float:
         """Path chance that may come to be worth its cost, in a request of such worth.
 
         Where looks add less than could be generated meanwhile most steps do without: above 1,
@@ -159,7 +142,7 @@ class Tuner:
         """
         if not self._looks:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, _BELOW * self.usual_price / worth))
+        return min(_HIGHEST, max(_LOWEST, _BELOW * self.usual_price / token_weight))
 
     def level_seconds(self, width: int) -> float:
         """A request's part of a draft forward over ``width`` nodes of each request that asks for
@@ -174,12 +157,12 @@ class Tuner:
         return max((c.seconds(width * requests, context, requests) for c in levels), default=0.0)
 
     def price(self, bids: Sequence[Bid]) -> Price:
-        """See :class:`draftwood.protocols.tuning.Tuner`."""
+        """See :class:`draftwood.protocols.Tuner`."""
         rate, batch = self.rate, self.batch
         # What a node costs outside of the forward it must be worth by itself.
         least = rate * self._now.node
         added = _added([bid.values for bid in bids], least)
-        settled = max(bid.pool.settled for bid in bids)
+        settled = max(bid.settled for bid in bids)
         most, net = self._best(added, settled)
         # What is settled is drafted and paid for; up to there the other trees are padded anyway.
         pays = settled > 0 or net > _WORTH * batch
@@ -210,26 +193,23 @@ class Tuner:
         """Seconds of the target's, with so many nodes in every tree."""
         return self._now.target.seconds(self.batch * (1 + nodes), self._context, self.batch)
 
-    def observe(
-        self,
-        bids: Sequence[Bid | None],
-        outcomes: Sequence[Outcome],
-        spent: Spent,
-    ) -> list[Foretold | None]:
-        """See :class:`draftwood.protocols.tuning.Tuner`."""
-        foretold: list[Foretold | None] = []
+    def observe(self, report: StepReport) -> list[Prediction | None]:
+        """See :class:`draftwood.protocols.Tuner`."""
+        bids, outcomes = report.bids, report.outcomes
+        predictions: list[Prediction | None] = []
         for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
             if bid is None:
-                foretold.append(None)
+                predictions.append(None)
                 continue
-            judged = bid.pool.judged(outcome.committed)
-            if judged.said:
-                counts.observe(judged.said, judged.right)
+            own: Report = bid.report
+            codes, labelled = own.labelled(outcome.committed)
+            if codes:
+                counts.observe(codes, labelled.taken)
             if bid.levels:
                 accepted = len(outcome.path)
-                for added in bid.pool.added(Voice.NEURAL, outcome.committed, accepted):
-                    self.coverage.add(added.accepted, added.open)
-            foretold.append(Foretold(self._steps, bid.expected(self._price), judged))
+                for gain in own.gains(Voice.NEURAL, outcome.committed, accepted):
+                    self.coverage.add(gain.accepted, gain.open)
+            predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
         sizes = [outcome.tree.drafted for outcome in outcomes]
@@ -240,13 +220,14 @@ class Tuner:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             for each in self._added:
                 each.add(net, 1.0, self.batch)
-        self.costs.observe(tokens, self._context, self.batch, spent.target, spent.after)
+        times = report.times
+        self.costs.observe(tokens, self._context, self.batch, times.target, times.after_target)
         if looked:
-            self.costs.grown(self.batch, spent.growing, drafting + self._read(bids))
+            self.costs.grown(self.batch, times.draft, drafting + self._read(bids))
         committed = sum(len(outcome.committed) for outcome in outcomes)
         expected = self._seconds(max(sizes), sum(sizes)) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
-        return foretold
+        return predictions
 
     def _seconds(self, largest: int, nodes: int) -> float:
         """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
@@ -274,46 +255,3 @@ def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
     # There are few of them, and plain numbers are quicker than small arrays.
     places = zip_longest(*values, fillvalue=0.0)
     return [0.0, *(sum(max(0.0, value - least) for value in place) for place in places)]
-
-
-@dataclass(frozen=True, eq=False)
-class Expectations:
-    """A :class:`draftwood.protocols.bids.Outlook` for one request: its temperature's counts, what
-    its tokens
-    are worth, and the seconds of :attr:`catch_up`."""
-
-    tuner: Tuner
-    counts: Counts
-    worth: float
-    reading: float
-
-    @property
-    def floor(self) -> float:
-        """See :class:`draftwood.protocols.bids.Outlook`."""
-        return self.tuner.floor(self.worth)
-
-    @property
-    def price(self) -> float:
-        """See :class:`draftwood.protocols.bids.Outlook`."""
-        return self.tuner.usual_price / self.worth
-
-    @property
-    def coverage(self) -> float:
-        """See :class:`draftwood.protocols.bids.Outlook`."""
-        return self.tuner.coverage.value
-
-    @property
-    def catch_up(self) -> float:
-        """See :class:`draftwood.protocols.bids.Outlook`."""
-        return self.tuner.rate * self.reading / self.worth
-
-    def chance(self, codes: Codes) -> float:
-        """See :class:`draftwood.policies.auto.pool.Chances`."""
-        return self.counts.chance(codes)
-
-    def level(self, width: int) -> float:
-        """See :class:`draftwood.protocols.bids.Outlook`."""
-        return self.tuner.rate * self.tuner.level_seconds(width) / self.worth
-
-
-PART = Learnt

@@ -1,0 +1,74 @@
+"""Costs of a step beside the drafters of a host: recalled, or measured on first use.
+
+Knows nothing of how drafters and targets are made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fit import fit
+from draftwood.costs.live import LiveCosts
+from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
+from draftwood.costs.progress import working
+from draftwood.costs.store import key_of, recall
+from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
+
+_OUTSIDE, _NODE = 0.08, 0.001
+"""Costs of a step and of a node outside of forwards, over a forward of one token, until steps have
+been timed."""
+
+_FLAT = Curve((1, 2), (1.0, 1.0))
+"""Costs of a model whose context has no room for drafts: one second a forward of any size."""
+
+
+@dataclass(frozen=True)
+class CostsOf:
+    """The key under which a host shares its live costs.
+
+    Attributes:
+        drafters: source and settings of every drafter that has a model.
+    """
+
+    drafters: tuple[tuple[str, DrafterSpec], ...]
+
+
+def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
+    """Live step costs of the target and of each draft model.
+
+    Measured on first use or read from the cache; one object per host and set of drafters.
+
+    Args:
+        host: where the drafters were built.
+        drafters: by source name.
+    """
+    with_model = {source: built for source, built in drafters.items() if built.spec.model}
+
+    def make() -> LiveCosts:
+        places = {s: host.identity(built.spec.model) for s, built in with_model.items()}
+        if host.info.identity and all(places.values()):
+            key = key_of(host.info, places)
+            return LiveCosts(recall(key, lambda: _measured(host.target, with_model)))
+        return LiveCosts(_measured(host.target, with_model))
+
+    key = CostsOf(tuple((source, built.spec) for source, built in with_model.items()))
+    return host.share(key, make)
+
+
+def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
+    if target.info.context_limit < SHORTEST:
+        # Nothing can be drafted there, so that nobody asks what it would cost.
+        return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
+    with working("timing what a step costs, once for this machine and model"):
+        grid = Grid().fitted(target.info.context_limit)
+        curve = fit(measure_target(target, grid, Needs(top_k=10)))
+        levels = {source: _level(source, built, target, grid) for source, built in drafters.items()}
+        # Outside of forwards nothing is known yet; live costs soon do.
+        first = curve.seconds(1)
+        return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
+
+
+def _level(source: str, built: Built, target: Target, grid: Grid) -> Curve:
+    """Seconds of a draft forward, at contexts that the drafter's own model reaches."""
+    samples = measure_reached(built.drafter, source, target, grid)
+    return fit(samples) if samples else _FLAT

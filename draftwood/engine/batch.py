@@ -1,0 +1,52 @@
+"""The requests of one step: where they are cached, what failed, and the time each phase took."""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from draftwood.engine.isolation import Failures
+from draftwood.engine.sequence import RunningRequest
+from draftwood.protocols import StepTimes
+
+
+class Stopwatch:
+    """Wall-clock seconds by phase; runs from its construction on."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """Count the time since the last lap for a phase of :class:`StepTimes`."""
+        now = perf_counter()
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._last
+        self._last = now
+
+    @property
+    def times(self) -> StepTimes:
+        """All laps so far."""
+        return StepTimes(**self._seconds)
+
+
+class Batch:
+    """The running requests of one step.
+
+    Args:
+        live: these requests.
+        forwards: draft forwards that were run before the step.
+
+    Attributes:
+        slots: of the requests.
+        failures: exceptions that a request's own work raised.
+        watch: times the step.
+    """
+
+    def __init__(self, live: Sequence[RunningRequest], forwards: int) -> None:
+        self.live = live
+        self.forwards = forwards
+        self.slots = [s.slot for s in live]
+        self.failures = Failures()
+        self.watch = Stopwatch()
+
+    def sound(self, sequence: RunningRequest) -> bool:
+        """Whether nothing of the request has failed in this step."""
+        return sequence.number not in self.failures

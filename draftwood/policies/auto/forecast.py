@@ -1,0 +1,58 @@
+"""The frozen snapshot that a tuner hands to the policy for one step of one request.
+
+Values are in expected tokens. Pure; nothing here is learnt.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from draftwood.policies.auto.features import OTHER, Codes, Voice
+
+
+class Table(Protocol):
+    """Predicts acceptance."""
+
+    def probability(self, codes: Codes) -> float:
+        """Probability that the target takes a candidate with these codes below a taken parent."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """See the module.
+
+    Attributes:
+        table: acceptance probabilities of candidates.
+        token_weight: of a token of this request, relative to the batch mean.
+        floor: path probability below which a candidate is not kept; above 1 nothing is drafted.
+        price: recent path probability from which on a candidate paid.
+        coverage: probability that a neural drafter, asked below a node, adds a token that is
+            accepted, given that no other source's is.
+        catch_up: cost of the first draft forward of a step on top of its level: the neural drafter
+            reads what was committed since it last drafted. Spread over the steps that are left.
+        level_costs: cost of a draft forward by its width in nodes, from 0 on.
+    """
+
+    table: Table
+    token_weight: float = 1.0
+    floor: float = 0.02
+    price: float = 0.1
+    coverage: float = 0.7
+    catch_up: float = 0.0
+    level_costs: tuple[float, ...] = ()
+
+    def level_cost(self, width: int) -> float:
+        """Cost of a draft forward over ``width`` nodes; 0 where nothing is known."""
+        return self.level_costs[width] if self.level_costs else 0.0
+
+
+class _Untaught:
+    """Takes a copied token for likelier than not."""
+
+    def probability(self, codes: Codes) -> float:
+        """By whether the token was copied."""
+        return 0.6 if codes[Voice.COPIED] > OTHER else 0.3
+
+
+UNTAUGHT = Forecast(_Untaught())
+"""The forecast of a step without a tuner."""

@@ -1,0 +1,67 @@
+"""Moving averages of ratios, and the token weights of a batch.
+
+A token is worth the time that it saves. For each token more, a request that commits ``pace`` tokens
+a step needs 1 / pace steps fewer. A step without that request is shorter by the request's part of
+the step: little where other requests go on, as the weights are read for them anyway, and the whole
+step where the request is the last one. So tokens of a request that is ahead of the others weigh
+little, and tokens of the slowest request weigh much.
+
+While other requests are queued, a place in the batch is taken again as soon as it is free, and all
+places are worth the same part of the step.
+"""
+
+from collections.abc import Sequence
+
+from draftwood.protocols import RequestLoad
+
+_SURE = 4.0
+"""A request with twice as many steps left as another one is 2 ** 4 times as likely to be the last
+one."""
+
+
+class DecayedRatio:
+    """The ratio of two sums whose old parts decay exponentially.
+
+    Args:
+        start: the ratio before the first observation.
+        weight: weight of ``start``, in the unit of the denominator.
+        half_life: observations after which a part has lost half its weight.
+    """
+
+    def __init__(self, start: float, weight: float, half_life: float) -> None:
+        self._above, self._below = start * weight, weight
+        self._decay = 2.0 ** (-1.0 / half_life)
+
+    @property
+    def value(self) -> float:
+        """The ratio now."""
+        return self._above / self._below
+
+    def add(self, above: float, below: float, observations: int = 1) -> None:
+        """Add to both sums, for so many observations at once."""
+        decay = self._decay**observations
+        self._above = self._above * decay + above
+        self._below = self._below * decay + below
+
+
+def token_weights(loads: Sequence[RequestLoad], alone: float, *, queued: bool) -> list[float]:
+    """Weight of a token, per request: batch time saved by one more accepted token, relative to the
+    batch mean. The mean of the weights, weighted by pace, is 1.
+
+    Args:
+        loads: of the step's requests.
+        alone: seconds of a plain step of one request, over one of the batch.
+        queued: whether other requests wait.
+    """
+    others = len(loads) - 1
+    if not others:
+        return [1.0]
+    steps = [1.0 if queued else load.left / load.pace for load in loads]
+    most = max(steps)
+    late = [(each / most) ** _SURE for each in steps]
+    # Probability of each to be the last one; the others leave a batch that is smaller by one.
+    all_late = sum(late)
+    last = [each / all_late for each in late]
+    parts = [alone * p + (1.0 - alone) * (1.0 - p) / others for p in last]
+    pace = sum(load.pace for load in loads)
+    return [part * pace / load.pace for part, load in zip(parts, loads, strict=True)]

@@ -1,0 +1,87 @@
+"""The record of a step's candidates, for the tuner that learns from it. Nothing here decides."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.pool import Pool
+from draftwood.protocols import Labelled, Price
+from draftwood.tree import ROOT
+
+
+class Gain(NamedTuple):
+    """The gain of asking a source below one node.
+
+    Attributes:
+        accepted: whether a token that only this source proposed was drafted, and right.
+        open: probability that no other source's token was right.
+    """
+
+    accepted: bool
+    open: float
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The report of a bid of ``auto``.
+
+    Attributes:
+        candidates: all of the step, drafted or not.
+        limit: most of them that may be drafted.
+        token_weight: of the request.
+    """
+
+    candidates: Pool
+    limit: int
+    token_weight: float = 1.0
+
+    def chosen(self, price: Price) -> list[int]:
+        """The candidates that are drafted at a price, in the order of a tree's nodes."""
+        most = min(price.most, self.limit)
+        return self.candidates.chosen(price.least / self.token_weight, most)
+
+    def expected(self, price: Price) -> float:
+        """Tokens that the step is expected to commit at a price."""
+        return 1.0 + sum(map(self.candidates.path.__getitem__, self.chosen(price)))
+
+    def labelled(self, committed: Sequence[int]) -> tuple[list[Codes], Labelled]:
+        """The candidates below committed tokens, with their codes, labelled by these tokens."""
+        pool, nodes = self.candidates, list[int]()
+        taken: list[bool] = []
+        for node, token in self._walked(committed):
+            below = pool.children[node]
+            nodes += below
+            taken += [pool.builder.tokens[child] == token for child in below]
+        sources, probabilities = pool.builder.sources, pool.probabilities
+        labelled = Labelled(
+            [sources[node] for node in nodes], [probabilities[node] for node in nodes], taken
+        )
+        return [pool.codes[node] for node in nodes], labelled
+
+    def gains(self, voice: Voice, committed: Sequence[int], accepted: int) -> list[Gain]:
+        """The gain of a source at each node where it was asked, as far as the committed tokens
+        tell; the first ``accepted`` of these tokens were drafted."""
+        pool = self.candidates
+        found: list[Gain] = []
+        for place, (node, token) in enumerate(self._walked(committed)):
+            if not pool.spoken(voice, node):
+                continue
+            taken, others = False, 0.0
+            for child in pool.children[node]:
+                if not pool.only(voice, child):
+                    others += pool.probabilities[child]
+                elif pool.builder.tokens[child] == token:
+                    taken = place < accepted
+            found.append(Gain(taken, max(0.0, 1.0 - others)))
+        return found
+
+    def _walked(self, committed: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The nodes that the committed tokens pass, from the root on, and the token after each."""
+        node, pool = ROOT, self.candidates
+        for token in committed:
+            yield node, token
+            below = pool.builder.child(node, token)
+            if below is None:
+                return
+            node = below

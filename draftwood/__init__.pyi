@@ -46,6 +46,7 @@ def auto(  # method: auto
     table: str = 'adjacency',
     neural: str = '',
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
+    calibration: str = '',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 64,
     context__max_continuations: int = 4,
@@ -57,7 +58,6 @@ def auto(  # method: auto
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
-    tuner__calibration: str = '',
 ) -> CustomGenerate:
     """All sources in one tree, sized by what pays on this machine and text.
 
@@ -79,6 +79,7 @@ def auto(  # method: auto
         layout: a model's children above temperature 0: drawn as the target will draw, its
             likeliest, or, so that a seed does not decide the tokens, drawn, or the better of
             both.
+        calibration: file with the acceptance to start from (none: what is shipped).
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -90,7 +91,6 @@ def auto(  # method: auto
         adjacency__shared: one table for all requests, kept between them.
         adjacency__max_rows: most keys kept; the oldest makes room for a new one.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
-        tuner__calibration: file with the acceptance to start from (none: what is shipped).
     """
 
 def ar(  # method: ar

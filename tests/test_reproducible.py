@@ -19,6 +19,7 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.costs.recall import CostsOf
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Finished, Request
@@ -154,10 +155,10 @@ class PricedHost(FakeHost):
 
     steep: float = 0.0
 
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
+    def costs(self, key: CostsOf) -> LiveCosts:
         level = Curve((1, 64), (0.02, 0.03))
         forward = Curve((1, 101), (1.0, 1.0 + 100 * self.steep))
-        return SteadyCosts(StepCosts(forward, dict.fromkeys(drafters, level)))
+        return SteadyCosts(StepCosts(forward, {source: level for source, _ in key.drafters}))
 
 
 def on_machine(name: str, steep: float) -> list[tuple[int, ...]]:

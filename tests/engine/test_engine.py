@@ -1,7 +1,7 @@
 """The loop on a target without a model: exactness, endings, cancelling, batches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,20 @@ from draftwood.engine.request import Delta, Finished, Request, Stepped
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
-from draftwood.protocols import Built, Host
-from draftwood.protocols.tuning import Load
+from draftwood.policies.plain import Plain
+from draftwood.policies.spine import Spine
+from draftwood.protocols import (
+    Bid,
+    Built,
+    Host,
+    Prediction,
+    Price,
+    RequestLoad,
+    StepReport,
+    Tuner,
+)
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
-from draftwood.tuners.none import Untuned
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
@@ -294,61 +303,80 @@ def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float
     """Requests teach one another: after some of them, of a text that no calibration has seen."""
     target = MarkovTarget(sharpness=2.0)
     engine = Engine(target, method("auto"), host=FakeHost(target.info))
-    foretold, committed, count = 0.0, 0.0, 0
+    predicted, committed, count = 0.0, 0.0, 0
     for i in range(30):
         request = Request(PROMPT[: 3 + i % 5], 60, SamplingParams(temperature, seed=i))
         steps = [e.stats for e in engine.stream([request]) if isinstance(e, Stepped)]
         if i >= 12:
             # The last step's tokens may be cut off, and a step with room for none is not bid for.
-            told = [step for step in steps[:-1] if step.foretold is not None]
-            foretold += sum(step.foretold.tokens for step in told if step.foretold is not None)
-            committed += sum(step.committed for step in told)
-            count += len(told)
-    assert foretold == pytest.approx(committed, rel=error)
+            bidding = [step for step in steps[:-1] if step.prediction is not None]
+            predicted += sum(step.expected for step in bidding if step.expected is not None)
+            committed += sum(step.committed for step in bidding)
+            count += len(bidding)
+    assert predicted == pytest.approx(committed, rel=error)
     assert committed > 1.05 * count, "something was drafted"
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_a_step_was_expected_to_commit_is_said_by_who_learns_it(name: str) -> None:
+def test_a_policy_with_a_tuner_predicts_each_step(name: str) -> None:
     target = MarkovTarget()
     events = engine_of(target, name).stream([Request(PROMPT, 40), Request(PROMPT[:5], 20)])
     steps = [e.stats for e in events if isinstance(e, Stepped)]
     if name == "auto":
-        told = [step for step in steps if step.foretold is not None]
-        assert len(told) >= len(steps) - 2, "all but a request's last token"
-        for step in told:
-            assert step.foretold is not None
-            assert step.expected == step.foretold.tokens
-            assert 1.0 <= step.expected <= 1.0 + step.tree.drafted
+        bidding = [(step, step.prediction) for step in steps if step.prediction is not None]
+        assert len(bidding) >= len(steps) - 2, "all but a request's last token"
+        for step, prediction in bidding:
+            assert step.expected == prediction.tokens
+            assert 1.0 <= prediction.tokens <= 1.0 + step.tree.drafted
             assert (step.expected == 1.0) == (step.tree.drafted == 0)
-            judged = step.foretold.judged
-            # What was accepted was judged and taken; beside it only the bonus may be a candidate.
-            assert 0 <= judged.taken.sum() - len(step.path) <= 1
-            taken = [s for s, hit in zip(judged.sources, judged.taken, strict=True) if hit]
+            labelled = prediction.candidates
+            # What was accepted is labelled so; beside it only the bonus may be a candidate.
+            assert 0 <= sum(labelled.taken) - len(step.path) <= 1
+            taken = [s for s, hit in zip(labelled.sources, labelled.taken, strict=True) if hit]
             assert taken[: len(step.path)] == [step.tree.sources[node] for node in step.path]
-        numbers = [step.foretold.step for step in told if step.foretold is not None]
+        numbers = [prediction.step for _, prediction in bidding]
         assert (numbers[0], len(set(numbers))) == (1, numbers[-1]), "one tuner counts for both"
     else:
-        assert [(step.foretold, step.expected) for step in steps] == [(None, None)] * len(steps)
+        assert [(step.prediction, step.expected) for step in steps] == [(None, None)] * len(steps)
 
 
-class Noting(Untuned):
-    """Writes down what a tuner is told of the requests of each step."""
+class Noting(Tuner):
+    """Writes down the load of each step."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[list[Load], bool]] = []
+        self.seen: list[tuple[list[RequestLoad], bool]] = []
 
-    def begin(self, loads: Sequence[Load], *, queued: bool) -> list[None]:
-        self.told.append((list(loads), queued))
-        return super().begin(loads, queued=queued)
+    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[None]:
+        self.seen.append((list(loads), queued))
+        return [None] * len(loads)
 
-    def build(self, host: Host, drafters: Mapping[str, Built]) -> "Noting":
-        return self
+    def price(self, bids: Sequence[Bid]) -> Price:
+        raise AssertionError("nobody bids")
+
+    def observe(self, report: StepReport) -> list[Prediction | None]:
+        assert report.times.target > 0.0
+        return [None] * len(report.outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainNoted(Plain):
+    noting: Noting = field(default_factory=Noting)
+
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Noting:
+        return self.noting
+
+
+@dataclass(frozen=True, eq=False)
+class SpineNoted(Spine):
+    noting: Noting = field(default_factory=Noting)
+
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Noting:
+        return self.noting
 
 
 def test_a_tuner_is_told_what_is_left_to_do() -> None:
-    target, noting = MarkovTarget(), Noting()
-    part = replace(method("ar"), tuner=noting)
+    target, policy = MarkovTarget(), PlainNoted()
+    part = replace(method("ar"), policy=policy)
     engine = Engine(target, part, max_batch=2, host=FakeHost(target.info))
     engine.generate(
         [
@@ -358,7 +386,7 @@ def test_a_tuner_is_told_what_is_left_to_do() -> None:
         ]
     )
     # The first token comes with the prompt; three wait for two places until the second has ended.
-    found = [([load[:2] for load in loads], queued) for loads, queued in noting.told]
+    found = [([load[:2] for load in loads], queued) for loads, queued in policy.noting.seen]
     assert found == [
         ([(10, 4), (10, 2)], True),
         ([(11, 3), (11, 1)], True),
@@ -366,23 +394,23 @@ def test_a_tuner_is_told_what_is_left_to_do() -> None:
         ([(13, 1), (7, 2)], False),
         ([(8, 1)], False),
     ]
-    assert [load.temperature for load in noting.told[0][0]] == [0.0, 0.7]
-    assert {load.pace for loads, _ in noting.told for load in loads} == {1.0}
+    assert [load.temperature for load in policy.noting.seen[0][0]] == [0.0, 0.7]
+    assert {load.pace for loads, _ in policy.noting.seen for load in loads} == {1.0}
 
 
-def test_the_pace_of_a_request_is_that_of_its_steps_of_late() -> None:
-    target, noting = MarkovTarget(), Noting()
-    engine = Engine(target, replace(method("goose"), tuner=noting), host=FakeHost(target.info))
+def test_the_pace_of_a_request_is_a_moving_average_of_its_steps() -> None:
+    target, policy = MarkovTarget(), SpineNoted()
+    engine = Engine(target, replace(method("goose"), policy=policy), host=FakeHost(target.info))
     events = engine.stream([Request(PROMPT, 200)])
     committed = [e.stats.committed for e in events if isinstance(e, Stepped)]
     assert max(committed) > 1
     pace = [1.0]
     for each in committed[:-1]:
         pace.append(0.875 * pace[-1] + 0.125 * each)
-    assert [load.pace for (load,), _ in noting.told] == pytest.approx(pace)
+    assert [load.pace for (load,), _ in policy.noting.seen] == pytest.approx(pace)
 
 
 def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path) -> None:
     target = MarkovTarget()
     with pytest.raises(DraftwoodError, match="cannot read the calibration"):
-        engine_of(target, f"auto:tuner.calibration={tmp_path / 'missing.json'}")
+        engine_of(target, f"auto:calibration={tmp_path / 'missing.json'}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +9,9 @@ import torch
 from draftwood.engine.lockstep import Drafted, draft
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
+    FREE,
+    NOTHING_PAYS,
+    Bid,
     Candidates,
     Continuation,
     Continue,
@@ -18,9 +20,10 @@ from draftwood.protocols import (
     Growth,
     Needs,
     Outcome,
+    Policy,
     Prefill,
+    Price,
 )
-from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
 from draftwood.tree import Draw, TreeBuilder
 from tests.factories.scripted_sources import paths
 
@@ -60,7 +63,7 @@ class Echo:
 
 
 @dataclass(frozen=True)
-class Staircase:
+class Staircase(Policy):
     """Grows a chain as deep as ``growth.room``, one query a level."""
 
     budget: int = 9
@@ -123,9 +126,6 @@ def test_a_later_source_is_asked_once_nobody_waits_for_an_earlier_one() -> None:
     assert [found.tree.tokens.tolist() for found in drafted] == [[1, 49, 40], [1, 50], [1, 69, 60]]
 
 
-NO_POOL: Any = None
-
-
 @dataclass(frozen=True)
 class Bidder(Staircase):
     """Asks as often as there is room, bids its room, and lays a chain as long as the price says.
@@ -140,7 +140,7 @@ class Bidder(Staircase):
         for _ in range(growth.room):
             yield Expand("deep", tree, [0], 1)
         if growth.room:
-            price = yield Bid(NO_POOL, growth.room)
+            price = yield Bid([1.0] * growth.room)
             tree.add_chain(range(price.most), "deep")
         return tree.build()
 
@@ -148,19 +148,19 @@ class Bidder(Staircase):
 def test_bids_wait_for_all_and_get_one_price() -> None:
     deep = Echo()
     growths = [Growth(anchor=1, room=room, budget=9) for room in (3, 1, 0, 2)]
-    limits: list[list[int]] = []
+    sizes: list[list[int]] = []
 
     def price(bids: Sequence[Bid]) -> Price:
         assert deep.calls == [(4, 5, 7), (4, 7), (4,)], "every query has been answered"
-        limits.append(sorted(bid.limit for bid in bids))
+        sizes.append(sorted(len(bid.values) for bid in bids))
         return Price(0.0, 2)
 
     drafted = draft(Bidder(), {"deep": deep}, [4, 5, 6, 7], growths, [None] * 4, price)
-    assert limits == [[1, 2, 3]]
+    assert sizes == [[1, 2, 3]]
     chains = [found.tree.tokens.tolist() for found in drafted]
     assert chains == [[1, 0, 1], [1, 0, 1], [1], [1, 0, 1]]
     # Each with its own bid, in the order of the slots; who ended without bidding has none.
-    assert [found.bid and found.bid.limit for found in drafted] == [3, 1, None, 2]
+    assert [found.bid and len(found.bid.values) for found in drafted] == [3, 1, None, 2]
 
 
 def test_nobody_bids() -> None:
@@ -181,7 +181,7 @@ def test_without_a_price_every_candidate_is_worth_it() -> None:
     found = draft(Auto(), {"context": Echo(), "adjacency": Echo()}, [4], growths, [None])[0]
     assert found.bid is not None
     assert paths(found.tree) == [(49,), (40,)]
-    assert found.tree.drafted == len(found.bid.pool) - 1
+    assert found.tree.drafted == len(found.bid.values)
 
 
 def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from draftwood.engine.request import Completion
-from draftwood.engine.stats import StepStats, StepTimes, Tally
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.contexts import Context
 from draftwood.lab.bench.forecast import Forecasts
@@ -14,8 +14,7 @@ from draftwood.lab.bench.measure import Turn
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Row, Run
 from draftwood.lab.loops import Repeats
-from draftwood.policies.auto.hindsight import Judged
-from draftwood.protocols.tuning import Foretold
+from draftwood.protocols import Labelled, Prediction, StepTimes
 from draftwood.tree import TokenTree, TreeBuilder
 
 
@@ -135,14 +134,13 @@ def told(
 ) -> StepStats:
     """A step that accepted so many nodes: source, chance and whether taken of what it judged."""
     chain = tree([-1, *range(accepted)])
-    judged = Judged(
-        np.zeros((len(candidates), 3), dtype=np.int64),
-        tuple(source for source, _, _ in candidates),
-        np.array([chance for _, chance, _ in candidates], dtype=np.float64),
-        np.array([taken for _, _, taken in candidates], dtype=np.bool_),
+    labelled = Labelled(
+        [source for source, _, _ in candidates],
+        [probability for _, probability, _ in candidates],
+        [taken for _, _, taken in candidates],
     )
-    foretold = Foretold(number, expected, judged)
-    return replace(step(chain, range(1, accepted + 1)), foretold=foretold)
+    prediction = Prediction(number, expected, labelled)
+    return replace(step(chain, range(1, accepted + 1)), prediction=prediction)
 
 
 def random_steps(count: int, seed: int) -> list[StepStats]:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Stateless:
+class Stateless(Policy):
     """What the policies below have in common."""
 
     shape: tuple[int, ...] = (2, 1)

@@ -2,20 +2,23 @@
 
 import dataclasses
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
+from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.protocols import Built, DraftModel, Head, Needs, TargetInfo, TargetOutput
+from draftwood.protocols import DraftModel, Head, Needs, Target, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
+
+T = TypeVar("T")
 
 
 class SteadyCosts(LiveCosts):
@@ -55,10 +58,21 @@ class FakeHost:
         head.train(mode=False)
         return head, attach(head, packing=False, self_test=False)
 
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
+    @property
+    def target(self) -> Target:
+        raise AssertionError("nothing is measured here")
+
+    def identity(self, name: Any) -> str:
+        return ""
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        return cast(T, self.costs(key)) if isinstance(key, CostsOf) else make()
+
+    def costs(self, key: CostsOf) -> LiveCosts:
         """A token in a tree costs a hundredth of a forward, a draft level a tenth of one."""
         level = Curve((1, 64), (0.1, 0.2))
-        return SteadyCosts(StepCosts(Curve((1, 101), (1.0, 2.0)), dict.fromkeys(drafters, level)))
+        levels = {source: level for source, _ in key.drafters}
+        return SteadyCosts(StepCosts(Curve((1, 101), (1.0, 2.0)), levels))
 
 
 class MarkovTarget:

@@ -11,8 +11,6 @@ from draftwood.methods import method, recipes
 from draftwood.methods.recipe import Method, Recipe
 from draftwood.methods.settings import settings
 from draftwood.tree import Draw
-from draftwood.tuners.learnt import Learnt
-from draftwood.tuners.none import Untuned
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))
@@ -112,8 +110,8 @@ def test_presets_reach_the_parts() -> None:
             "traversal:drafter=adjacency",
             "Sampled samples its nodes, but no drafter among draft can",
         ),
-        ("auto:tuner.nope=1", r"no setting 'tuner\.nope'.*'draftwood methods auto'"),
-        ("goose:tuner.calibration=x", r"no setting 'tuner\.calibration'"),
+        ("auto:calibrations=1", r"no setting 'calibrations'.*calibration"),
+        ("goose:calibration=x", r"no setting 'calibration'"),
         ("auto:neural=nope", "asks drafters .*nope.*does not bind"),
         ("auto:neural=adjacency", "name different ones"),
         ("auto:drafter=nope", "no 'nope' among drafters.*a model's path is draft=PATH, head=PATH"),
@@ -203,13 +201,3 @@ def test_an_optional_source_needs_no_recipe_of_ours() -> None:
     assert mine.build().policy.sources == ("context", "adjacency")
     assert mine.build({"head": "some/name"}).drafters["mine"] == Eagle3("some/name")
     assert mine.build({"mine": "model"}).drafters["mine"] == Model()
-
-
-def test_a_recipe_names_its_tuner_and_other_methods_learn_nothing() -> None:
-    assert method("auto").tuner == Learnt()
-    assert method("auto:tuner.calibration=mine.json").tuner == Learnt("mine.json")
-    assert method("goose").tuner == Untuned()
-    good = method("goose")
-    assert Method("mine", good.policy, good.drafters, good.verifier).tuner == Untuned()
-    assert "tuner.calibration" in recipes()["auto"].settings()
-    assert not [name for name in recipes()["goose"].settings() if name.startswith("tuner")]

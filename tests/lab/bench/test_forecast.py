@@ -100,13 +100,13 @@ def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
     for forecast, first in ((found.whole, 1), (found.late, EARLY + 1)):
         counted: dict[tuple[str, int], list[float]] = {}
         for one in steps:
-            if one.foretold is None or one.foretold.step < first:
+            if one.prediction is None or one.prediction.step < first:
                 continue
-            judged = one.foretold.judged
-            for i, source in enumerate(judged.sources):
-                chance = float(judged.chances[i])
+            labelled = one.prediction.candidates
+            for i, source in enumerate(labelled.sources):
+                chance = labelled.probabilities[i]
                 sums = counted.setdefault((source, int(str(chance)[2])), [0, 0.0, 0])
-                for k, value in enumerate((1, chance, bool(judged.taken[i]))):
+                for k, value in enumerate((1, chance, labelled.taken[i])):
                     sums[k] += value
         given = {
             (each.source, k): [one.candidates, one.expected, one.taken]

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from draftwood.engine.request import Completion
-from draftwood.engine.stats import StepStats, StepTimes, Tally
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.records import decode, encode
+from draftwood.protocols import StepTimes
 from draftwood.tree import TreeBuilder
 
 

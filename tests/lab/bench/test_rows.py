@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from draftwood.engine.stats import StepStats, StepTimes, Tally
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.rows import phases, row_of
+from draftwood.protocols import StepTimes
 from draftwood.tree import tree_of
 from tests.factories.bench_rows import cut, random_steps, row, run, told, turn
 

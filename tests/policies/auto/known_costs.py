@@ -8,12 +8,20 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.pool import Pool
-from draftwood.protocols import Outcome
-from draftwood.protocols.bids import Bid, Price
-from draftwood.protocols.tuning import Foretold, Load, Spent
+from draftwood.policies.auto.report import Report
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import (
+    Bid,
+    Outcome,
+    Prediction,
+    Price,
+    RequestLoad,
+    StepReport,
+    StepTimes,
+)
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
-from draftwood.tuners.learnt import Expectations, Tuner
 from tests.factories.scripted_sources import NO_ROWS
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
@@ -36,7 +44,7 @@ class TrueCosts(LiveCosts):
 class Sure:
     """Every candidate is certain."""
 
-    def chance(self, codes: Codes) -> float:
+    def probability(self, codes: Codes) -> float:
         return 1.0
 
 
@@ -60,7 +68,27 @@ def bid(
         tokens = np.arange(len(chances))[None]
         pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
     pool.path[1:] = chances
-    return Bid(pool, limit, levels, worth)
+    return bid_of(pool, limit, levels, worth)
+
+
+def bid_of(
+    pool: Pool, limit: int = 1000, levels: tuple[int, ...] = (), token_weight: float = 1.0
+) -> Bid:
+    """The bid that the policy makes for these candidates."""
+    values = [token_weight * path for path in pool.likeliest(limit)]
+    return Bid(values, pool.settled, levels, Report(pool, limit, token_weight))
+
+
+def tree_at(bid: Bid, price: Price) -> TokenTree:
+    """The tree that the policy drafts at a price."""
+    report: Report = bid.report
+    return report.candidates.tree(report.chosen(price), "auto")
+
+
+def codes_of(bid: Bid, committed: Sequence[int]) -> list[Codes]:
+    """Features of the candidates that these tokens label."""
+    report: Report = bid.report
+    return report.labelled(committed)[0]
 
 
 def outcome(tree: TokenTree, committed: Sequence[int]) -> Outcome:
@@ -83,33 +111,35 @@ def chain(n: int) -> TokenTree:
     return builder.build("auto")
 
 
-def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) -> Tuner:
+def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) -> AutoTuner:
     """At the beginning of a step of requests at temperature 0."""
     known = costs if isinstance(costs, StepCosts) else StepCosts(costs)
-    made = Tuner(Calibration(), TrueCosts(known))
+    made = AutoTuner(Calibration(), TrueCosts(known))
     begin(made, contexts)
     return made
 
 
-def loads(contexts: Sequence[int], *temperatures: float) -> list[Load]:
+def loads(contexts: Sequence[int], *temperatures: float) -> list[RequestLoad]:
     """Requests that differ in what is cached, and in their temperatures if any are given."""
     given = list(temperatures) or [0.0] * len(contexts)
-    return [Load(context, 100, 1.0, each) for context, each in zip(contexts, given, strict=True)]
+    return [
+        RequestLoad(context, 100, 1.0, each) for context, each in zip(contexts, given, strict=True)
+    ]
 
 
-def begin(of: Tuner, contexts: Sequence[int]) -> list[Expectations]:
+def begin(of: AutoTuner, contexts: Sequence[int]) -> list[Forecast]:
     """A step of requests at temperature 0 whose tokens are worth the same."""
     return of.begin(loads(contexts), queued=False)
 
 
 def observe(
-    of: Tuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]
-) -> list[Foretold | None]:
+    of: AutoTuner, bids: Sequence[Bid | None], outcomes: Sequence[Outcome]
+) -> list[Prediction | None]:
     """The step's seconds mean nothing where the costs are known."""
-    return of.observe(bids, outcomes, Spent(0.1, 0.1, 0.1))
+    return of.observe(StepReport(bids, outcomes, StepTimes(0.1, 0.1, 0.1)))
 
 
-def settle(of: Tuner, gain: int, batch: int = 1, steps: int = 200) -> None:
+def settle(of: AutoTuner, gain: int, batch: int = 1, steps: int = 200) -> None:
     """Plain steps that commit ``gain`` tokens a request, so that this is the rate."""
     for _ in range(steps):
         begin(of, [10] * batch)
@@ -119,16 +149,15 @@ def settle(of: Tuner, gain: int, batch: int = 1, steps: int = 200) -> None:
 
 def offered(bids: Sequence[Bid]) -> list[float]:
     """What candidates that may be taken are worth, best first."""
-    return sorted(
-        (b.worth * p for b in bids for p in sorted(b.pool.path[1:], reverse=True)[: b.limit]),
-        reverse=True,
-    )
+    return sorted((value for b in bids for value in b.values), reverse=True)
 
 
 def admitted(bids: Sequence[Bid], price: Price) -> list[float]:
     """What is worth so much that the policies take it at that price."""
     found: list[float] = []
     for b in bids:
-        chances = dict(zip(b.pool.builder.tokens, b.pool.path, strict=True))
-        found += [b.worth * chances[t] for t in b.tree(price, "auto").tokens[1:].tolist()]
+        pool: Pool = b.report.candidates
+        paths = dict(zip(pool.builder.tokens, pool.path, strict=True))
+        tokens = tree_at(b, price).tokens[1:].tolist()
+        found += [b.report.token_weight * paths[t] for t in tokens]
     return sorted(found, reverse=True)

@@ -90,7 +90,7 @@ class Literal:
                 offered, taken = offered + weight, taken + weight * hit
         return offered, taken
 
-    def chance(self, codes: Codes) -> float:
+    def probability(self, codes: Codes) -> float:
         own = calibration._OWN
         # Before anything is known of all candidates together: what an empty table starts from.
         start, old = counts(self.half_life), 2.0 ** (-self.now / self.half_life)
@@ -127,22 +127,24 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
         slow.now += 1
         if slow.now % 23 == 0:
             for codes in some:
-                assert fast.chance(codes) == pytest.approx(slow.chance(codes), rel=1e-9)
+                assert fast.probability(codes) == pytest.approx(slow.probability(codes), rel=1e-9)
 
 
 def test_what_was_worked_out_once_follows_what_is_taught() -> None:
     asked, other = counts(50.0), counts(50.0)
     for taken in (True, True, False, True):
-        before = [asked.chance(codes) for codes in SPOKEN]
+        before = [asked.probability(codes) for codes in SPOKEN]
         for of in (asked, other):
             teach(of, [((8, 12, 0), taken)])
-        taught = [asked.chance(codes) for codes in SPOKEN]
+        taught = [asked.probability(codes) for codes in SPOKEN]
         assert all((a > b) == taken for a, b in zip(taught, before, strict=True) if a != b)
         assert taught[3] != before[3]
         for of in (asked, other):
             of.fade()
     # Whoever is asked for the first time has the same answers.
-    assert [asked.chance(codes) for codes in SPOKEN] == [other.chance(codes) for codes in SPOKEN]
+    assert [asked.probability(codes) for codes in SPOKEN] == [
+        other.probability(codes) for codes in SPOKEN
+    ]
 
 
 def test_codes_and_what_was_taken_go_one_for_one() -> None:
@@ -186,13 +188,13 @@ def test_after_200_steps_of_another_domain_estimates_are_its_rates(
     prior: NDArray[np.float64],
 ) -> None:
     learnt = counts(calibration.HALF_LIFE, prior)
-    before = {codes: learnt.chance(codes) for codes in SPOKEN}
+    before = {codes: learnt.probability(codes) for codes in SPOKEN}
     assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SPOKEN) > 0.2
     for step in range(200):
         teach(learnt, spread(RATES, 6, step))
         learnt.fade()
     for codes in SPOKEN:
-        assert learnt.chance(codes) == pytest.approx(RATES[codes], rel=0.1), codes
+        assert learnt.probability(codes) == pytest.approx(RATES[codes], rel=0.1), codes
 
 
 def test_chance_does_not_hide_the_rates() -> None:
@@ -204,15 +206,15 @@ def test_chance_does_not_hide_the_rates() -> None:
         learnt.observe(codes.tolist(), (rng.random(len(truth)) < truth).tolist())
         learnt.fade()
     for each, rate in zip(codes.tolist(), truth, strict=True):
-        assert learnt.chance(tuple(each)) == pytest.approx(rate, rel=0.1)
+        assert learnt.probability(tuple(each)) == pytest.approx(rate, rel=0.1)
 
 
 def test_a_voice_alone_of_which_much_was_seen_is_counted() -> None:
     learnt = counts()
     for codes, offered, taken in (((5, 0, 0), 40_000, 1_234), ((0, 3, 0), 30_000, 29_876)):
         teach(learnt, [(codes, i < taken) for i in range(offered)])
-    assert learnt.chance((5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
-    assert learnt.chance((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
+    assert learnt.probability((5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
+    assert learnt.probability((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
 
 
 def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
@@ -220,18 +222,18 @@ def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
     for step in range(300):
         alone = {(5, 0, 0): 0.7, (0, 3, 0): 0.7, (0, 4, 0): 0.1, (0, 0, 5): 0.1}
         teach(learnt, spread(alone, 1, step))
-    copied = learnt.chance((5, 0, 0))
-    assert learnt.chance((5, 3, 0)) > copied, "another voice agrees"
-    assert learnt.chance((5, 4, 0)) < copied, "another voice doubts"
-    assert learnt.chance((5, 4, 5)) < learnt.chance((5, 4, 0))
+    copied = learnt.probability((5, 0, 0))
+    assert learnt.probability((5, 3, 0)) > copied, "another voice agrees"
+    assert learnt.probability((5, 4, 0)) < copied, "another voice doubts"
+    assert learnt.probability((5, 4, 5)) < learnt.probability((5, 4, 0))
 
 
 def test_a_cell_of_which_nothing_was_seen_has_the_chance_of_all() -> None:
     learnt = counts()
-    assert 0.0 < learnt.chance((0, 0, 0)) < 0.5
-    assert learnt.chance((5, 6, 7)) == learnt.chance((0, 0, 0))
+    assert 0.0 < learnt.probability((0, 0, 0)) < 0.5
+    assert learnt.probability((5, 6, 7)) == learnt.probability((0, 0, 0))
     teach(learnt, [((5, 0, 0), i % 4 == 0) for i in range(4000)])
-    assert learnt.chance((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
+    assert learnt.probability((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
 
 
 def test_what_is_given_has_the_weight_of_little() -> None:
@@ -240,11 +242,11 @@ def test_what_is_given_has_the_weight_of_little() -> None:
     more = counts(prior=1000 * much)
     less = counts(prior=much)
     for codes in SPOKEN:
-        assert more.chance(codes) == pytest.approx(less.chance(codes))
-    assert more.chance((5, 0, 0)) == pytest.approx(0.9, rel=0.1), "but it is believed at first"
-    assert more.chance((0, 6, 0)) < 0.2
+        assert more.probability(codes) == pytest.approx(less.probability(codes))
+    assert more.probability((5, 0, 0)) == pytest.approx(0.9, rel=0.1), "but it is believed at first"
+    assert more.probability((0, 6, 0)) < 0.2
     teach(more, [((5, 0, 0), False)] * 150)
-    assert more.chance((5, 0, 0)) < 0.2
+    assert more.probability((5, 0, 0)) < 0.2
 
 
 SPOKEN_CODES = np.array(SPOKEN)
@@ -258,11 +260,11 @@ def test_forgetting_follows_a_change() -> None:
         for step in range(400):
             teach(learnt, spread({codes: 0.8}, 5, step))
             learnt.fade()
-        assert learnt.chance(codes) == pytest.approx(0.8, abs=0.03)
+        assert learnt.probability(codes) == pytest.approx(0.8, abs=0.03)
         for step in range(200):
             teach(learnt, spread({codes: 0.2}, 5, step))
             learnt.fade()
-        found[half_life] = learnt.chance(codes)
+        found[half_life] = learnt.probability(codes)
     # Ten half-lives; one, of which two had gone before; none: 400 steps against 200.
     assert found[20.0] == pytest.approx(0.2, abs=0.03)
     assert found[200.0] == pytest.approx((0.2 * 0.5 + 0.8 * 0.375) / 0.875, abs=0.03)
@@ -272,10 +274,10 @@ def test_forgetting_follows_a_change() -> None:
 def test_a_step_without_candidates_moves_little() -> None:
     learnt = counts(calibration.HALF_LIFE)
     teach(learnt, [(SPOKEN[0], True)] * 500)
-    before = learnt.chance(SPOKEN[0])
+    before = learnt.probability(SPOKEN[0])
     teach(learnt, [])
     learnt.fade()
-    assert learnt.chance(SPOKEN[0]) == pytest.approx(before, rel=1e-3)
+    assert learnt.probability(SPOKEN[0]) == pytest.approx(before, rel=1e-3)
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -285,9 +287,9 @@ def test_a_text_of_one_kind_alone_stays_a_probability(taken: bool) -> None:
     for _ in range(100):
         teach(learnt, [(SPOKEN[0], taken)])
         learnt.fade()
-        assert 0.0 < learnt.chance(SPOKEN[0]) <= 1.0
-        assert 0.0 < learnt.chance(SPOKEN[6]) <= 1.0
-    assert (learnt.chance(SPOKEN[0]) > 0.5) == taken
+        assert 0.0 < learnt.probability(SPOKEN[0]) <= 1.0
+        assert 0.0 < learnt.probability(SPOKEN[6]) <= 1.0
+    assert (learnt.probability(SPOKEN[0]) > 0.5) == taken
 
 
 @given(seed=st.integers(0, 10**6))
@@ -300,7 +302,7 @@ def test_every_estimate_is_a_probability(seed: int) -> None:
         learnt.observe(codes.tolist(), (rng.random(50) < rng.random()).tolist())
         learnt.fade()
     for copied, ranked, neural in rng.integers(0, CODES, size=(200, 3)).tolist():
-        assert 0.0 < learnt.chance((copied, ranked, neural)) < 1.0
+        assert 0.0 < learnt.probability((copied, ranked, neural)) < 1.0
 
 
 # --- temperatures ---------------------------------------------------------------------------------
@@ -320,13 +322,13 @@ def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
     assert known.at(1e-3) is low
     assert known.at(1.5) is high
     assert len({id(greedy), id(low), id(high)}) == 3
-    unknown = greedy.chance((0, 0, 0))
-    assert greedy.chance((5, 0, 0)) == low.chance((5, 0, 0)) == unknown
-    assert high.chance((5, 0, 0)) > 0.8
+    unknown = greedy.probability((0, 0, 0))
+    assert greedy.probability((5, 0, 0)) == low.probability((5, 0, 0)) == unknown
+    assert high.probability((5, 0, 0)) > 0.8
     teach(low, [((5, 0, 0), False)] * 100)
-    assert greedy.chance((5, 0, 0)) == unknown
-    assert high.chance((5, 0, 0)) > 0.8
-    assert low.chance((5, 0, 0)) < 0.1
+    assert greedy.probability((5, 0, 0)) == unknown
+    assert high.probability((5, 0, 0)) > 0.8
+    assert low.probability((5, 0, 0)) < 0.1
 
 
 def test_a_calibration_fades_as_it_is_told() -> None:
@@ -337,7 +339,7 @@ def test_a_calibration_fades_as_it_is_told() -> None:
         for _ in range(10):
             learnt.fade()
         teach(learnt, [((5, 0, 0), False)] * 50)
-        found.append(learnt.chance((5, 0, 0)))
+        found.append(learnt.probability((5, 0, 0)))
     assert found[0] < 0.1
     assert found[1] == pytest.approx(0.5, abs=0.1)
 
@@ -359,8 +361,8 @@ def test_what_is_saved_is_where_the_next_process_begins(tmp_path: Path) -> None:
     again = Calibration(found, half_life=FOREVER)
     for temperature in (0.0, 0.3, 1.0):
         for codes in SPOKEN:
-            expected = known.at(temperature).chance(codes)
-            assert again.at(temperature).chance(codes) == pytest.approx(expected)
+            expected = known.at(temperature).probability(codes)
+            assert again.at(temperature).probability(codes) == pytest.approx(expected)
     path.write_text(dumps(found), encoding="utf-8")
     assert dumps(load(path)) == dumps(found)
 

@@ -12,9 +12,9 @@ import pytest
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.pool import Pool
-from draftwood.protocols.bids import Bid
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import Bid
 from draftwood.tree import ROOT, TokenTree
-from draftwood.tuners.learnt import Tuner
 from tests.policies.auto.known_costs import (
     LINEAR,
     STEPPED,
@@ -22,8 +22,10 @@ from tests.policies.auto.known_costs import (
     TrueCosts,
     begin,
     bid,
+    bid_of,
     observe,
     outcome,
+    tree_at,
 )
 
 
@@ -39,7 +41,7 @@ class Candidate:
             pool = Pool(99, Sure(), floor=0.0, most=1000)
             pool.copy(range(len(self.chances)), 3, "context", preferred=True)
             pool.path[1:] = accumulate(self.chances, mul)
-            return Bid(pool, 1000)
+            return bid_of(pool)
         return bid(*self.chances)
 
     def committed(self, tree: TokenTree, rng: random.Random) -> tuple[int, ...]:
@@ -80,18 +82,18 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
     Both are held to what they may expect of what they draft, and pay what it costs.
     """
     rng = random.Random(4)
-    of = Tuner(Calibration(), TrueCosts(StepCosts(curve)))
+    of = AutoTuner(Calibration(), TrueCosts(StepCosts(curve)))
     steps = [rng.choices(SITUATIONS, (1, 2, 4, 4, 2), k=batch) for _ in range(300)]
     expected, spent = 0.0, 0.0
     for number, step in enumerate(steps):
         begin(of, [10] * batch)
         bids = [candidate.bid() for candidate in step]
         price = of.price(bids)
-        trees = [b.tree(price, "auto") for b in bids]
+        trees = [tree_at(b, price) for b in bids]
         committed = [c.committed(t, rng) for c, t in zip(step, trees, strict=True)]
-        foretold = observe(of, bids, list(map(outcome, trees, committed)))
+        predictions = observe(of, bids, list(map(outcome, trees, committed)))
         if number >= 50:  # the rate has settled
-            expected += sum(told.tokens for told in foretold if told is not None)
+            expected += sum(each.tokens for each in predictions if each is not None)
             spent += curve.seconds(batch * (1 + max(tree.drafted for tree in trees)))
     adaptive = expected / spent
     fixed = []

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import OTHER, SILENT, Codes, copied_code
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import Continuation, Continue, Expand, Growth, Query
-from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
+from draftwood.policies.auto.pool import Pool
+from draftwood.protocols import (
+    FREE,
+    NOTHING_PAYS,
+    Bid,
+    Continuation,
+    Continue,
+    Expand,
+    Growth,
+    Price,
+    Query,
+)
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 
@@ -22,28 +32,32 @@ Table = Mapping[int, Row] | Callable[[int], Row]
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Given:
     """A chance for who speaks, whatever it is that is said, halved for each that disagrees."""
 
     copied: float = 0.8
     ranked: float = 0.4
     modelled: float = 0.6
     cost: float = 0.1
-    worth: float = 1.0
+    token_weight: float = 1.0
     floor: float = 0.01
     price: float = 0.1
     coverage: float = 0.9
     catch_up: float = 0.0
 
-    def chance(self, codes: Codes) -> float:
+    @property
+    def table(self) -> "Given":
+        return self
+
+    def probability(self, codes: Codes) -> float:
         said = zip(codes, (self.copied, self.ranked, self.modelled), strict=True)
         return max(each * (code > OTHER) for code, each in said) / 2.0 ** codes.count(OTHER)
 
-    def level(self, width: int) -> float:
+    def level_cost(self, width: int) -> float:
         return self.cost
 
 
-CHEAP = Outlook(cost=0.0)
+CHEAP = Given(cost=0.0)
 
 
 def model(rows: Mapping[int, Row]) -> Callable[[int], Row]:
@@ -65,7 +79,7 @@ class Stage:
     def grow(
         self,
         policy: Auto,
-        outlook: Any = None,
+        forecast: Any = None,
         room: int = 10**6,
         budget: int = 10**6,
         anchor: int = 0,
@@ -76,7 +90,7 @@ class Stage:
             "context": Sources(self.offers),
             "draft": Sources(table=self.model, ranking="draft"),
         }
-        growing = policy.grow(Growth(anchor, room, budget, outlook=outlook), None)
+        growing = policy.grow(Growth(anchor, room, budget, forecast=forecast), None)
         answer: Any = None
         while True:
             try:
@@ -101,6 +115,11 @@ class Stage:
         assert isinstance(bid, Bid)
         return bid
 
+    @property
+    def pool(self) -> Pool:
+        pool: Pool = self.bid.report.candidates
+        return pool
+
     def nodes(self, source: str) -> list[list[int]]:
         """Nodes that a source was asked about, query by query."""
         return [list(q.nodes) for q in self.asked if isinstance(q, Expand) and q.source == source]
@@ -112,7 +131,7 @@ def test_sources_are_merged_in_one_tree() -> None:
         {0: [(1, 0.5), (3, 0.3)], 2: [(5, 0.9)]},
         model({0: [(1, 0.6), (4, 0.2)], 1: [(6, 0.9)], 2: [(5, 0.9)], 4: [(7, 0.9)]}),
     )
-    tree = stage.grow(NEURAL, Outlook(copied=0.5, cost=0.0, floor=0.09), room=2)
+    tree = stage.grow(NEURAL, Given(copied=0.5, cost=0.0, floor=0.09), room=2)
     by_path = dict(zip(paths(tree), tree.sources[1:], strict=True))
     assert by_path == {
         (1,): "context",
@@ -131,8 +150,8 @@ def test_sources_are_merged_in_one_tree() -> None:
 
 
 def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
-    class Told(Outlook):
-        def chance(self, codes: Codes) -> float:
+    class Told(Given):
+        def probability(self, codes: Codes) -> float:
             return 0.5 + codes[0] / 100
 
     def told(match_length: int, *, preferred: bool, first: bool) -> float:
@@ -152,13 +171,13 @@ def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
 
 def test_a_price_says_what_is_drafted() -> None:
     stage = Stage(offer(1, 2), {0: [(3, 0.3)], 1: [(4, 0.3)]})
-    outlook = Outlook()
+    forecast = Given()
     prices = {0.0: 4, 0.16: 4, 0.17: 3, 0.4: 2, 0.41: 1, 0.5: 0, 1.0: 0, 2.0: 0}
     # The chain is 0.4 and 0.4 * 0.4, as the table offers others; these are 0.2 and 0.4 * 0.2.
     found = {}
     for price in prices:
         stage.price = price
-        found[price] = stage.grow(Auto(), outlook)
+        found[price] = stage.grow(Auto(), forecast)
     everything = {(1,): 0.4, (1, 2): 0.16, (3,): 0.2, (1, 4): 0.08}
     for price, tree in found.items():
         assert set(paths(tree)) == {path for path, p in everything.items() if p >= price - 1e-12}
@@ -205,7 +224,7 @@ def test_without_a_model_none_is_asked() -> None:
 def test_levels_are_asked_while_what_they_add_exceeds_their_cost(cost: float, levels: int) -> None:
     """A chain of the model's: its root is worth 0.9, its first node 0.9 * 0.6, its second 0.324."""
     stage = Stage(model=lambda token: [(token + 1, 0.5)])
-    stage.grow(NEURAL, Outlook(cost=cost), room=3)
+    stage.grow(NEURAL, Given(cost=cost), room=3)
     assert len(stage.nodes("draft")) == levels
     assert stage.bid.levels == (1,) * levels
 
@@ -213,24 +232,24 @@ def test_levels_are_asked_while_what_they_add_exceeds_their_cost(cost: float, le
 def test_a_backlog_is_paid_for_once_a_step() -> None:
     for catch_up, levels in ((0.0, 2), (0.35, 2), (0.37, 0)):
         stage = Stage(model=lambda token: [(token + 1, 0.5)])
-        stage.grow(NEURAL, Outlook(cost=0.53, catch_up=catch_up), room=3)
+        stage.grow(NEURAL, Given(cost=0.53, catch_up=catch_up), room=3)
         assert stage.bid.levels == (1,) * levels
 
 
 def test_a_level_is_asked_for_what_others_leave_open() -> None:
     """A likely copy leaves little to gain: 0.9 * (1 - 0.8)."""
     stage = Stage(offer(1), model={0: [(5, 0.5)]})
-    stage.grow(NEURAL, Outlook(cost=0.17), room=1)
+    stage.grow(NEURAL, Given(cost=0.17), room=1)
     assert len(stage.bid.levels) == 1
-    stage.grow(NEURAL, Outlook(cost=0.19), room=1)
+    stage.grow(NEURAL, Given(cost=0.19), room=1)
     assert not stage.bid.levels
 
 
 def test_a_level_costs_what_its_width_does() -> None:
     widths: list[int] = []
 
-    class Wide(Outlook):
-        def level(self, width: int) -> float:
+    class Wide(Given):
+        def level_cost(self, width: int) -> float:
             widths.append(width)
             return 0.05 * width
 
@@ -242,10 +261,10 @@ def test_a_level_costs_what_its_width_does() -> None:
 
 def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
     stage = Stage(offer(1, 2, 3), {0: [(4, 0.1)]}, lambda token: [(token + 10, 0.5)])
-    stage.grow(Auto(neural="draft", level=2), Outlook(cost=0.0, price=0.0), room=3)
+    stage.grow(Auto(neural="draft", level=2), Given(cost=0.0, price=0.0), room=3)
     first, second, third = stage.nodes("draft")[:3]
     assert first == [ROOT]
-    pool = stage.bid.pool
+    pool = stage.pool
     parents = pool.builder.parents
     # Of the root's children, the copied one and one more; token 2 is deeper.
     children = [node for node in range(1, len(pool)) if parents[node] == ROOT]
@@ -257,8 +276,8 @@ def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
 @pytest.mark.parametrize(("price", "asked"), [(0.5, [1, 2]), (0.55, [1, 1]), (0.89, [1])])
 def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: list[int]) -> None:
     # Of the root all is left, and below its children, which have 0.64 and 0.6 of it: 0.9 of these.
-    class Told(Outlook):
-        def chance(self, codes: Codes) -> float:
+    class Told(Given):
+        def probability(self, codes: Codes) -> float:
             return 0.64 if codes[2] < 12 else 0.6
 
     stage = Stage(model=lambda token: [(10 * token + 1, 0.5), (10 * token + 2, 0.4)])
@@ -267,7 +286,7 @@ def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: li
 
 
 def test_where_nothing_is_worth_looking_at_nobody_is_asked() -> None:
-    growth = Growth(0, 10, 10, outlook=Outlook(floor=2.0))
+    growth = Growth(0, 10, 10, forecast=Given(floor=2.0))
     growing = Auto().grow(growth, None)
     with pytest.raises(StopIteration) as end:
         next(growing)
@@ -288,21 +307,21 @@ def test_a_model_that_offers_nothing_is_asked_once() -> None:
 
 def test_the_bid_shows_all_candidates_and_the_limit() -> None:
     stage = Stage(offer(1, 2), {0: [(3, 0.3)]}, price=2.0)
-    tree = stage.grow(Auto(budget=5), Outlook())
+    tree = stage.grow(Auto(budget=5), Given())
     assert tree.drafted == 0
-    assert len(stage.bid.pool) == 4
-    assert stage.bid.limit == 5
-    assert stage.grow(Auto(budget=5), Outlook(), budget=2).drafted == 0
-    assert stage.bid.limit == 2
+    assert len(stage.pool) == 4
+    assert stage.bid.report.limit == 5
+    assert stage.grow(Auto(budget=5), Given(), budget=2).drafted == 0
+    assert stage.bid.report.limit == 2
     stage.price = 0.0
-    assert stage.grow(Auto(budget=5), Outlook(), budget=2).drafted == 2
+    assert stage.grow(Auto(budget=5), Given(), budget=2).drafted == 2
 
 
 def test_silence_all_around_is_plain_decoding() -> None:
     stage = Stage()
-    tree = stage.grow(Auto(), Outlook())
+    tree = stage.grow(Auto(), Given())
     assert (tree.drafted, tree.route) == (0, "plain")
-    assert len(stage.bid.pool) == 1
+    assert len(stage.pool) == 1
 
 
 @pytest.mark.parametrize(("room", "budget"), [(0, 9), (-1, 9), (9, 0)])
@@ -316,7 +335,7 @@ def test_without_room_or_budget_nobody_is_asked(room: int, budget: int) -> None:
 
 def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
     stage = Stage(offer(*range(1, 20)), lambda t: [(t + 50, 0.5)], lambda t: [(t + 90, 0.5)])
-    certain = Outlook(1.0, 1.0, 1.0, cost=0.0, floor=0.05)
+    certain = Given(1.0, 1.0, 1.0, cost=0.0, floor=0.05)
     assert stage.grow(Auto(neural="draft", max_depth=4), certain).depth == 4
     assert stage.grow(Auto(neural="draft", max_depth=9), certain, room=3).depth == 3
     for query in stage.asked:
@@ -324,13 +343,13 @@ def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
             assert all(query.tree.depths[node] < 3 for node in query.nodes)
 
 
-def test_the_floor_is_the_outlook_s() -> None:
+def test_the_floor_is_the_forecast_s() -> None:
     stage = Stage(offer(*range(1, 20)))
-    sizes = [stage.grow(Auto(), Outlook(floor=floor)).drafted for floor in (0.01, 0.3, 0.9)]
+    sizes = [stage.grow(Auto(), Given(floor=floor)).drafted for floor in (0.01, 0.3, 0.9)]
     assert sizes == [19, 5, 0]  # 0.8 ** 19 = 0.014, 0.8 ** 5 = 0.33
 
 
-def test_without_an_outlook_what_is_copied_counts_more_than_what_is_ranked() -> None:
+def test_without_an_forecast_what_is_copied_counts_more_than_what_is_ranked() -> None:
     tree = Stage(offer(1), {0: [(3, 0.9)]}).grow(Auto(budget=1))
     assert paths(tree) == [(1,)]
     assert Stage(model={0: [(3, 0.9)]}).grow(NEURAL).drafted == 1
@@ -350,7 +369,7 @@ def test_without_an_outlook_what_is_copied_counts_more_than_what_is_ranked() -> 
         level=st.integers(1, 4),
         neural=st.sampled_from(["", "draft"]),
     ),
-    outlook=st.sampled_from([None, Outlook(), CHEAP, Outlook(1.0, 1.0, 1.0, floor=0.1)]),
+    forecast=st.sampled_from([None, Given(), CHEAP, Given(1.0, 1.0, 1.0, floor=0.1)]),
 )
 def test_every_tree_keeps_to_its_bounds(
     seed: int,
@@ -359,19 +378,19 @@ def test_every_tree_keeps_to_its_bounds(
     loaded: int,
     price: Price,
     policy: Auto,
-    outlook: Outlook | None,
+    forecast: Given | None,
 ) -> None:
     table, model = distributions(seed, most=8), distributions(seed + 1, most=8)
     # A drafter with a model always has something to offer.
     model |= {token: [(0, 0.5)] for token, row in model.items() if not row}
     stage = Stage(offer(*chain) if chain else (), table, model, price.least, most=price.most)
-    tree = stage.grow(policy, outlook, room=room, budget=loaded, anchor=3)
+    tree = stage.grow(policy, forecast, room=room, budget=loaded, anchor=3)
     check_shape(tree, min(policy.budget, loaded), min(policy.max_depth, room))
     assert set(tree.sources[1:]) <= set(policy.sources)
     if stage.asked:
-        path = stage.bid.pool.path
+        path = stage.pool.path
         worth = sum(p >= price.least for p in path[1:])
-        assert tree.drafted == min(stage.bid.limit, price.most, worth)
+        assert tree.drafted == min(stage.bid.report.limit, price.most, worth)
 
 
 def test_what_it_declares() -> None:
@@ -380,7 +399,7 @@ def test_what_it_declares() -> None:
     assert Auto(chain="a", table="b", neural="c").sources == ("a", "b", "c")
     assert Auto().draws == {Draw.ONE_HOT}
     assert Auto().branching
-    assert SILENT == 0  # an outlook of its own relies on codes above 1 being what is said
+    assert SILENT == 0  # an forecast of its own relies on codes above 1 being what is said
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from draftwood.policies.auto.features import (
     ranked_codes,
 )
 from draftwood.policies.auto.pool import Pool
+from draftwood.policies.auto.report import Gain, Report
+from draftwood.protocols import NOTHING_PAYS
 from draftwood.tree import ROOT, TokenTree
 from tests.factories.scripted_sources import paths
 
@@ -41,7 +43,7 @@ class Hashed:
         rng = np.random.default_rng(seed)
         self.table = rng.choice(values, CELLS) if values else rng.uniform(0.05, 1.0, CELLS)
 
-    def chance(self, codes: Codes) -> float:
+    def probability(self, codes: Codes) -> float:
         return float(self.table[np.ravel_multi_index(codes, CODES)])
 
 
@@ -51,7 +53,7 @@ class Heard:
 
     codes: list[tuple[int, ...]] = field(default_factory=list)
 
-    def chance(self, codes: Codes) -> float:
+    def probability(self, codes: Codes) -> float:
         self.codes.append(codes)
         return 0.5
 
@@ -97,7 +99,12 @@ class Account:
         return copied, ranked, neural
 
     def path_chance(self, chances: Hashed, path: Path) -> float:
-        return math.prod(chances.chance(self.codes(path[: i + 1])) for i in range(len(path)))
+        return math.prod(chances.probability(self.codes(path[: i + 1])) for i in range(len(path)))
+
+
+def cut(pool: Pool, price: float, most: int) -> TokenTree:
+    """The tree of the likeliest candidates."""
+    return pool.tree(pool.chosen(price, most), "auto")
 
 
 def path_of(pool: Pool, node: int) -> Path:
@@ -110,7 +117,7 @@ def token(pool: Pool, node: int) -> int:
 
 def said(pool: Pool, committed: Path) -> list[tuple[int, ...]]:
     """Codes of all children of the nodes that these tokens pass."""
-    return [tuple(codes) for codes in pool.judged(committed).codes.tolist()]
+    return [*Report(pool, ALL).labelled(committed)[0]]
 
 
 def known(pool: Pool) -> dict[Path, float]:
@@ -310,7 +317,7 @@ def test_the_likeliest_are_a_tree_and_no_other_tree_is_better(
 ) -> None:
     chances = Hashed(seed, values)
     pool, _, _ = grown(seed, chances, most=9)
-    tree = pool.admitted(0.0, most, "auto")
+    tree = cut(pool, 0.0, most)
     found = check_part(pool, tree)
     assert tree.drafted == min(most, len(pool) - 1)
     assert sum(found) == pytest.approx(max(choices(pool, most)))
@@ -325,7 +332,7 @@ def test_the_price_is_what_the_least_likely_must_be_worth(
     seed: int, price: float, values: Sequence[float]
 ) -> None:
     pool, _, _ = grown(seed, Hashed(seed, values))
-    tree = pool.admitted(price, ALL, "auto")
+    tree = cut(pool, price, ALL)
     check_part(pool, tree)
     expected = [path for path, chance in known(pool).items() if chance >= price]
     assert sorted(paths(tree)) == sorted(expected)
@@ -354,15 +361,15 @@ def check_part(pool: Pool, tree: TokenTree) -> list[float]:
 
 def test_a_certain_child_goes_with_its_parent() -> None:
     class Certain:
-        def chance(self, codes: Codes) -> float:
+        def probability(self, codes: Codes) -> float:
             return 0.5 if codes[0] == copied_code(3, preferred=True, first=True) else 1.0
 
     pool = Pool(99, Certain(), floor=0.0, most=ALL)
     pool.copy((1, 2, 3), 3, "context", preferred=True)
     assert pool.path == [1.0, 0.5, 0.5, 0.5]
-    assert paths(pool.admitted(0.5, 2, "auto")) == [(1,), (1, 2)]
-    assert paths(pool.admitted(0.5, 3, "auto")) == [(1,), (1, 2), (1, 2, 3)]
-    assert paths(pool.admitted(0.51, 3, "auto")) == []
+    assert paths(cut(pool, 0.5, 2)) == [(1,), (1, 2)]
+    assert paths(cut(pool, 0.5, 3)) == [(1,), (1, 2), (1, 2, 3)]
+    assert paths(cut(pool, 0.51, 3)) == []
 
 
 @given(seed=st.integers(0, 10**6))
@@ -395,18 +402,13 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
         for path in candidates
         if len(path) <= len(committed) and path[:-1] == tuple(committed[: len(path) - 1])
     ]
-    judged = pool.judged(committed)
-    assert judged.codes.shape == (len(shown), 3)
-    assert judged.codes.dtype == np.int64
-    assert judged.taken.dtype == np.bool_
+    codes, labelled = Report(pool, ALL).labelled(committed)
     expected = sorted((account.codes(path), hit) for path, hit in shown)
-    assert sorted(zip(judged.said, judged.right, strict=True)) == expected
-    # A chance is the candidate's own, not its path's.
-    own = [Hashed(seed).chance(codes) for codes in judged.said]
-    assert judged.chances.tolist() == pytest.approx(own)
-    assert judged.chances.dtype == np.float64
-    assert len(judged.sources) == len(shown)
-    assert judged.taken.sum() <= len(committed)
+    assert sorted(zip(codes, labelled.taken, strict=True)) == expected
+    # A probability is the candidate's own, not its path's.
+    own = [Hashed(seed).probability(each) for each in codes]
+    assert labelled.probabilities == pytest.approx(own)
+    assert len(labelled.sources) == len(shown)
     for voice, accepted in itertools.product(Voice, range(len(committed))):
         found = []
         for i, token in enumerate(committed):
@@ -416,49 +418,40 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
             below = [path for path in candidates if path[:-1] == above]
             alone = {path for path in below if set(account.said[path]) == {voice}}
             others = sum(
-                Hashed(seed).chance(account.codes(path)) for path in below if path not in alone
+                Hashed(seed).probability(account.codes(path)) for path in below if path not in alone
             )
             found.append((i < accepted and (*above, token) in alone, max(0.0, 1.0 - others)))
-        added = pool.added(voice, committed, accepted)
-        assert [each.accepted for each in added] == [hit for hit, _ in found]
-        assert [each.open for each in added] == pytest.approx([left for _, left in found])
+        gains = Report(pool, ALL).gains(voice, committed, accepted)
+        assert [each.accepted for each in gains] == [hit for hit, _ in found]
+        assert [each.open for each in gains] == pytest.approx([left for _, left in found])
 
 
-def test_candidates_are_judged_whether_they_were_drafted_or_not() -> None:
+def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     pool = Pool(99, Heard(), floor=0.0, most=ALL)
     pool.copy((1, 2), 3, "context", preferred=True)
     pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
-    assert not pool.admitted(2.0, ALL, "auto").drafted
-    assert pool.judged((5,)).taken.tolist() == [False, True, False]
-    assert pool.judged((1, 2, 9)).taken.tolist() == [True, False, False, True]
-    assert pool.judged((9, 1)).taken.tolist() == [False, False, False]
-    assert pool.judged((5,)).sources == ("context", "draft", "draft")
-    assert pool.judged((1, 2)).sources == ("context", "draft", "draft", "context")
+    report = Report(pool, ALL)
+    assert not report.chosen(NOTHING_PAYS)
+
+    def taken(*committed: int) -> list[bool]:
+        return list(report.labelled(committed)[1].taken)
+
+    def gains(*committed: int, accepted: int, voice: Voice = Voice.NEURAL) -> list[Gain]:
+        return report.gains(voice, committed, accepted)
+
+    assert taken(5) == [False, True, False]
+    assert taken(1, 2, 9) == taken(1, 2) == [True, False, False, True]
+    assert taken(9, 1) == [False, False, False]
+    assert report.labelled((5,))[1].sources == ["context", "draft", "draft"]
+    assert report.labelled((1, 2))[1].sources == ["context", "draft", "draft", "context"]
     # Copied tokens leave half, as they stay at even chances.
-    assert pool.added(Voice.NEURAL, (5, 1), accepted=1) == [(True, 0.5)]
-    assert pool.added(Voice.NEURAL, (5, 1), accepted=0) == [(False, 0.5)]
-    assert pool.added(Voice.NEURAL, (9,), accepted=0) == [(False, 0.5)]
-    assert pool.added(Voice.NEURAL, (1, 2), accepted=2) == [(False, 0.5)]
-    assert pool.added(Voice.TABLE, (5,), accepted=0) == []
+    assert gains(5, 1, accepted=1) == [(True, 0.5)]
+    assert gains(5, 1, accepted=0) == [(False, 0.5)]
+    assert gains(9, accepted=0) == [(False, 0.5)]
+    assert gains(1, 2, accepted=2) == [(False, 0.5)]
+    assert gains(5, accepted=0, voice=Voice.TABLE) == []
 
 
-def test_an_empty_pool_shows_nothing() -> None:
-    pool = Pool(99, Heard(), floor=0.0, most=ALL)
-    judged = pool.judged((5, 1))
-    assert (len(judged.said), judged.sources, len(judged.right)) == (0, (), 0)
-    assert judged.codes.shape == (0, 3)
-    assert judged.codes.dtype == np.int64
-    assert judged.chances.dtype == np.float64
-    assert judged.taken.dtype == np.bool_
-    assert judged.chances.shape == judged.taken.shape == (0,)
-
-
-def test_arrays_of_what_was_judged_hold_what_its_lists_hold() -> None:
-    pool = Pool(99, Heard(), floor=0.0, most=ALL)
-    pool.copy((1, 2), 3, "context", preferred=True)
-    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
-    judged = pool.judged((1, 2))
-    assert [tuple(row) for row in judged.codes.tolist()] == list(judged.said)
-    assert judged.chances.tolist() == list(judged.foretold)
-    assert judged.taken.tolist() == list(judged.right) == [True, False, False, True]
-    assert judged.codes is judged.codes
+def test_an_empty_pool_labels_nothing() -> None:
+    codes, labelled = Report(Pool(99, Heard(), floor=0.0, most=ALL), ALL).labelled((5, 1))
+    assert (codes, labelled.sources, labelled.probabilities, labelled.taken) == ([], [], [], [])

@@ -9,8 +9,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.protocols.bids import NOTHING_PAYS, Bid
-from draftwood.tuners.learnt import Tuner
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import NOTHING_PAYS, Bid
 from tests.policies.auto.known_costs import (
     CURVES,
     FLAT,
@@ -22,11 +22,12 @@ from tests.policies.auto.known_costs import (
     bid,
     offered,
     settle,
+    tree_at,
     tuner,
 )
 
 
-def worth(of: Tuner, taken: Sequence[Sequence[float]]) -> float:
+def worth(of: AutoTuner, taken: Sequence[Sequence[float]]) -> float:
     """What drafting these candidates of each request adds to plain decoding, in tokens, net of
     its cost.
 
@@ -44,7 +45,7 @@ LITTLE = 0.05
 """Tokens a request, below which drafting may be left alone."""
 
 
-def check_price(of: Tuner, bids: Sequence[Bid]) -> None:
+def check_price(of: AutoTuner, bids: Sequence[Bid]) -> None:
     """No choice of sizes, one for each request, is worth more than what the price says."""
     likeliest = [offered([each]) for each in bids]
     price = of.price(bids)
@@ -123,7 +124,7 @@ def test_worked_by_hand() -> None:
     assert taken(of, bid(0.5, 0.021, 0.3, 0.06, 0.055)) == [[0.5, 0.3, 0.06]]
 
 
-def taken(of: Tuner, *bids: Bid) -> list[list[float]]:
+def taken(of: AutoTuner, *bids: Bid) -> list[list[float]]:
     price = of.price(bids)
     return [admitted([each], price) for each in bids]
 
@@ -133,7 +134,7 @@ def test_nothing_pays() -> None:
     for chances in ((), (0.05, 0.02), (0.3,) * 8):
         price = of.price([bid(*chances)])
         assert price == NOTHING_PAYS
-        assert bid(*chances).tree(price, "auto").route == "plain"
+        assert tree_at(bid(*chances), price).route == "plain"
     assert of.price([bid(0.9, limit=0)]) == NOTHING_PAYS
     # Where nodes are free, whatever may be right pays.
     assert taken(tuner(FLAT), bid(0.05, 0.02)) == [[0.05, 0.02]]
@@ -172,15 +173,15 @@ def test_what_is_worth_more_may_be_less_likely() -> None:
     ahead, behind = bid(0.9, 0.8, 0.7, worth=0.5), bid(0.6, 0.4, 0.1, worth=2.0)
     # A node more in both costs two thirds of a token: less than 0.4 + 0.8, more than 0.35 + 0.2.
     price = of.price([ahead, behind])
-    assert [bid.tree(price, "auto").drafted for bid in (ahead, behind)] == [2, 2]
+    assert [tree_at(bid, price).drafted for bid in (ahead, behind)] == [2, 2]
     # What a node must be worth outside of the forward is 0.2 of the usual request's tokens.
     of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
     price = of.price([ahead, behind])
-    sizes = [bid.tree(price, "auto").drafted for bid in (ahead, bid(0.11, 0.09, worth=2.0))]
+    sizes = [tree_at(bid, price).drafted for bid in (ahead, bid(0.11, 0.09, worth=2.0))]
     assert sizes == [3, 1]
-    assert bid(0.3, 0.3, worth=0.5).tree(price, "auto").route == "plain"
+    assert tree_at(bid(0.3, 0.3, worth=0.5), price).route == "plain"
 
 
 def test_what_is_settled_is_counted_whatever_it_is_worth() -> None:

@@ -17,8 +17,18 @@ from draftwood.policies.auto import policy as auto
 from draftwood.policies.auto.features import OTHER, RANKED_CODES, Codes, drawn_code
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.sampled_pool import DrawnPool
-from draftwood.protocols import Continuation, Expand, Grower, Growth, Query, Verifier
-from draftwood.protocols.bids import FREE, NOTHING_PAYS, Bid, Price
+from draftwood.protocols import (
+    FREE,
+    NOTHING_PAYS,
+    Bid,
+    Continuation,
+    Expand,
+    Grower,
+    Growth,
+    Price,
+    Query,
+    Verifier,
+)
 from draftwood.tree import ROOT, Draw, TokenTree
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
@@ -30,7 +40,7 @@ WITHOUT = Draw.WITHOUT_REPLACEMENT
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Given:
     """A chance for each kind of candidate, whatever is said of it."""
 
     copied: float = 0.6
@@ -39,12 +49,16 @@ class Outlook:
     drawn: tuple[float, float, float] = (0.5, 0.2, 0.05)
     price: float = 0.1
     cost: float = 0.0
-    worth: float = 1.0
+    token_weight: float = 1.0
     floor: float = 0.001
     coverage: float = 1.0
     catch_up: float = 0.0
 
-    def chance(self, codes: Codes) -> float:
+    @property
+    def table(self) -> "Given":
+        return self
+
+    def probability(self, codes: Codes) -> float:
         copied, table, neural = codes
         if neural >= RANKED_CODES:
             return self.drawn[min((neural - RANKED_CODES) // 10, 2)]
@@ -52,7 +66,7 @@ class Outlook:
             return self.copied
         return self.ranked if table > OTHER else self.top
 
-    def level(self, width: int) -> float:
+    def level_cost(self, width: int) -> float:
         return self.cost
 
 
@@ -71,7 +85,7 @@ class Stage:
     def grow(
         self,
         policy: Auto,
-        outlook: Any = None,
+        forecast: Any = None,
         *,
         temperature: float = 1.0,
         room: int = 10**6,
@@ -83,7 +97,7 @@ class Stage:
             "draft": self.model,
         }
         noise: Any = object()
-        growth = Growth(0, room, budget, temperature, noise, outlook or Outlook())
+        growth = Growth(0, room, budget, temperature, noise, forecast or Given())
         growing = policy.grow(growth, None)
         answer: Any = None
         while True:
@@ -116,7 +130,7 @@ DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
 
 def test_the_likeliest_comes_last_and_is_kept_out_of_the_drawing() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
-    tree = stage.grow(DRAWN, Outlook(top=0.3))
+    tree = stage.grow(DRAWN, Given(top=0.3))
     assert [(list(q.nodes), q.k, list(q.exclude)) for q in stage.asked] == [
         ([ROOT], 2, [frozenset({1})])
     ]
@@ -151,53 +165,53 @@ def test_the_layout_that_is_expected_to_add_more(
 ) -> None:
     policy = Auto(neural="draft", max_depth=1, layout=layout)
     stage = Stage(model=model(ROWS, {(): [4, 3, 2]}))
-    assert paths(stage.grow(policy, Outlook(top=top))) == expected
+    assert paths(stage.grow(policy, Given(top=top))) == expected
 
 
 @pytest.mark.parametrize(("price", "draws"), [(0.6, 0), (0.4, 1), (0.1, 2), (0.04, 3), (0.001, 3)])
 def test_as_many_are_drawn_as_are_worth_the_price(price: float, draws: int) -> None:
     stage = Stage(model=model(ROWS, {(): [2, 3, 4]}))
-    tree = stage.grow(DRAWN, Outlook(price=price))
+    tree = stage.grow(DRAWN, Given(price=price))
     assert tree.draws.tolist().count(WITHOUT) == draws
 
 
 def test_who_is_not_worth_the_price_is_not_kept_out_and_may_be_drawn() -> None:
     # The copied token and the model's best are too unlikely; one of them is drawn.
     stage = Stage(offer(7), model=model({0: [(1, 0.5), (7, 0.5)]}, {(): [7, 1]}))
-    outlook = Outlook(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
-    tree = stage.grow(NEURAL, outlook)
+    forecast = Given(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
+    tree = stage.grow(NEURAL, forecast)
     assert [(q.k, q.exclude) for q in stage.asked] == [(1, [frozenset()])]
     assert paths(tree) == [(7,), (1,)]
     assert tree.draws.tolist() == [Draw.ONE_HOT, WITHOUT, Draw.ONE_HOT]
     assert tree.sources == ("root", "draft", "draft")
     # Those who are sure to be drafted are kept out.
     stage = Stage(offer(7), model=model(ROWS, {(): [2]}))
-    stage.grow(DRAWN, Outlook(copied=0.5, top=0.2, drawn=(0.5, 0.01, 0.01)))
+    stage.grow(DRAWN, Given(copied=0.5, top=0.2, drawn=(0.5, 0.01, 0.01)))
     assert [list(q.exclude) for q in stage.asked] == [[frozenset({1, 7})]]
 
 
 def test_the_code_of_a_draw_says_what_its_siblings_leave() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
-    stage.grow(DRAWN, Outlook(top=0.3))
+    stage.grow(DRAWN, Given(top=0.3))
     assert stage.bid is not None
-    judged = stage.bid.pool.judged((3,))
+    codes, labelled = stage.bid.report.labelled((3,))
     # The model's likeliest, then the two that were drawn.
-    assert judged.codes[1:, 2].tolist() == [drawn_code(0, 0.7), drawn_code(1, 0.7)]
-    assert judged.taken.tolist() == [False, False, True]
+    assert [neural for _, _, neural in codes[1:]] == [drawn_code(0, 0.7), drawn_code(1, 0.7)]
+    assert labelled.taken == [False, False, True]
 
 
 def test_what_was_drawn_stays_whatever_the_price() -> None:
     rows = ROWS | {4: [(5, 0.9)], 5: [(6, 0.9)]}
     policy = Auto(neural="draft", max_depth=3, layout="drawn")
-    outlook = Outlook(drawn=(0.5, 0.01, 0.01))
+    forecast = Given(drawn=(0.5, 0.01, 0.01))
     drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
     for price in (FREE, Price(0.4, 9), Price(0.9, 9), Price(0.0, 1), Price(0.0, 0), NOTHING_PAYS):
         stage = Stage(model=model(rows, drawn), price=price.least, most=price.most)
-        tree = stage.grow(policy, outlook)
+        tree = stage.grow(policy, forecast)
         assert {(4,)} <= set(paths(tree))
         assert [tree.draws[i] for i, path in enumerate(paths(tree), 1) if path == (4,)] == [WITHOUT]
         assert stage.bid is not None
-        assert stage.bid.expected(price) == pytest.approx(1 + reach(tree))
+        assert stage.bid.report.expected(price) == pytest.approx(1 + reach(tree))
     assert (1,) not in paths(tree), "what was not drawn must pay"
 
 
@@ -225,11 +239,11 @@ def test_shapes(seed: int, price: Price) -> None:
     )
     copied, ranked, top = rng.uniform(0.02, 0.9, 3).tolist()
     first, second, third = sorted(rng.uniform(0, 0.9, 3).tolist(), reverse=True)
-    price_of_late = float(rng.uniform(0.02, 0.3))
-    outlook = Outlook(copied, ranked, top, (first, second, third), price_of_late)
+    recent_price = float(rng.uniform(0.02, 0.3))
+    forecast = Given(copied, ranked, top, (first, second, third), recent_price)
     budget, room = int(rng.integers(1, 20)), int(rng.integers(1, 6))
     policy = Auto(neural="draft", layout=rng.choice(["either", "drawn"]))
-    tree = stage.grow(policy, outlook, budget=budget, room=room)
+    tree = stage.grow(policy, forecast, budget=budget, room=room)
     check_shape(tree, budget, room)
     kinds, parents = tree.draws.tolist(), tree.parents.tolist()
     for node in range(1, len(tree)):
@@ -278,7 +292,7 @@ class Priced(Auto):
             answer = self.priced(query) if isinstance(query, Bid) else (yield query)
 
     def priced(self, bid: Bid) -> Price:
-        tokens = bid.pool.builder.tokens
+        tokens = bid.report.candidates.builder.tokens
         return (FREE, Price(0.0, 1), Price(0.2, 2), NOTHING_PAYS)[sum(tokens) % 4]
 
 
@@ -286,7 +300,7 @@ class Careless(Priced):
     """Drops what was drawn if it does not like it."""
 
     def priced(self, bid: Bid) -> Price:
-        pool = bid.pool
+        pool = bid.report.candidates
         if not isinstance(pool, DrawnPool):
             return FREE
         pool._fixed = {ROOT}
@@ -297,26 +311,26 @@ class Careless(Priced):
         return Price(0.01, FREE.most)
 
 
-OUTLOOKS = (
-    Outlook(0.6, 0.3, 0.3, (0.3, 0.3, 0.3)),
-    Outlook(0.05, 0.05, 0.5, (0.4, 0.4, 0.4)),
-    Outlook(0.05, 0.05, 0.05, (0.4, 0.1, 0.05)),
-    Outlook(0.05, 0.3, 0.05, (0.4, 0.4, 0.4), price=0.02),
-    Outlook(0.5, 0.05, 0.05, (0.5, 0.5, 0.5)),
+FORECASTS = (
+    Given(0.6, 0.3, 0.3, (0.3, 0.3, 0.3)),
+    Given(0.05, 0.05, 0.5, (0.4, 0.4, 0.4)),
+    Given(0.05, 0.05, 0.05, (0.4, 0.1, 0.05)),
+    Given(0.05, 0.3, 0.05, (0.4, 0.4, 0.4), price=0.02),
+    Given(0.5, 0.05, 0.05, (0.5, 0.5, 0.5)),
 )
 
 
 @contextmanager
-def told(outlook: Outlook) -> Iterator[None]:
+def told(forecast: Given) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto, "_UNTOLD", outlook)
+        patch.setattr(auto, "UNTAUGHT", forecast)
         yield
 
 
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
-@pytest.mark.parametrize("outlook", OUTLOOKS)
-def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifier) -> None:
-    with told(outlook):
+@pytest.mark.parametrize("forecast", FORECASTS)
+def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier) -> None:
+    with told(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1, layout="either"), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
@@ -324,11 +338,11 @@ def test_it_is_lossless_whatever_is_expected(outlook: Outlook, verifier: Verifie
 
 
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection(), Walk()], ids=type)
-@pytest.mark.parametrize("outlook", OUTLOOKS[1:4])
+@pytest.mark.parametrize("forecast", FORECASTS[1:4])
 def test_so_is_what_is_drawn_with_the_targets_numbers_and_may_be_dropped(
-    outlook: Outlook, verifier: Verifier
+    forecast: Given, verifier: Verifier
 ) -> None:
-    with told(outlook):
+    with told(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
@@ -336,7 +350,7 @@ def test_so_is_what_is_drawn_with_the_targets_numbers_and_may_be_dropped(
 
 
 def test_dropping_what_was_drawn_is_not() -> None:
-    with told(OUTLOOKS[2]):
+    with told(FORECASTS[2]):
         check = check_exact(
             "careless", Careless(neural="draft", width=1, layout="either"), Traversal()
         )

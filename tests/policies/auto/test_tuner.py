@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +12,11 @@ from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, Counts, dumps
 from draftwood.policies.auto.features import CELLS, CODES, Voice
+from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
-from draftwood.protocols import Outcome, TargetInfo
-from draftwood.protocols.bids import FREE, Bid
-from draftwood.protocols.tuning import Load, Spent
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import Bid, Outcome, RequestLoad, StepReport, StepTimes, TargetInfo
 from draftwood.tree import ROOT
-from draftwood.tuners.learnt import Learnt, Tuner
-from draftwood.tuners.none import Untuned
 from tests.factories.markov_target import FakeHost
 from tests.policies.auto.known_costs import (
     FLAT,
@@ -30,12 +27,15 @@ from tests.policies.auto.known_costs import (
     admitted,
     begin,
     bid,
+    bid_of,
     chain,
+    codes_of,
     loads,
     observe,
     outcome,
     plain,
     settle,
+    tree_at,
     tuner,
 )
 
@@ -111,11 +111,11 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     draft = Curve((1, 101), (0.1, 1.1))
     of = tuner(StepCosts(FLAT, {"draft": draft}), [10, 10])
     settle(of, gain=1, batch=2)
-    outlook, _ = begin(of, [10, 10])
+    forecast, _ = begin(of, [10, 10])
     # Of the two requests' forward over 16 nodes, half; and half of their rate is 1 a second.
-    assert outlook.level(8) == pytest.approx(draft.seconds(16), rel=1e-3)
-    assert outlook.level(0) == 0.0
-    assert begin(tuner(FLAT), [10])[0].level(8) == 0.0, "no drafter has a model"
+    assert forecast.level_costs[8] == pytest.approx(draft.seconds(16), rel=1e-3)
+    assert forecast.level_costs[0] == 0.0
+    assert begin(tuner(FLAT), [10])[0].level_cost(8) == 0.0, "no drafter has a model"
 
 
 def test_reading_a_backlog_is_spread_over_the_steps_that_are_left() -> None:
@@ -124,7 +124,7 @@ def test_reading_a_backlog_is_spread_over_the_steps_that_are_left() -> None:
     settle(of, gain=1)
 
     def cost(backlog: int, left: int, pace: float) -> float:
-        return of.begin([Load(10, left, pace, 0.0, backlog)], queued=False)[0].catch_up
+        return of.begin([RequestLoad(10, left, pace, 0.0, backlog)], queued=False)[0].catch_up
 
     # A token a second is generated meanwhile.
     assert cost(50, 1, 1.0) == pytest.approx(draft.seconds(50), rel=1e-3)
@@ -141,9 +141,9 @@ def test_reading_a_backlog_does_not_make_levels_seem_slow() -> None:
 
     draft = Curve((1, 101), (0.1, 1.1))
     told: list[tuple[float, ...]] = []
-    of = Tuner(Calibration(), Told(StepCosts(FLAT, {"draft": draft})))
+    of = AutoTuner(Calibration(), Told(StepCosts(FLAT, {"draft": draft})))
     for levels in ((), (3,)):
-        of.begin([Load(10, 100, 1.0, 0.0, backlog=50)], queued=False)
+        of.begin([RequestLoad(10, 100, 1.0, 0.0, backlog=50)], queued=False)
         made = bid(0.9, levels=levels)
         of.price([made])
         observe(of, [made], [outcome(chain(1), (0, 1))])
@@ -161,8 +161,8 @@ def test_a_level_is_paid_for_by_those_that_ask_together() -> None:
             bids = [bid(0.9, levels=(2, 2)[: 1 + (i == 0)] if i < asking else ()) for i in range(4)]
             of.price(bids)
             observe(of, bids, [outcome(chain(1), (0, 1))] * 4)
-        outlook = begin(of, [10] * 4)[0]
-        found[asking] = outlook.level(8) / of.rate
+        forecast = begin(of, [10] * 4)[0]
+        found[asking] = forecast.level_costs[8] / of.rate
     # Whoever has not asked yet expects all to. Of two forwards one was for the first request alone.
     assert found[0] == pytest.approx(draft.seconds(32) / 4)
     assert found[1] == pytest.approx(draft.seconds(8))
@@ -170,13 +170,13 @@ def test_a_level_is_paid_for_by_those_that_ask_together() -> None:
     assert found[3] == pytest.approx(draft.seconds(16) / 2), "three and one"
 
 
-def floors(curve: Curve, *chances: float) -> tuple[Tuner, list[float]]:
+def floors(curve: Curve, *chances: float) -> tuple[AutoTuner, list[float]]:
     """A tuner to which the same candidates were bid many times, and its floors of late."""
     of, seen = tuner(curve), []
     for _ in range(80):
-        (outlook,) = begin(of, [10])
-        seen.append(outlook.floor)
-        if outlook.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
+        (forecast,) = begin(of, [10])
+        seen.append(forecast.floor)
+        if forecast.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
             of.price([bid(*chances)])
     assert all(0.0 < floor < 0.5 or floor > 1.0 for floor in seen)
     return of, seen[-16:]
@@ -208,7 +208,7 @@ def looks(seconds: float, *chances: float, batch: int = 2, steps: int = 200) -> 
     """Whether steps of late looked for candidates, of which these were found."""
     costs = Looks(StepCosts(LINEAR))
     costs.seconds = seconds
-    of, seen = Tuner(Calibration(), costs), []
+    of, seen = AutoTuner(Calibration(), costs), []
     for _ in range(steps):
         begin(of, [10] * batch)
         seen.append(of.floor(1.0) <= 1.0)
@@ -230,7 +230,7 @@ def test_where_looks_add_less_than_their_time_is_worth_few_steps_have_one() -> N
 def test_a_look_now_and_then_notices_that_looks_pay_again() -> None:
     costs = Looks(StepCosts(LINEAR))
     costs.seconds = 0.2
-    of = Tuner(Calibration(), costs)
+    of = AutoTuner(Calibration(), costs)
     seen: list[bool] = []
     for step in range(260):
         begin(of, [10])
@@ -247,9 +247,9 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
     of = tuner(LINEAR, [10, 10, 10])
     bids = [bid(0.5, 0.3, 0.001), bid(0.9, 0.8, 0.7, limit=2), None]
     price = of.price([b for b in bids if b is not None])
-    trees = [b.tree(price, "auto") if b else plain() for b in bids]
+    trees = [tree_at(b, price) if b else plain() for b in bids]
     found = observe(of, bids, [outcome(tree, (50,)) for tree in trees])
-    assert [told and told.tokens for told in found] == [
+    assert [each and each.tokens for each in found] == [
         pytest.approx(1.8),
         pytest.approx(2.7),
         None,
@@ -258,9 +258,9 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
     of = tuner(STEEP)
     nothing = [bid(0.1)]
     of.price(nothing)
-    (told,) = observe(of, nothing, [outcome(plain(), (5,))])
-    assert told is not None
-    assert told.tokens == 1.0
+    (prediction,) = observe(of, nothing, [outcome(plain(), (5,))])
+    assert prediction is not None
+    assert prediction.tokens == 1.0
 
 
 def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
@@ -271,14 +271,14 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
         pool.offer(Voice.TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
         before = [pool.path[1], pool.path[2]]
         begin(of, [10])
-        of.price([Bid(pool, 9)])
-        (told,) = observe(of, [Bid(pool, 9)], [outcome(plain(), (5,))])
-        assert told is not None
-        assert told.step == 1 + number, "the tuner was at its first when it was made"
-        assert told.judged.sources == ("context", "table")
-        assert told.judged.taken.tolist() == [False, True]
-        assert told.judged.chances.tolist() == before
-        after = [of.calibration.at(0.0).chance(codes) for codes in told.judged.said]
+        of.price([bid_of(pool, 9)])
+        (prediction,) = observe(of, [bid_of(pool, 9)], [outcome(plain(), (5,))])
+        assert prediction is not None
+        assert prediction.step == 1 + number, "the tuner was at its first when it was made"
+        assert prediction.candidates.sources == ["context", "table"]
+        assert prediction.candidates.taken == [False, True]
+        assert prediction.candidates.probabilities == before
+        after = [of.calibration.at(0.0).probability(codes) for codes in pool.codes[1:]]
         assert after[0] < before[0], "what was not taken is less likely now"
         assert after[1] > before[1]
 
@@ -293,19 +293,22 @@ def test_a_step_teaches_what_steps_cost() -> None:
         def grown(self, *step: float) -> None:
             seen.append(step)
 
-    of = Tuner(Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))})))
+    of = AutoTuner(
+        Calibration(), Recording(StepCosts(FLAT, {"draft": Curve((1, 2), (0.25, 0.25))}))
+    )
     begin(of, [7, 5])
     bids = [bid(0.9, levels=(1, 4)), bid(0.9)]
     of.price(bids)
-    of.observe(bids, [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))], Spent(0.5, 1.25, 0.75))
+    taken = [outcome(chain(3), (0, 1)), outcome(chain(1), (5,))]
+    of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)))
     # The smaller tree is padded; two draft forwards were a part of the growing.
     assert seen == [(8, 12, 2, 1.25, 0.75), (2, 0.5, 0.5)]
     begin(of, [7])
     of.price([bid(0.9)])
-    of.observe([bid(0.9)], [outcome(chain(1), (0, 1))], Spent(0.2, 1.0, 0.25))
+    of.observe(StepReport([bid(0.9)], [outcome(chain(1), (0, 1))], StepTimes(0.2, 1.0, 0.25)))
     assert seen[2:] == [(2, 7, 1, 1.0, 0.25), (1, 0.2, 0.0)]
     begin(of, [7])
-    of.observe([None], [outcome(plain(), (5,))], Spent(0.1, 1.0, 0.25))
+    of.observe(StepReport([None], [outcome(plain(), (5,))], StepTimes(0.1, 1.0, 0.25)))
     assert seen[4:] == [(1, 7, 1, 1.0, 0.25)], "nobody has looked"
 
 
@@ -314,7 +317,7 @@ def test_what_drafts_add_pays_for_their_forwards_and_not_for_looks() -> None:
     for seconds, often in ((0.1, True), (0.5, False)):
         costs = Looks(StepCosts(LINEAR, {"draft": Curve((1, 2), (seconds, seconds))}))
         costs.seconds = 0.1
-        of, seen = Tuner(Calibration(), costs), []
+        of, seen = AutoTuner(Calibration(), costs), []
         for _ in range(300):
             seen.append(begin(of, [10])[0].floor <= 1.0)
             made = bid(0.3, levels=(1,)) if seen[-1] else None
@@ -327,15 +330,17 @@ def test_what_drafts_add_pays_for_their_forwards_and_not_for_looks() -> None:
 def test_the_drafted_and_the_others_teach_the_calibration() -> None:
     of = tuner(STEEP)
     made = bid(0.1, 0.1)
-    codes = list(made.pool.judged((0,)).said)
+    codes = codes_of(made, (0,))
     for _ in range(50):
         begin(of, [10])
         of.price([made])
         observe(of, [made], [outcome(plain(), (1,))])
-    first, second = map(of.calibration.at(0.0).chance, codes)
+    first, second = map(of.calibration.at(0.0).probability, codes)
     assert second > 0.9
     assert first < 0.1
-    assert of.calibration.at(1.0).chance(codes[1]) < 0.5, "another temperature has learnt nothing"
+    assert of.calibration.at(1.0).probability(codes[1]) < 0.5, (
+        "another temperature has learnt nothing"
+    )
 
 
 def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
@@ -354,14 +359,14 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
         def at(self, temperature: float) -> Counts:
             return self.tables.setdefault(temperature, Fading())
 
-    of = Tuner(Tables(), TrueCosts(StepCosts(LINEAR)))
+    of = AutoTuner(Tables(), TrueCosts(StepCosts(LINEAR)))
     cold, hot, _ = of.begin(loads([10, 10, 10], 0.0, 1.0, 1.0), queued=False)
     bids = [bid(0.5) for _ in range(3)]
-    (codes,) = bids[0].pool.judged((0,)).said
+    (codes,) = codes_of(bids[0], (0,))
     of.price(bids)
     observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
     assert faded == ["once"] * 2
-    assert cold.chance(codes) > 0.25 > hot.chance(codes)
+    assert cold.table.probability(codes) > 0.25 > hot.table.probability(codes)
 
 
 def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
@@ -370,9 +375,9 @@ def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
         tokens = np.array([[3]])
         pool.offer(Voice.NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
         pool.path[1] = 0.5
-        drafted = pool.admitted(0.0, 9, "auto")
+        drafted = pool.tree([1], "auto")
         # It was right in either case, but is accepted only if it was drafted.
-        return Bid(pool, 9, levels=(1,)), outcome(drafted, (3, 8)) if hit else outcome(
+        return bid_of(pool, 9, levels=(1,)), outcome(drafted, (3, 8)) if hit else outcome(
             plain(), (3,)
         )
 
@@ -404,16 +409,9 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     counts[:, np.ravel_multi_index((0, 5, 0), CODES)] = 100.0, 99.0
     path = tmp_path / "mine.json"
     path.write_text(dumps({"greedy": counts}), encoding="utf-8")
-    built = Learnt(str(path)).build(FakeHost(INFO), {})
-    assert built.calibration.at(0.0).chance((0, 5, 0)) > 0.8
-    assert isinstance(Learnt().build(FakeHost(INFO), {}), Tuner)
+    built = Auto(calibration=str(path)).tuner(FakeHost(INFO), {})
+    assert isinstance(built, AutoTuner)
+    assert built.calibration.at(0.0).probability((0, 5, 0)) > 0.8
+    assert isinstance(Auto().tuner(FakeHost(INFO), {}), AutoTuner)
     with pytest.raises(DraftwoodError, match="cannot read the calibration"):
-        Learnt(str(tmp_path / "missing.json")).build(FakeHost(INFO), {})
-
-
-def test_without_a_tuner_every_candidate_is_free_and_nothing_is_foretold() -> None:
-    none: Any = Untuned().build(FakeHost(INFO), {})
-    assert none.begin(loads([10, 10]), queued=False) == [None, None]
-    assert none.price([bid(0.5)]) == FREE
-    found = none.observe([bid(0.5), None], [outcome(plain(), (5,))] * 2, Spent(0.1, 0.1, 0.1))
-    assert found == [None, None]
+        Auto(calibration=str(tmp_path / "missing.json")).tuner(FakeHost(INFO), {})

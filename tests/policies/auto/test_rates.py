@@ -1,15 +1,15 @@
-"""What tokens are worth, worked out by hand and as the time that one more of them saves."""
+"""Token weights and decayed ratios, worked out by hand."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.policies.auto.worths import worths
-from draftwood.protocols.tuning import Load
+from draftwood.policies.auto.rates import DecayedRatio, token_weights
+from draftwood.protocols import RequestLoad
 
 
-def loads(*left_and_pace: tuple[int, float]) -> list[Load]:
-    return [Load(10, left, pace, 0.0) for left, pace in left_and_pace]
+def loads(*left_and_pace: tuple[int, float]) -> list[RequestLoad]:
+    return [RequestLoad(10, left, pace, 0.0) for left, pace in left_and_pace]
 
 
 def seconds(left: list[float], paces: list[float], alone: float) -> float:
@@ -27,10 +27,12 @@ def seconds(left: list[float], paces: list[float], alone: float) -> float:
 
 
 def test_tokens_of_requests_that_are_alike_are_worth_the_same() -> None:
-    assert worths(loads((50, 3.0)), 1.0, queued=False) == [1.0]
-    assert worths(loads((50, 3.0)), 1.0, queued=True) == [1.0]
+    assert token_weights(loads((50, 3.0)), 1.0, queued=False) == [1.0]
+    assert token_weights(loads((50, 3.0)), 1.0, queued=True) == [1.0]
     for queued in (False, True):
-        assert worths(loads(*[(50, 3.0)] * 4), 0.6, queued=queued) == pytest.approx([1.0] * 4)
+        assert token_weights(loads(*[(50, 3.0)] * 4), 0.6, queued=queued) == pytest.approx(
+            [1.0] * 4
+        )
 
 
 def test_worked_by_hand() -> None:
@@ -38,10 +40,10 @@ def test_worked_by_hand() -> None:
     # (0.75 * 16 + 0.25) / 17 of a step, the second in (0.75 + 0.25 * 16) / 17; three tokens a step.
     two = loads((100, 1.0), (100, 2.0))
     expected = [3 * 12.25 / 17, 3 * 4.75 / 17 / 2]
-    assert worths(two, 0.75, queued=False) == pytest.approx(expected)
+    assert token_weights(two, 0.75, queued=False) == pytest.approx(expected)
     # Where others wait, each has half of the step.
-    assert worths(two, 0.75, queued=True) == pytest.approx([1.5, 0.75])
-    assert worths(two, 0.2, queued=True) == pytest.approx([1.5, 0.75])
+    assert token_weights(two, 0.75, queued=True) == pytest.approx([1.5, 0.75])
+    assert token_weights(two, 0.2, queued=True) == pytest.approx([1.5, 0.75])
 
 
 @pytest.mark.parametrize("alone", [0.3, 0.7, 1.0])
@@ -49,7 +51,7 @@ def test_a_token_is_worth_the_time_that_it_saves(alone: float) -> None:
     """Where there is no doubt who ends when."""
     left, paces = [10_000.0, 1_000.0, 40.0], [2.0, 3.0, 1.0]
     requests = loads(*zip(map(int, left), paces, strict=True))
-    found = worths(requests, alone, queued=False)
+    found = token_weights(requests, alone, queued=False)
     usual = 1.0 / sum(paces)  # seconds a token, with all of them running
     for place in range(3):
         fewer = [each - (i == place) for i, each in enumerate(left)]
@@ -65,8 +67,32 @@ def test_a_token_is_worth_the_time_that_it_saves(alone: float) -> None:
 def test_their_mean_by_pace_is_one(
     requests: list[tuple[int, float]], alone: float, queued: bool
 ) -> None:
-    found = worths(loads(*requests), alone, queued=queued)
+    found = token_weights(loads(*requests), alone, queued=queued)
     assert min(found) > 0.0
     tokens = sum(pace for _, pace in requests)
     weighted = sum(worth * pace for worth, (_, pace) in zip(found, requests, strict=True))
     assert weighted / tokens == pytest.approx(1.0)
+
+
+def test_a_decayed_ratio_follows_its_observations() -> None:
+    ratio = DecayedRatio(2.0, weight=3.0, half_life=1.0)
+    assert ratio.value == 2.0
+    ratio.add(1.0, 1.0)
+    assert ratio.value == (3.0 + 1.0) / (1.5 + 1.0)
+    ratio.add(0.0, 4.0)
+    assert ratio.value == (2.0 + 0.0) / (1.25 + 4.0)
+    for _ in range(60):
+        ratio.add(5.0, 10.0)
+    assert ratio.value == pytest.approx(0.5)
+
+
+def test_several_observations_at_once_decay_as_much_as_one_by_one() -> None:
+    at_once, one_by_one = (
+        DecayedRatio(2.0, 8.0, half_life=3.0),
+        DecayedRatio(2.0, 8.0, half_life=3.0),
+    )
+    at_once.add(7.0, 5.0, observations=4)
+    for _ in range(3):
+        one_by_one.add(0.0, 0.0)
+    one_by_one.add(7.0, 5.0)
+    assert at_once.value == pytest.approx(one_by_one.value)

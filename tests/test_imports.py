@@ -14,7 +14,7 @@ LAYERS = [
     {"files", "tree"},
     {"protocols"},
     {"costs", "models", "sampling"},
-    {"drafters", "methods", "policies", "runner", "tuners", "verifiers"},
+    {"drafters", "methods", "policies", "runner", "verifiers"},
     {"engine"},
     {"integrations"},
     {"lab"},

@@ -126,7 +126,7 @@ draftwood.goose(budget="x")
 draftwood.goose(bugdet=3)
 draftwood.auto(layout="tree")
 draftwood.auto(3)
-draftwood.protocols.bids
+draftwood.protocols.policy
 """
 
 

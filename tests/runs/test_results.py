@@ -69,6 +69,16 @@ def test_no_file_of_docs_and_runs_is_large_and_weights_are_in_assets_only() -> N
     assert all(name.startswith("draftwood/assets/") for name in weights)
 
 
+def test_an_entry_of_the_log_has_at_most_six_lines() -> None:
+    _, *entries = (ROOT / "docs" / "LOG.md").read_text(encoding="utf-8").split("\n## ")
+    for entry in entries:
+        title, *lines = entry.splitlines()
+        assert title.startswith("20"), title
+        text = [line for line in lines if line]
+        assert 1 <= len(text) <= 6, title
+        assert max(map(len, (title, *text))) <= 100, title
+
+
 def test_every_comparison_with_plain_decoding_is_counted() -> None:
     methods = {
         "ar": compared(None, None),

@@ -1,9 +1,12 @@
 """Every registered part keeps its protocol's promises; nobody is listed here by name."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
+import typing
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +20,6 @@ from draftwood.lab.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes, registry
 from draftwood.methods.recipe import Recipe
 from draftwood.methods.settings import parse
-from draftwood.methods.settings import settings as settings_of
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -31,6 +33,8 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
 )
+from draftwood.protocols.settings import Setting
+from draftwood.protocols.settings import settings as settings_of
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
@@ -52,6 +56,43 @@ def test_parts_are_frozen_dataclasses_with_explained_settings(part: type) -> Non
         spelt = setting.default
         text = "+".join(map(str, spelt)) if isinstance(spelt, tuple) else str(spelt)
         assert parse(setting, text) == spelt
+
+
+def outside(setting: Setting) -> Iterator[object]:
+    """Values just outside of a setting's range."""
+    is_tuple = typing.get_origin(setting.type) is tuple
+    beyond = [
+        *([] if setting.least is None else [setting.least - 1]),
+        *([] if setting.most is None else [setting.most + 1]),
+        *(bound for bound in (setting.above, setting.below) if bound is not None),
+    ]
+    if beyond and float in {setting.type, *typing.get_args(setting.type)}:
+        beyond.append(math.nan)
+    for bound in beyond:
+        yield (bound,) if is_tuple else bound
+    if typing.get_origin(setting.type) is Literal:
+        yield "nonsense"
+
+
+@pytest.mark.parametrize("part", [p for kind in registry.KINDS for p in parts(kind)])
+def test_settings_out_of_range_are_refused(part: type) -> None:
+    for setting in settings_of(part):
+        numbers = {int, float} & {setting.type, *typing.get_args(setting.type)}
+        bounded = setting.least is not None or setting.above is not None
+        assert bounded or not numbers, f"{part.__name__}.{setting.name} has no lower bound"
+        for wrong in outside(setting):
+            with pytest.raises(DraftwoodError, match=f"^{setting.name} is .*; give "):
+                part(**{setting.name: wrong})
+
+
+@pytest.mark.parametrize("part", parts("policies"))
+def test_a_policy_asks_the_sources_that_its_settings_name(part: type[Policy]) -> None:
+    names = [setting.name for setting in settings_of(part) if setting.source]
+    for name in names if part.sources is Policy.sources else ():
+        assert "other" in part(**{name: "other"}).sources
+    for first, second in pairwise(names):
+        with pytest.raises(DraftwoodError, match=f'{first} and {second} are both "same"'):
+            part(**{first: "same", second: "same"})
 
 
 class Session:
@@ -125,21 +166,8 @@ def test_drafters_forget_on_begin_and_release(part: type) -> None:
     assert session.answers([0]) == fresh.answers([0])
 
 
-@dataclasses.dataclass
-class Plenty:
+class Plenty(Drafter):
     """A drafter that always has a chain and always has children, some of them the same tokens."""
-
-    needs: Needs = dataclasses.field(default_factory=Needs)
-    forwards: int = 0
-
-    def backlog(self, slot: int) -> int:
-        return 0
-
-    def begin(self, slot: int, prefill: Prefill) -> None: ...
-
-    def observe(self, slot: int, outcome: Outcome) -> None: ...
-
-    def release(self, slot: int) -> None: ...
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         return [(Continuation(tuple(range(1, 31)), 5, 2, 2),) for _ in slots]
@@ -152,9 +180,6 @@ class Plenty:
             scores = np.broadcast_to(0.5 / np.arange(1, asked.k + 1), shape)
             answers.append(Candidates(tokens, np.log(scores).astype(np.float32)))
         return answers
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        raise AssertionError("it samples nothing")
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))

@@ -19,7 +19,8 @@ from draftwood.methods import recipe as recipe_of
 from draftwood.methods import spelt
 from draftwood.methods.binding import binder, model_flags
 from draftwood.methods.recipe import Method, Recipe
-from draftwood.methods.settings import Setting, kind_of
+from draftwood.methods.settings import kind_of
+from draftwood.protocols.settings import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,8 @@ import click
 from draftwood.cli._method_flags import shown
 from draftwood.methods import recipe, recipes
 from draftwood.methods.recipe import Recipe
-from draftwood.methods.settings import Setting, kind_of
+from draftwood.methods.settings import kind_of
+from draftwood.protocols.settings import Setting
 
 _EXAMPLES = """\b
 Examples:

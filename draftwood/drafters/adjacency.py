@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
+from draftwood.protocols import (
+    Candidates,
+    Drafter,
+    DrafterSpec,
+    Expand,
+    Host,
+    Needs,
+    Outcome,
+    Prefill,
+    setting,
+)
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _Number = TypeVar("_Number", np.int32, np.float32)
 
@@ -34,51 +44,30 @@ _INDEX_BYTES_PER_ROW = 352
 
 
 @dataclass(frozen=True)
-class Adjacency:
+class Adjacency(DrafterSpec):
     """Settings of the adjacency table (GOOSE, Table 5).
 
     Raises:
         DraftwoodError: a setting outside its range.
     """
 
-    width: int = field(default=10, metadata={"help": "successors kept for every key (K)"})
-    min_score: float = field(
-        default=0.01, metadata={"help": "least probability a successor needs to be offered"}
+    width: int = setting(10, "successors kept for every key (K)", least=1)
+    min_score: float = setting(
+        0.01, "least probability a successor needs to be offered", least=0, below=1
     )
-    bigram: bool = field(
-        default=True,
-        metadata={"help": "look up the last two tokens first; off: the last token only"},
+    bigram: bool = setting(True, "look up the last two tokens first; off: the last token only")
+    shared: bool = setting(False, "one table for all requests, kept between them")
+    max_rows: int = setting(65536, "most keys kept; the oldest makes room for a new one", least=1)
+    harvest: Literal["all", "accepted"] = setting(
+        "all", "learn from every node of a tree, or from the accepted ones only"
     )
-    shared: bool = field(
-        default=False, metadata={"help": "one table for all requests, kept between them"}
-    )
-    max_rows: int = field(
-        default=65536, metadata={"help": "most keys kept; the oldest makes room for a new one"}
-    )
-    harvest: Literal["all", "accepted"] = field(
-        default="all",
-        metadata={"help": "learn from every node of a tree, or from the accepted ones only"},
-    )
-
-    model: ClassVar = None
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
-
-    def __post_init__(self) -> None:
-        if self.width < 1 or self.max_rows < 1:
-            raise DraftwoodError(
-                f"width is {self.width} and max_rows is {self.max_rows}; give at least 1 for both"
-            )
-        if not 0.0 <= self.min_score < 1.0:
-            raise DraftwoodError(f"min_score is {self.min_score}; give a number in [0, 1)")
-        if self.harvest not in ("all", "accepted"):
-            raise DraftwoodError(f'harvest is "{self.harvest}"; give "all" or "accepted"')
 
     def build(self, host: Host) -> AdjacencyTables:
         """Fresh, empty tables; ``width`` is cut to the target's vocabulary."""
         return AdjacencyTables(self, min(self.width, host.info.vocab_size))
 
 
-class AdjacencyTables:
+class AdjacencyTables(Drafter):
     """Successor rows per slot, or one table for all slots.
 
     Every row of the target's logits is harvested: prompt positions, accepted nodes, the node that
@@ -108,15 +97,6 @@ class AdjacencyTables:
         """The ``width`` best tokens of every row, the prompt's included."""
         return Needs(top_k=self._width, prompt_rows=True)
 
-    @property
-    def forwards(self) -> int:
-        """None: there is no model."""
-        return 0
-
-    def backlog(self, slot: int) -> int:  # noqa: ARG002
-        """None: there is no model."""
-        return 0
-
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Harvest the prompt's rows (the last ones, if the target computed only those)."""
         table = self._shared or _Table(self._settings, self._width)
@@ -141,10 +121,6 @@ class AdjacencyTables:
         self._tables[slot].harvest(before, tokens, best, probs)
         self._before[slot] = (tokens[0], *outcome.committed)[-2]
 
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """Nothing: this drafter copies no text."""
-        return [() for _ in slots]
-
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """The ``k`` best known successors of each node, by its pair or else by its token.
 
@@ -155,12 +131,6 @@ class AdjacencyTables:
             self._tables[slot].successors(query, self._before[slot])
             for slot, query in zip(slots, queries, strict=True)
         ]
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """None: nothing here is sampled."""
-        raise DraftwoodError(
-            "this drafter ranks successors and samples none; its children are one-hot"
-        )
 
     def release(self, slot: int) -> None:
         """Forget the slot's table, unless it is shared."""

@@ -13,18 +13,23 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
-from draftwood.tree import Draw
+from draftwood.protocols import (
+    Continuation,
+    Drafter,
+    DrafterSpec,
+    Host,
+    Outcome,
+    Prefill,
+    setting,
+)
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 # A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
 # suffixes. 25 bits each hold any vocabulary, and, unlike a divisor of 61 (the width at which Python
@@ -38,44 +43,29 @@ _Record = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(DrafterSpec):
     """Settings of the context match (GOOSE, Table 5).
 
     Raises:
         DraftwoodError: a length or a bound below one, or no distinct lengths.
     """
 
-    lengths: tuple[int, ...] = field(
-        default=(5, 4, 3),
-        metadata={"help": "suffix lengths, in tokens, that are looked up, longest first"},
+    lengths: tuple[int, ...] = setting(
+        (5, 4, 3), "suffix lengths, in tokens, that are looked up, longest first", least=1
     )
-    max_tokens: int = field(
-        default=20, metadata={"help": "longest continuation to copy, in tokens"}
+    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1)
+    max_continuations: int = setting(
+        4, "most continuations, with distinct first tokens, to offer", least=1
     )
-    max_continuations: int = field(
-        default=4, metadata={"help": "most continuations, with distinct first tokens, to offer"}
-    )
-    max_match: int = field(
-        default=64, metadata={"help": "longest match to measure, in tokens, before the root"}
-    )
+    max_match: int = setting(64, "longest match to measure, in tokens, before the root", least=1)
 
-    wrap: bool = field(
-        default=False,
-        metadata={"help": "go on past the end of the text, with what was copied so far"},
-    )
-
-    model: ClassVar = None
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
+    wrap: bool = setting(False, "go on past the end of the text, with what was copied so far")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         lengths = sorted(self.lengths)
-        if not lengths or lengths[0] < 1 or any(a == b for a, b in pairwise(lengths)):
-            raise DraftwoodError(
-                f"lengths is {self.lengths}; give at least one length of 1 or more, each once"
-            )
-        for name in ("max_tokens", "max_continuations", "max_match"):
-            if getattr(self, name) < 1:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least 1")
+        if not lengths or any(a == b for a, b in pairwise(lengths)):
+            raise DraftwoodError(f"lengths is {self.lengths}; give at least one length, each once")
 
     def build(self, host: Host) -> ContextIndex:
         """A fresh index.
@@ -91,7 +81,7 @@ class Context:
         return ContextIndex(self)
 
 
-class ContextIndex:
+class ContextIndex(Drafter):
     """Offers chains that continue the text as it did before; every slot has its own text.
 
     The *most recent* earlier occurrence of the longest matching suffix is preferred. Where earlier
@@ -115,20 +105,6 @@ class ContextIndex:
         self._settings = settings
         self._texts: dict[int, _IndexedText] = {}
 
-    @property
-    def needs(self) -> Needs:
-        """Nothing: copying needs only the tokens."""
-        return Needs()
-
-    @property
-    def forwards(self) -> int:
-        """None: there is no model."""
-        return 0
-
-    def backlog(self, slot: int) -> int:  # noqa: ARG002
-        """None: there is no model."""
-        return 0
-
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Index the prompt and the first token."""
         text = _IndexedText(self._settings)
@@ -143,20 +119,6 @@ class ContextIndex:
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """What followed each slot's current suffix before; the preferred chain first."""
         return [self._texts[slot].continuations() for slot in slots]
-
-    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """No candidates: this drafter offers whole chains only."""
-        return [
-            Candidates(
-                np.full((len(query.nodes), query.k), -1, dtype=np.int64),
-                np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32),
-            )
-            for _, query in zip(slots, queries, strict=True)
-        ]
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """None: nothing here is sampled."""
-        raise DraftwoodError("this drafter copies text and samples none; its children are one-hot")
 
     def release(self, slot: int) -> None:
         """Forget the slot's text."""

@@ -9,21 +9,22 @@ Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over tre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from draftwood.protocols import (
     Candidates,
-    Continuation,
+    Drafter,
+    DrafterSpec,
     DraftModel,
     Expand,
     Host,
-    Needs,
     Outcome,
     Prefill,
     TargetInfo,
+    setting,
 )
 from draftwood.tree import Draw
 
@@ -33,15 +34,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(DrafterSpec):
     """Settings of a draft model."""
 
-    model: str | PreTrainedModel = field(
-        default="embedded-draft",
-        metadata={
-            "flag": "draft",
-            "help": "draft model: 'embedded-draft', a directory or a hub id",
-        },
+    model: str | PreTrainedModel = setting(
+        "embedded-draft", "draft model: 'embedded-draft', a directory or a hub id", flag="draft"
     )
 
     draws: ClassVar = frozenset(Draw)
@@ -55,7 +52,7 @@ class Model:
         return ModelDrafter(host.model(self.model), host.info)
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """Answers with the draft model's likeliest tokens, or draws some.
 
     Args:
@@ -73,11 +70,6 @@ class ModelDrafter:
         ids[target.vocab_size :] = -1
         outputs = VocabularyMap(ids, target)
         self._levels = DraftRollout(model, outputs, info.vocab_size, info.context_limit)
-
-    @property
-    def needs(self) -> Needs:
-        """Nothing: the draft model reads tokens only."""
-        return Needs()
 
     @property
     def forwards(self) -> int:
@@ -99,10 +91,6 @@ class ModelDrafter:
     def release(self, slot: int) -> None:
         """The request has ended."""
         self._levels.release(slot)
-
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """Nothing: this drafter copies no text."""
-        return [() for _ in slots]
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
         """The distributions that this step's sampled children were drawn from."""

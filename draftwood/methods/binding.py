@@ -12,7 +12,7 @@ from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
-from draftwood.methods.settings import Setting, settings
+from draftwood.protocols.settings import Setting, settings
 
 DRAFT = "draft"
 """The source that draft models and heads answer."""

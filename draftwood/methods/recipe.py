@@ -12,8 +12,9 @@ from typing import Any, cast
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
 from draftwood.methods.binding import DRAFT, binder, bindings, model_flags
-from draftwood.methods.settings import Setting, checked, settings
+from draftwood.methods.settings import checked
 from draftwood.protocols import DrafterSpec, Policy, Verifier
+from draftwood.protocols.settings import Setting, settings
 from draftwood.tree import SAMPLED, Draw
 
 

@@ -1,10 +1,8 @@
-"""The settings of a part: the fields of its dataclass, and how their values are spelt as text.
+"""How the values of settings are spelt as text and checked as objects.
 
-Every drafter, policy and verifier is a frozen dataclass; this is what turns its fields into
-command-line flags. Knows nothing of any part.
+This turns the fields of the parts (:mod:`draftwood.protocols.settings`) into command-line flags.
 """
 
-import dataclasses
 import os
 import types
 import typing
@@ -13,56 +11,12 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols.settings import Setting
 
 _PLAIN = (bool, str, type(None))
 # What is spelt as text is no model, whatever class a setting wants its models to be of.
 _SPELT = (bool, int, float, str, bytes, tuple, list, dict, type(None))
 _SHOWN = 60  # characters of a value that are repeated in a message
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """One field of a part.
-
-    Attributes:
-        name: of the field.
-        type: as annotated.
-        default: its value where nothing else is said.
-        help: one line.
-        flag: what a method calls it whichever source its part answers (metadata ``flag``), such as
-            ``draft`` for the path of a draft model; None: the source's name and its own.
-        search: values that ``draftwood search`` tries (metadata ``search``); empty: none but the
-            default.
-        searched_by: module of :mod:`draftwood.lab.bench.makers` that makes such values for a pair
-        of
-            models, the published one first (metadata ``searched_by``); None: nothing does.
-    """
-
-    name: str
-    type: Any
-    default: object
-    help: str
-    flag: str | None = None
-    search: tuple[object, ...] = ()
-    searched_by: str | None = None
-
-
-def settings(part: type) -> list[Setting]:
-    """The settings of a part: the fields of its dataclass, in order."""
-    hints = _hints(part)
-    return [
-        Setting(
-            field.name,
-            hints[field.name],
-            field.default,
-            field.metadata.get("help", ""),
-            field.metadata.get("flag"),
-            field.metadata.get("search", ()),
-            field.metadata.get("searched_by"),
-        )
-        for field in dataclasses.fields(part)
-        if field.init
-    ]
 
 
 def kind_of(kind: Any) -> str:
@@ -79,22 +33,6 @@ def kind_of(kind: Any) -> str:
 
 
 _WORDS = {int: "an integer", float: "a number"}
-
-
-def _hints(part: type) -> dict[str, Any]:
-    """The annotations of a part.
-
-    A class that the part's module imports for type checkers only, so as not to load torch, becomes
-    an empty class of that name.
-    """
-    absent: dict[str, Any] = {}
-    while True:
-        try:
-            return typing.get_type_hints(part, localns=absent)
-        except NameError as error:
-            if error.name in absent:
-                raise
-            absent[str(error.name)] = type(str(error.name), (), {})
 
 
 def parse(setting: Setting, text: str) -> object:

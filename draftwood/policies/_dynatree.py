@@ -18,7 +18,7 @@ nor builds anything. What the paper leaves open:
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import Frontier, Level, children, log_probability
-from draftwood.protocols import Candidates, Outcome
+from draftwood.protocols import Candidates, Outcome, Policy, setting
 
 LEAST_BASE_DEPTH = 2
 
@@ -47,7 +47,7 @@ class DynaTreeState:
 
 
 @dataclass(frozen=True)
-class DynaTreeRule:
+class DynaTreeRule(Policy):
     """The settings of DynaTree; ``budget`` is its N_max.
 
     The four switches are Table 4's ablation. With ``breadth="fixed"`` every node gets ``b_mid``
@@ -59,63 +59,45 @@ class DynaTreeRule:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded (N_max)", "search": (8, 16, 32, 59)},
+    budget: int = setting(
+        59, "most nodes to draft, root excluded (N_max)", search=(8, 16, 32, 59), least=0
     )
-    breadth: Literal["adaptive", "fixed"] = field(
-        default="adaptive", metadata={"help": "ablation: fixed gives every node b_mid children"}
+    breadth: Literal["adaptive", "fixed"] = setting(
+        "adaptive", "ablation: fixed gives every node b_mid children"
     )
-    depth: Literal["adaptive", "fixed"] = field(
-        default="adaptive", metadata={"help": "ablation: fixed expands down to base_depth"}
+    depth: Literal["adaptive", "fixed"] = setting(
+        "adaptive", "ablation: fixed expands down to base_depth"
     )
-    prune: bool = field(default=True, metadata={"help": "ablation: off keeps leaves under tau"})
-    history: bool = field(
-        default=True, metadata={"help": "ablation: off keeps base_depth and tau_high as they are"}
+    prune: bool = setting(True, "ablation: off keeps leaves under tau")
+    history: bool = setting(True, "ablation: off keeps base_depth and tau_high as they are")
+    b_min: int = setting(1, "children of a node with c >= tau_high", least=1)
+    b_mid: int = setting(2, "children of a node in between", least=1)
+    b_max: int = setting(3, "children of a node with c < tau_low", least=1)
+    tau_high: float = setting(0.9, "confidence that needs few children", above=0, below=1)
+    tau_low: float = setting(0.4, "confidence that needs many children", above=0, below=1)
+    base_depth: int = setting(
+        6, "above it, only rho_stop ends a path (D_0, first value)", least=LEAST_BASE_DEPTH
     )
-    b_min: int = field(default=1, metadata={"help": "children of a node with c >= tau_high"})
-    b_mid: int = field(default=2, metadata={"help": "children of a node in between"})
-    b_max: int = field(default=3, metadata={"help": "children of a node with c < tau_low"})
-    tau_high: float = field(default=0.9, metadata={"help": "confidence that needs few children"})
-    tau_low: float = field(default=0.4, metadata={"help": "confidence that needs many children"})
-    base_depth: int = field(
-        default=6, metadata={"help": "above it, only rho_stop ends a path (D_0, first value)"}
+    max_depth: int = setting(9, "deepest node (D_max)", least=LEAST_BASE_DEPTH + 1)
+    rho_stop: float = setting(0.1, "least path probability to be expanded", above=0, below=1)
+    rho_deep: float = setting(
+        0.5, "path probability to exceed from base_depth on", above=0, below=1
     )
-    max_depth: int = field(default=9, metadata={"help": "deepest node (D_max)"})
-    rho_stop: float = field(default=0.1, metadata={"help": "least path probability to be expanded"})
-    rho_deep: float = field(
-        default=0.5, metadata={"help": "path probability to exceed from base_depth on"}
-    )
-    tau: float = field(default=0.05, metadata={"help": "least path probability of a leaf"})
-    window: int = field(default=10, metadata={"help": "steps that history looks back on (W)"})
-    goal: float = field(default=0.7, metadata={"help": "acceptance to steer towards (a*)"})
-    depth_step: float = field(default=1.0, metadata={"help": "step size of base_depth (eta_D)"})
-    tau_step: float = field(default=0.05, metadata={"help": "step size of tau_high (eta_h)"})
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
+    tau: float = setting(0.05, "least path probability of a leaf", least=0, below=1)
+    window: int = setting(10, "steps that history looks back on (W)", least=1)
+    goal: float = setting(0.7, "acceptance to steer towards (a*)", above=0, below=1)
+    depth_step: float = setting(1.0, "step size of base_depth (eta_D)", above=0, below=math.inf)
+    tau_step: float = setting(0.05, "step size of tau_high (eta_h)", above=0, below=math.inf)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     def __post_init__(self) -> None:
-        for name in ("breadth", "depth"):
-            if getattr(self, name) not in {"adaptive", "fixed"}:
-                raise DraftwoodError(
-                    f'{name} is "{getattr(self, name)}"; give one of adaptive, fixed'
-                )
-        for name, least in (("budget", 0), ("window", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        for name in ("depth_step", "tau_step"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number above 0")
-        for rule, holds in (
-            ("1 <= b_min <= b_mid <= b_max", 1 <= self.b_min <= self.b_mid <= self.b_max),
-            ("0 < tau_low < tau_high < 1", 0.0 < self.tau_low < self.tau_high < 1.0),
-            (
-                f"{LEAST_BASE_DEPTH} <= base_depth < max_depth",
-                LEAST_BASE_DEPTH <= self.base_depth < self.max_depth,
-            ),
-            ("0 < rho_stop < rho_deep < 1", 0.0 < self.rho_stop < self.rho_deep < 1.0),
-            ("0 <= tau < 1", 0.0 <= self.tau < 1.0),
-            ("0 < goal < 1", 0.0 < self.goal < 1.0),
-        ):
+        super().__post_init__()
+        for rule, holds in {
+            "b_min <= b_mid <= b_max": self.b_min <= self.b_mid <= self.b_max,
+            "tau_low < tau_high": self.tau_low < self.tau_high,
+            "base_depth < max_depth": self.base_depth < self.max_depth,
+            "rho_stop < rho_deep": self.rho_stop < self.rho_deep,
+        }.items():
             if not holds:
                 names = [word for word in rule.split() if word.isidentifier()]
                 given = ", ".join(f"{name} = {getattr(self, name)}" for name in names)

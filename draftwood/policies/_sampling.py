@@ -9,7 +9,6 @@ known beforehand follows it, because verification tries deterministic siblings l
 at a drawn token to decide whether to keep it. Knows neither thresholds nor budgets.
 """
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import (
     Frontier,
     Level,
@@ -83,18 +81,6 @@ def drawing_for(
 def drawn_kinds(replacement: bool) -> frozenset[Draw]:
     """What :func:`drawing_for` may come to: a greedy request's tree is deterministic."""
     return frozenset({Draw.ONE_HOT, Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT})
-
-
-def check_draft_temperature(value: float) -> None:
-    """Refuse what is no temperature.
-
-    Raises:
-        DraftwoodError: it is negative or not finite.
-    """
-    if not 0.0 <= value < math.inf:
-        raise DraftwoodError(
-            f"draft_temperature is {value}; give a number above 0, or 0 for the request's own"
-        )
 
 
 def draw_below(

@@ -7,11 +7,10 @@ beside it (:func:`bypasses`).
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Continuation, Outcome
+from draftwood.protocols import Continuation, Outcome, Policy, setting
 
 EMA = 0.3
 FIRST_P_S = 0.3
@@ -105,54 +104,30 @@ def bypasses(offer: Continuation, rule: Bypass, length: int) -> bool:
 
 
 @dataclass(frozen=True)
-class SpineRule:
+class SpineRule(Policy):
     """The settings of GOOSE; ``budget`` excludes the root, so the paper's B = 60 is 59 here.
 
     Raises:
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    max_depth: int = setting(6, "deepest branch, from its branching point (D)", least=1)
+    rho: float = setting(
+        0.5, "share of the branches that goes to the spine's nodes", least=0, most=1
     )
-    max_depth: int = field(
-        default=6, metadata={"help": "deepest branch, from its branching point (D)"}
+    top_k: int = setting(10, "most children asked for or drawn per node (K)", least=1)
+    min_score: float = setting(
+        MIN_SCORE, "least probability of a branch node that is not drawn", least=0, below=1
     )
-    rho: float = field(
-        default=0.5, metadata={"help": "share of the branches that goes to the spine's nodes"}
+    ratio: float = setting(
+        0.0, "share of the tree for the spine; 0 adapts it to p_s", least=0, most=1
     )
-    top_k: int = field(
-        default=10, metadata={"help": "most children asked for or drawn per node (K)"}
+    bypass: Bypass = setting("distinct", "when to verify the copied chain alone")
+    bypass_length: int = setting(
+        8, "match (paper: chain) long enough to bypass, in tokens", least=1
     )
-    min_score: float = field(
-        default=MIN_SCORE,
-        metadata={"help": "least probability of a branch node that is not drawn"},
-    )
-    ratio: float = field(
-        default=0.0, metadata={"help": "share of the tree for the spine; 0 adapts it to p_s"}
-    )
-    bypass: Bypass = field(
-        default="distinct", metadata={"help": "when to verify the copied chain alone"}
-    )
-    bypass_length: int = field(
-        default=8, metadata={"help": "match (paper: chain) long enough to bypass, in tokens"}
-    )
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("max_depth", 1), ("top_k", 1), ("bypass_length", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        for name in ("rho", "ratio"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give a number in [0, 1]")
-        if not 0.0 <= self.min_score < 1.0:
-            raise DraftwoodError(f"min_score is {self.min_score}; give a number in [0, 1)")
-        if self.bypass not in ("distinct", "paper", "off"):
-            raise DraftwoodError(f'bypass is "{self.bypass}"; give one of distinct, paper, off')
+    chain: str = setting("context", "name of the source that copies", source=True)
 
     def start(self) -> SpineState:
         """p_s = 0.3 (Algorithm 2, line 3)."""

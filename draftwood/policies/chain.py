@@ -3,12 +3,10 @@
 Source: GOOSE's baseline "PLD" (Saxena, 2023). It knows its one source by name only.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Continuation, Continue, Grower, Growth, Outcome, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Continuation, Continue, Grower, Growth, Policy, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -19,33 +17,13 @@ class Chain(Policy):
         DraftwoodError: a negative budget.
     """
 
-    budget: int = field(
-        default=20,
-        metadata={"help": "longest chain to draft, in tokens", "search": (5, 10, 20, 40)},
-    )
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
-
-    branching: ClassVar = False
-
-    def __post_init__(self) -> None:
-        if self.budget < 0:
-            raise DraftwoodError(f"budget is {self.budget}; give 0 or more nodes")
+    budget: int = setting(20, "longest chain to draft, in tokens", search=(5, 10, 20, 40), least=0)
+    chain: str = setting("context", "name of the source that copies", source=True)
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The copying source."""
-        return (self.chain,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is copied."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    def branching(self) -> bool:
+        """A chain never branches."""
+        return False
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``chain``, or ``plain`` where nothing matches."""

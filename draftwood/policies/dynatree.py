@@ -16,53 +16,28 @@ What the paper leaves open, and where this differs, besides what ``draftwood.pol
 The batch's price is not looked at.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
 from draftwood.policies._frontier import lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
-class DynaTree(DynaTreeRule, Policy):
+class DynaTree(DynaTreeRule):
     """The policy of DynaTree; its settings are the rule's and those of the copied path.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    chain: str = field(
-        default="", metadata={"help": "name of a source that copies, as an extra path; empty: none"}
+    chain: str = setting(
+        "", "name of a source that copies, as an extra path; empty: none", source=True
     )
-    copied: int = field(
-        default=10, metadata={"help": "longest copied path, in tokens (half the budget at most)"}
-    )
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.copied < 1:
-            raise DraftwoodError(f"copied is {self.copied}; give at least 1")
-        if self.chain == self.source:
-            raise DraftwoodError(
-                f'chain and source are both "{self.chain}"; name two different sources'
-            )
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter, and the copying source if there is one."""
-        return (self.source, self.chain) if self.chain else (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
+    copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
 
     def grow(self, growth: Growth, state: DynaTreeState) -> Grower:
         """``DRAFTTREE``. Routes: ``dynatree``, or ``plain`` where nothing could be drafted."""

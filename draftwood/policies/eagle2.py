@@ -11,10 +11,8 @@ one offered first is kept, so that parents come before their children. The batch
 looked at.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import (
     children,
     join,
@@ -23,8 +21,8 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -35,41 +33,12 @@ class Eagle2(Policy):
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    top_k: int = setting(
+        10, "parents of a level, and children of each parent (K)", search=(4, 10), least=1
     )
-    top_k: int = field(
-        default=10,
-        metadata={"help": "parents of a level, and children of each parent (K)", "search": (4, 10)},
-    )
-    levels: int = field(
-        default=9, metadata={"help": "draft forwards, the root's included", "search": (3, 6, 9)}
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("top_k", 1), ("levels", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    levels: int = setting(9, "draft forwards, the root's included", search=(3, 6, 9), least=1)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""

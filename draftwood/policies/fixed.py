@@ -11,12 +11,11 @@ spent; a child below the threshold is dropped when it is offered (nothing under 
 so that it takes no budget. The batch's price is not looked at.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import children, log_probability, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -27,54 +26,18 @@ class Fixed(Policy):
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(
-        default=59, metadata={"help": "most nodes to draft, root excluded", "search": (16, 59)}
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(16, 59), least=0)
+    depth: int | None = setting(
+        9, "deepest node (D); none: as deep as the budget reaches", search=(3, 5, 9), least=1
     )
-    depth: int | None = field(
-        default=9,
-        metadata={
-            "help": "deepest node (D); none: as deep as the budget reaches",
-            "search": (3, 5, 9),
-        },
-    )
-    breadth: int = field(
-        default=3, metadata={"help": "children of every node (B)", "search": (1, 2, 3)}
-    )
-    threshold: float = field(
-        default=0.1, metadata={"help": "least path probability of a node (tau)"}
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    def __post_init__(self) -> None:
-        if self.budget < 0 or self.breadth < 1:
-            raise DraftwoodError(
-                f"budget is {self.budget} and breadth is {self.breadth}; give at least 0 and 1"
-            )
-        if self.depth is not None and self.depth < 1:
-            raise DraftwoodError(f"depth is {self.depth}; give at least 1, or none")
-        if not 0.0 <= self.threshold < 1.0:
-            raise DraftwoodError(f"threshold is {self.threshold}; give a number in [0, 1)")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
+    breadth: int = setting(3, "children of every node (B)", search=(1, 2, 3), least=1)
+    threshold: float = setting(0.1, "least path probability of a node (tau)", least=0, below=1)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     @property
     def branching(self) -> bool:
         """Unless the breadth is 1."""
         return self.breadth > 1
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``fixed``, or ``plain`` where nothing could be drafted."""

@@ -5,10 +5,8 @@ knows its two sources by name only.
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Candidates,
     Continuation,
@@ -16,10 +14,10 @@ from draftwood.protocols import (
     Expand,
     Grower,
     Growth,
-    Outcome,
     Policy,
+    setting,
 )
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.tree import ROOT, TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -33,37 +31,10 @@ class Isotropic(Policy):
         DraftwoodError: a negative budget or no children at all.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
-    )
-    k: int = field(default=3, metadata={"help": "children of every node"})
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
-    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        if self.budget < 0 or self.k < 1:
-            raise DraftwoodError(
-                f"budget is {self.budget} and k is {self.k}; give at least 0 and 1"
-            )
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The copying source and the ranking one."""
-        return (self.chain, self.branches)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    k: int = setting(3, "children of every node", least=1)
+    chain: str = setting("context", "name of the source that copies", source=True)
+    branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``isotropic``, or ``plain`` where neither source has anything."""

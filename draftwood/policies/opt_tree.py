@@ -12,12 +12,10 @@ level that raised E too little still counts, its forward being spent. ``max_dept
 drafter's deterministic loop. The batch's price is not looked at.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import (
     children,
     join,
@@ -27,8 +25,8 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -39,42 +37,17 @@ class OptTree(Policy):
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded (n)", "search": (8, 16, 32, 59)},
+    budget: int = setting(
+        59, "most nodes to draft, root excluded (n)", search=(8, 16, 32, 59), least=0
     )
-    delta: float = field(
-        default=0.5,
-        metadata={
-            "help": "a level that adds no more expected tokens is the last",
-            "search": (0.05, 0.1, 0.25, 0.5),
-        },
+    delta: float = setting(
+        0.5,
+        "a level that adds no more expected tokens is the last",
+        search=(0.05, 0.1, 0.25, 0.5),
+        least=0,
     )
-    max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("delta", 0), ("max_depth", 1)):
-            if not getattr(self, name) >= least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    max_depth: int = setting(32, "most draft forwards in a step", least=1)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""

@@ -6,15 +6,13 @@ counted from 0 and ties in breadth-first order. It knows its source by name only
 comes from looks up the last token alone and prunes nothing.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from math import prod
-from typing import ClassVar
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import ROOT, TreeBuilder
 
 WIDTH = 8
 LEVELS = (8, 21, 25, 15, 8, 3)
@@ -55,36 +53,14 @@ class Recycling(Policy):
         DraftwoodError: a budget outside 0 to 80.
     """
 
-    budget: int = field(
-        default=NODES,
-        metadata={
-            "help": "most nodes to draft, root excluded (80 at most)",
-            "search": (8, 16, 32, 80),
-        },
+    budget: int = setting(
+        NODES,
+        "most nodes to draft, root excluded (80 at most)",
+        search=(8, 16, 32, 80),
+        least=0,
+        most=NODES,
     )
-    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.budget <= NODES:
-            raise DraftwoodError(f"budget is {self.budget}; the static tree has 0 to {NODES} nodes")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The ranking source."""
-        return (self.branches,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``transition``, or ``plain`` where the root has no successors."""

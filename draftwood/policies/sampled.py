@@ -22,8 +22,9 @@ sources by name only.
 The batch's price is not looked at.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -32,13 +33,12 @@ import numpy as np
 from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import Frontier, Level, children, no_children
 from draftwood.policies._sampling import (
-    check_draft_temperature,
     draw_below,
     drawing_for,
     drawn_kinds,
 )
 from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
-from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Outcome, Policy
+from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Policy, setting
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
@@ -51,51 +51,27 @@ class Sampled(Policy):
             twice.
     """
 
-    budget: int = field(
-        default=62, metadata={"help": "most nodes to draft, root excluded; cuts the shape"}
+    budget: int = setting(62, "most nodes to draft, root excluded; cuts the shape", least=0)
+    shape: str = setting(
+        "2x2x2x2x2", 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'
     )
-    shape: str = field(
-        default="2x2x2x2x2",
-        metadata={"help": 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'},
+    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
+    last: Literal["none", "top", "context"] = setting(
+        "none", "a node's last child: drawn too, the likeliest, or the copied one"
     )
-    replacement: bool = field(
-        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    deepest: Deepest = setting("first", "which child has the deepest subtree of its siblings")
+    draft_temperature: float = setting(
+        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
     )
-    last: Literal["none", "top", "context"] = field(
-        default="none",
-        metadata={"help": "a node's last child: drawn too, the likeliest, or the copied one"},
-    )
-    deepest: Deepest = field(
-        default="first", metadata={"help": "which child has the deepest subtree of its siblings"}
-    )
-    draft_temperature: float = field(
-        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-    chain: str = field(
-        default="context", metadata={"help": "name of the source that copies, for last=context"}
-    )
+    source: str = setting("draft", "name of the drafter", source=True)
+    chain: str = setting("context", "name of the source that copies, for last=context", source=True)
 
     def __post_init__(self) -> None:
-        if self.budget < 0:
-            raise DraftwoodError(f"budget is {self.budget}; give 0 or more nodes")
-        for name, known in (
-            ("last", ("none", "top", "context")),
-            ("deepest", ("first", "last")),
-        ):
-            if getattr(self, name) not in known:
-                raise DraftwoodError(
-                    f'{name} is "{getattr(self, name)}"; give one of {", ".join(known)}'
-                )
+        super().__post_init__()
         if self.deepest == "last" and self.last == "none":
             raise DraftwoodError(
                 "deepest=last is for a child that is not drawn; give last=top or last=context too"
             )
-        if self.chain == self.source:
-            raise DraftwoodError(
-                f'chain and source are both "{self.chain}"; name two different sources'
-            )
-        check_draft_temperature(self.draft_temperature)
         len(self.paths)  # reads the file, so that a wrong one is refused before anything is loaded
 
     @cached_property
@@ -124,12 +100,6 @@ class Sampled(Policy):
     def branching(self) -> bool:
         """Unless the shape is a chain."""
         return self._widest > 1
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``sampled``, ``spine`` where copied tokens are among them, or ``plain`` where

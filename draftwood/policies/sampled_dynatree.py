@@ -25,52 +25,38 @@ anything of their level is drawn, and draws as many:
 The batch's price is not looked at.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
 from draftwood.policies._frontier import root_frontier
 from draftwood.policies._sampling import (
-    check_draft_temperature,
     draw_as_many,
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth, Policy
+from draftwood.protocols import Candidates, Grower, Growth, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class SampledDynaTree(DynaTreeRule, Policy):
+class SampledDynaTree(DynaTreeRule):
     """Draws as many children of a node as DynaTree would take.
 
     Raises:
         DraftwoodError: a setting outside its range.
     """
 
-    replacement: bool = field(
-        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
+    last: Literal["none", "top"] = setting(
+        "none", "a node's last child: drawn too, or the likeliest"
     )
-    last: Literal["none", "top"] = field(
-        default="none", metadata={"help": "a node's last child: drawn too, or the likeliest"}
+    draft_temperature: float = setting(
+        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
     )
-    draft_temperature: float = field(
-        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.last not in {"none", "top"}:
-            raise DraftwoodError(f'last is "{self.last}"; give one of none, top')
-        check_draft_temperature(self.draft_temperature)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
 
     @property
     def branching(self) -> bool:

@@ -25,23 +25,22 @@ A match to which nothing can be drawn is verified as the whole chain. A batch's 
 at: the paper's tree always spends its budget.
 """
 
+import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import Frontier, Level, no_children
 from draftwood.policies._sampling import (
     Drawing,
-    check_draft_temperature,
     draw_below,
     drawing_for,
     drawn_kinds,
 )
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Policy
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -123,33 +122,18 @@ def _shares(
 
 
 @dataclass(frozen=True)
-class SampledSpine(SpineRule, Policy):
+class SampledSpine(SpineRule):
     """A copied spine among drawn branches.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    replacement: bool = field(
-        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
+    draft_temperature: float = setting(
+        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
     )
-    draft_temperature: float = field(
-        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.chain == self.source:
-            raise DraftwoodError(
-                f'chain and source are both "{self.chain}"; name two different sources'
-            )
-        check_draft_temperature(self.draft_temperature)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The copying source and the drafter."""
-        return (self.chain, self.source)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     @property
     def draws(self) -> frozenset[Draw]:

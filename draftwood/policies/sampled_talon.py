@@ -23,18 +23,16 @@ The batch's price is not looked at: the paper's tree always tries to spend its b
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import children, root_frontier
 from draftwood.policies._sampling import (
-    check_draft_temperature,
     draw_as_many,
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth, Outcome, Policy
+from draftwood.protocols import Candidates, Grower, Growth, Policy, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -46,51 +44,26 @@ class SampledTalon(Policy):
         DraftwoodError: a setting outside its range.
     """
 
-    budget: int = field(default=59, metadata={"help": "most nodes to draft, root excluded"})
-    mu: float = field(
-        default=0.03, metadata={"help": "least path probability, relative to the level's best"}
+    budget: int = setting(59, "most nodes to draft, root excluded", least=0)
+    mu: float = setting(
+        0.03, "least path probability, relative to the level's best", above=0, most=1
     )
-    top_k: int = field(default=10, metadata={"help": "nodes of an ungated level (K)"})
-    robust: int = field(default=1, metadata={"help": "how many levels from the root are ungated"})
-    max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
-    replacement: bool = field(
-        default=False, metadata={"help": "draw siblings independently, so that they may repeat"}
+    top_k: int = setting(10, "nodes of an ungated level (K)", least=1)
+    robust: int = setting(1, "how many levels from the root are ungated", least=0)
+    max_depth: int = setting(32, "most draft forwards in a step", least=1)
+    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
+    last: Literal["none", "top"] = setting(
+        "none", "a node's last child: drawn too, or the likeliest"
     )
-    last: Literal["none", "top"] = field(
-        default="none", metadata={"help": "a node's last child: drawn too, or the likeliest"}
+    draft_temperature: float = setting(
+        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
     )
-    draft_temperature: float = field(
-        default=0.0, metadata={"help": "temperature of the draft; 0 is the request's own"}
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("top_k", 1), ("robust", 0), ("max_depth", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        if not 0.0 < self.mu <= 1.0:
-            raise DraftwoodError(f"mu is {self.mu}; give a number above 0 and at most 1")
-        if self.last not in {"none", "top"}:
-            raise DraftwoodError(f'last is "{self.last}"; give one of none, top')
-        check_draft_temperature(self.draft_temperature)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
+    source: str = setting("draft", "name of the drafter", source=True)
 
     @property
     def draws(self) -> frozenset[Draw]:
         """Sampled nodes, and deterministic ones where the request is greedy or with last=top."""
         return drawn_kinds(self.replacement)
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``sampled_talon``, or ``plain`` where nothing could be drafted."""

@@ -14,15 +14,13 @@ price is not looked at.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
-from typing import ClassVar
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._static import RankPath, SortKey, order, read_paths
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import ROOT, TreeBuilder
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
 """A power law in the rank, as Sequoia observes them; its sum is 0.93."""
@@ -78,24 +76,14 @@ class Sequoia(Policy):
         DraftwoodError: a negative budget, or a file that holds no tree.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    tree: str = setting(
+        "", "JSON file of a searched tree; empty: a built-in one", searched_by="rank_trees"
     )
-    tree: str = field(
-        default="",
-        metadata={
-            "help": "JSON file of a searched tree; empty: a built-in one",
-            "searched_by": "rank_trees",
-        },
-    )
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-
-    branching: ClassVar = True
+    source: str = setting("draft", "name of the drafter", source=True)
 
     def __post_init__(self) -> None:
-        if self.budget < 0:
-            raise DraftwoodError(f"budget is {self.budget}; give 0 or more nodes")
+        super().__post_init__()
         len(self.paths)  # reads the file, so that a wrong one is refused before anything is loaded
 
     @cached_property
@@ -104,22 +92,6 @@ class Sequoia(Policy):
         if self.tree:
             return read_paths(self.tree)
         return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter."""
-        return (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""

@@ -21,15 +21,14 @@ A batch's price is not looked at: the paper's tree always spends its budget.
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, Policy
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, setting
+from draftwood.tree import ROOT, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
 """For each node asked about: tokens, best first, and scores. A negative token ends the row, and so
@@ -83,45 +82,19 @@ def attach_branches(
 
 
 @dataclass(frozen=True)
-class Spine(SpineRule, Policy):
+class Spine(SpineRule):
     """The policy of GOOSE, with its ablations.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    min_chain: int = field(
-        default=1, metadata={"help": "shorter copied chains count as no match, in tokens"}
+    min_chain: int = setting(1, "shorter copied chains count as no match, in tokens", least=1)
+    spine: Literal["on", "off", "control"] = setting(
+        "on", "ablations: no spine, or a spine drawn from the ranking source"
     )
-    spine: Literal["on", "off", "control"] = field(
-        default="on",
-        metadata={"help": "ablations: no spine, or a spine drawn from the ranking source"},
-    )
-    spine_branches: bool = field(
-        default=True, metadata={"help": "ablation: off leaves the spine's nodes without branches"}
-    )
-    branches: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.min_chain < 1:
-            raise DraftwoodError(f"min_chain is {self.min_chain}; give at least 1")
-        if self.spine not in ("on", "off", "control"):
-            raise DraftwoodError(f'spine is "{self.spine}"; give one of on, off, control')
-        if self.chain == self.branches:
-            raise DraftwoodError(
-                f'chain and branches are both "{self.chain}"; name two different sources'
-            )
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The copying source and the ranking one."""
-        return (self.chain, self.branches)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
+    spine_branches: bool = setting(True, "ablation: off leaves the spine's nodes without branches")
+    branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no

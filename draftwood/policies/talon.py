@@ -23,13 +23,11 @@ The batch's price is not looked at: the paper's tree always tries to spend its b
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import children, lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -40,62 +38,22 @@ class Talon(Policy):
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    budget: int = field(
-        default=59,
-        metadata={"help": "most nodes to draft, root excluded", "search": (8, 16, 32, 59)},
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    mu: float = setting(
+        0.03,
+        "least path probability, relative to the level's best",
+        search=(0.01, 0.03, 0.05, 0.1, 0.2),
+        above=0,
+        most=1,
     )
-    mu: float = field(
-        default=0.03,
-        metadata={
-            "help": "least path probability, relative to the level's best",
-            "search": (0.01, 0.03, 0.05, 0.1, 0.2),
-        },
+    top_k: int = setting(10, "nodes of an ungated level (K)", least=1)
+    robust: int = setting(1, "how many levels from the root are ungated", least=0)
+    max_depth: int = setting(32, "most draft forwards in a step", least=1)
+    source: str = setting("draft", "name of the drafter", source=True)
+    chain: str = setting(
+        "", "name of a source that copies, as an extra path; empty: none", source=True
     )
-    top_k: int = field(default=10, metadata={"help": "nodes of an ungated level (K)"})
-    robust: int = field(default=1, metadata={"help": "how many levels from the root are ungated"})
-    max_depth: int = field(default=32, metadata={"help": "most draft forwards in a step"})
-    source: str = field(default="draft", metadata={"help": "name of the drafter"})
-    chain: str = field(
-        default="", metadata={"help": "name of a source that copies, as an extra path; empty: none"}
-    )
-    copied: int = field(
-        default=10, metadata={"help": "longest copied path, in tokens (half the budget at most)"}
-    )
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("budget", 0),
-            ("top_k", 1),
-            ("robust", 0),
-            ("max_depth", 1),
-            ("copied", 1),
-        ):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        if not 0.0 < self.mu <= 1.0:
-            raise DraftwoodError(f"mu is {self.mu}; give a number above 0 and at most 1")
-        if self.chain == self.source:
-            raise DraftwoodError(
-                f'chain and source are both "{self.chain}"; name two different sources'
-            )
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The drafter, and the copying source if there is one."""
-        return (self.source, self.chain) if self.chain else (self.source,)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Every node is chosen deterministically."""
-        return frozenset({Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """There is nothing to remember."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """There is nothing to learn."""
+    copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Algorithm 2. Routes: ``talon``, or ``plain`` where nothing could be drafted."""

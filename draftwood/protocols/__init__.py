@@ -31,6 +31,7 @@ from draftwood.protocols.policy import (
     StepReport,
     Tuner,
 )
+from draftwood.protocols.settings import Part, Setting, setting, settings
 from draftwood.protocols.step import (
     Labelled,
     Outcome,
@@ -79,6 +80,7 @@ __all__ = [
     "Noise",
     "Origin",
     "Outcome",
+    "Part",
     "Policy",
     "Prediction",
     "Prefill",
@@ -86,6 +88,7 @@ __all__ = [
     "Proposals",
     "Query",
     "RequestLoad",
+    "Setting",
     "StepReport",
     "StepTimes",
     "Target",
@@ -95,4 +98,6 @@ __all__ = [
     "Verdict",
     "Verification",
     "Verifier",
+    "setting",
+    "settings",
 ]

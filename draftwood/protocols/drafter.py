@@ -1,18 +1,21 @@
 """The drafter: offers candidate tokens; and the host that hands it the models it runs.
 
 A drafter with a model neither loads it nor knows how trees run on it: its host hands it a
-:class:`DraftModel`. Nothing here computes anything.
+:class:`DraftModel`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.errors import DraftwoodError
+from draftwood.protocols.settings import Part
 from draftwood.protocols.step import Outcome, Prefill
 from draftwood.protocols.target import Needs, Target, TargetInfo, TargetOutput
 from draftwood.tree import Draw, TokenTree, TreeBuilder
@@ -103,52 +106,65 @@ class Candidates:
     logq: NDArray[np.float32]
     q_rows: NDArray[np.int64] | None = None
 
+    @staticmethod
+    def none(query: Expand) -> Candidates:
+        """The answer of a drafter that has no candidates."""
+        shape = (len(query.nodes), query.k)
+        return Candidates(np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32))
 
-class Drafter(Protocol):
-    """Owns an index, a table or a model's cache, kept apart per slot."""
+
+class Drafter:
+    """Owns an index, a table or a model's cache, kept apart per slot.
+
+    A drafter overrides :meth:`continuations` (it copies text) or :meth:`expand` (it offers children
+    of nodes). The defaults are those of one without a model and without memory.
+    """
 
     @property
     def needs(self) -> Needs:
-        """What the target must hand over for this drafter to learn."""
-        ...
+        """What the target must hand over for this drafter to learn; by default nothing."""
+        return Needs()
 
     @property
     def forwards(self) -> int:
         """Forward passes of a model of its own over drafted trees so far; 0 without a model."""
-        ...
+        return 0
 
-    def backlog(self, slot: int) -> int:
+    def backlog(self, slot: int) -> int:  # noqa: ARG002
         """Committed tokens, the root aside, that a model of its own must read before it drafts in
         ``slot``; 0 without a model."""
-        ...
+        return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts in ``slot``; whatever was there before is forgotten."""
-        ...
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step of the request in ``slot`` has been committed."""
-        ...
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """What follows the root of each slot, copied from its context; empty tuples if nothing."""
-        ...
+        """Chains that follow the root of each slot, copied from its context; none by default."""
+        return [() for _ in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """Answer one query per slot, together: one forward pass for a drafter with a model."""
-        ...
+        """Answer one query per slot, together: one forward pass for a drafter with a model.
 
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        """What this step's sampled children were drawn from, by handle: float32 ``[n, V]``.
-
-        Over the target's vocabulary, on its device; excluded tokens have probability 0, and
-        siblings are still in.
+        By default no node has a candidate.
         """
-        ...
+        return [Candidates.none(query) for _, query in zip(slots, queries, strict=True)]
+
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
+        """Distributions that this step's sampled children were drawn from, by handle.
+
+        Float32 ``[n, V]`` over the target's vocabulary, on its device; excluded tokens have
+        probability 0, and siblings are still in.
+
+        Raises:
+            DraftwoodError: the drafter samples nothing.
+        """
+        raise DraftwoodError(f"{type(self).__name__} samples no candidates: they are one-hot")
 
     def release(self, slot: int) -> None:
         """The request in ``slot`` has ended."""
-        ...
 
 
 class DraftModel(Protocol):
@@ -267,26 +283,27 @@ class Host(Protocol):
         ...
 
 
-class DrafterSpec(Protocol):
-    """The frozen settings of a drafter; its fields are command-line flags."""
+class DrafterSpec(Part, ABC):
+    """The frozen settings of a drafter; its fields are command-line flags.
+
+    The defaults are those of a drafter that ranks candidates without a model.
+    """
+
+    draws: ClassVar[frozenset[Draw]] = frozenset({Draw.ONE_HOT})
+    """How it can be asked to choose children."""
 
     @property
     def model(self) -> Any:
-        """What it asks its host for, a model's name or the model; None if it has none."""
-        ...
+        """The model that it asks its host for, by name or loaded; None if it has none."""
+        return None
 
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """How it can be asked to choose children."""
-        ...
-
+    @abstractmethod
     def build(self, host: Host) -> Drafter:
         """A fresh drafter.
 
         Raises:
             DraftwoodError: the settings do not fit the target.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

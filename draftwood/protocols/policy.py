@@ -1,14 +1,14 @@
-"""The policy, which arranges candidates into a tree, and the tuner that it may have.
-
-Nothing here computes anything.
-"""
+"""The policy, which arranges candidates into a tree, and the tuner that it may have."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from draftwood.errors import DraftwoodError
 from draftwood.protocols.drafter import (
     Built,
     Candidates,
@@ -18,6 +18,7 @@ from draftwood.protocols.drafter import (
     Expand,
     Host,
 )
+from draftwood.protocols.settings import Part, settings
 from draftwood.protocols.step import Outcome, Prediction, RequestLoad, StepTimes
 from draftwood.tree import Draw, TokenTree
 
@@ -93,43 +94,61 @@ Grower: TypeAlias = Generator[Query, Any, TokenTree]
 """A running policy: yields queries, is sent the matching answers, returns the tree."""
 
 
-class Policy(Protocol):
+class Policy(Part, ABC):
     """Shapes the tree of ONE sequence; pure: no model, no hidden state, no global randomness.
 
-    A frozen dataclass whose fields are command-line flags. ``budget`` is one of them.
+    A frozen dataclass whose fields are settings (:func:`draftwood.protocols.settings.setting`).
+    The defaults are those of a policy that ranks candidates and learns nothing.
+
+    Raises:
+        DraftwoodError: a setting is out of range, or two sources have one name.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = _source_fields(type(self))
+        for twice in {getattr(self, name) for name in names} - {""}:
+            same = [name for name in names if getattr(self, name) == twice]
+            if len(same) > 1:
+                raise DraftwoodError(
+                    f'{" and ".join(same)} are both "{twice}"; name different ones'
+                )
 
     @property
     def budget(self) -> int:
-        """Most nodes drafted in a step, root excluded."""
-        ...
+        """Most nodes drafted in a step, root excluded; a setting of every policy that drafts."""
+        return 0
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the drafters it queries, the quick ones first: in a batch the others wait."""
-        ...
+        """Names of the drafters it queries, the quick ones first: in a batch the others wait.
+
+        By default those that its settings with ``source=True`` name, in order; "" names none.
+        """
+        names = (getattr(self, name) for name in _source_fields(type(self)))
+        return tuple(name for name in names if name)
 
     @property
     def draws(self) -> frozenset[Draw]:
         """How the nodes it keeps were drawn; nothing is selected after drawing."""
-        ...
+        return frozenset({Draw.ONE_HOT})
 
     @property
     def branching(self) -> bool:
         """Whether a node may have several children."""
-        ...
+        return True
 
     def start(self) -> Any:
         """The state of a request that begins (immutable; kept by the engine)."""
-        ...
+        return None
 
+    @abstractmethod
     def grow(self, growth: Growth, state: Any) -> Grower:
         """Grow one tree."""
-        ...
 
-    def learn(self, state: Any, outcome: Outcome) -> Any:
+    def learn(self, state: Any, outcome: Outcome) -> Any:  # noqa: ARG002
         """The state after a step."""
-        ...
+        return state
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:  # noqa: ARG002
         """A fresh tuner for an engine with these drafters, by source name; None: no tuner.
@@ -138,6 +157,11 @@ class Policy(Protocol):
             DraftwoodError: a file that the tuner starts from cannot be used.
         """
         return None
+
+
+@cache
+def _source_fields(policy: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in settings(policy) if each.source)
 
 
 @dataclass(frozen=True, eq=False)

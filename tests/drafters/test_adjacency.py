@@ -309,12 +309,3 @@ def test_sampled_children_are_refused() -> None:
     query = Expand("adjacency", TreeBuilder(2), [0], 3, draw=Draw.WITHOUT_REPLACEMENT)
     with pytest.raises(DraftwoodError, match="one-hot"):
         tables.expand([0], [query])
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"width": 0}, {"max_rows": 0}, {"min_score": -0.1}, {"min_score": 1.0}, {"harvest": "none"}],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(DraftwoodError):
-        Adjacency(**wrong)  # type: ignore[arg-type]

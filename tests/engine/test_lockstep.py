@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from draftwood.engine.lockstep import Drafted, draft
 from draftwood.policies.auto.policy import Auto
@@ -15,38 +14,22 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Continue,
+    Drafter,
     Expand,
     Grower,
     Growth,
-    Needs,
-    Outcome,
     Policy,
-    Prefill,
     Price,
 )
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.tree import TreeBuilder
 from tests.factories.scripted_sources import paths
 
 
 @dataclass
-class Echo:
+class Echo(Drafter):
     """Offers ``slot * 10 + depth`` below every node and logs how it was called."""
 
-    needs: Needs = field(default_factory=Needs)
-    forwards: int = 0
     calls: list[tuple[int, ...]] = field(default_factory=list)
-
-    def backlog(self, slot: int) -> int:
-        return 0
-
-    def begin(self, slot: int, prefill: Prefill) -> None: ...
-
-    def observe(self, slot: int, outcome: Outcome) -> None: ...
-
-    def release(self, slot: int) -> None: ...
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        raise AssertionError("nothing was sampled")
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         self.calls.append(tuple(slots))
@@ -68,12 +51,6 @@ class Staircase(Policy):
 
     budget: int = 9
     sources: tuple[str, ...] = ("deep", "copy")
-    draws: frozenset[Draw] = frozenset({Draw.ONE_HOT})
-    branching: bool = True
-
-    def start(self) -> None: ...
-
-    def learn(self, state: None, outcome: Outcome) -> None: ...
 
     def grow(self, growth: Growth, state: None) -> Grower:
         tree = TreeBuilder(growth.anchor)

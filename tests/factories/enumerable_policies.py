@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Outcome, Policy
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
@@ -16,7 +16,6 @@ class Stateless(Policy):
     source: str = "draft"
 
     budget: ClassVar = 6
-    branching: ClassVar = True
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -25,10 +24,6 @@ class Stateless(Policy):
     @property
     def draws(self) -> frozenset[Draw]:
         return frozenset({self.draw, Draw.ONE_HOT})
-
-    def start(self) -> None: ...
-
-    def learn(self, state: None, outcome: Outcome) -> None: ...
 
     def wanted(self, growth: Growth) -> Draw:
         return self.draw if growth.temperature else Draw.ONE_HOT

@@ -9,7 +9,7 @@ from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
 from draftwood.methods.recipe import Method, Recipe
-from draftwood.methods.settings import settings
+from draftwood.protocols.settings import settings
 from draftwood.tree import Draw
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.methods.settings import checked, parse, settings
+from draftwood.methods.settings import checked, parse
+from draftwood.protocols.settings import settings
 
 
 class Thing:

@@ -2,9 +2,7 @@
 
 import pytest
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.chain import Chain
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import Sources, offer, outcome
 
 
@@ -31,10 +29,3 @@ def test_without_a_match_it_drafts_nothing() -> None:
     tree = Sources().grow(policy)
     assert (tree.drafted, tree.route) == (0, "plain")
     policy.learn(None, outcome(tree))
-
-
-def test_what_it_declares() -> None:
-    assert Chain().sources == ("context",)
-    assert Chain().draws == {Draw.ONE_HOT}
-    with pytest.raises(DraftwoodError):
-        Chain(budget=-1)

@@ -1,22 +1,18 @@
 """EAGLE-2: levels by hand, ties, and trees against a literal expand-then-shrink."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.eagle2 import Eagle2
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,
     drafter,
     offered,
-    outcome,
     paths,
 )
 
@@ -104,15 +100,3 @@ def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
 
 def test_a_drafter_without_an_answer() -> None:
     assert drafter({}).grow(Eagle2()).route == "plain"
-
-
-def test_what_it_declares() -> None:
-    assert Eagle2().sources == ("draft",)
-    assert Eagle2().draws == {Draw.ONE_HOT}
-    Eagle2().learn(None, outcome(drafter({}).grow(Eagle2())))
-
-
-@pytest.mark.parametrize("wrong", [{"budget": -1}, {"top_k": 0}, {"levels": 0}])
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DraftwoodError, match=next(iter(wrong))):
-        Eagle2(**wrong)

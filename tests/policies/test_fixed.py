@@ -2,23 +2,19 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.fixed import Fixed
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,
     drafter,
     offered,
-    outcome,
     paths,
 )
 
@@ -111,27 +107,3 @@ def test_every_tree_is_the_references(
     tree = drafter(table).grow(policy, budget=budget, room=room)
     check_shape(tree, budget, room)
     assert paths(tree) == reference(table, budget, min(depth, room), breadth, least)
-
-
-def test_what_it_declares() -> None:
-    policy = Fixed()
-    assert policy.sources == ("draft",)
-    assert Fixed(source="head").sources == ("head",)
-    assert policy.draws == {Draw.ONE_HOT}
-    policy.learn(None, outcome(drafter(TABLE).grow(policy)))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"budget": -1},
-        {"depth": 0},
-        {"breadth": 0},
-        {"threshold": -0.1},
-        {"threshold": 1.0},
-        {"threshold": float("nan")},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DraftwoodError, match=next(iter(wrong))):
-        Fixed(**wrong)

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.isotropic import Isotropic
-from draftwood.tree import Draw
-from tests.factories.scripted_sources import Row, Sources, check_shape, offer, outcome
+from tests.factories.scripted_sources import Row, Sources, check_shape, offer
 
 
 def plenty(token: int) -> Row:
@@ -90,13 +88,3 @@ def test_every_tree_keeps_to_its_bounds(
     assert tree.depths.tolist() == sorted(tree.depths.tolist())
     parents = tree.parents.tolist()
     assert all(parents.count(node) <= k for node in range(len(tree)))
-
-
-def test_what_it_declares() -> None:
-    policy = Isotropic()
-    assert policy.sources == ("context", "adjacency")
-    assert policy.draws == {Draw.ONE_HOT}
-    policy.learn(None, outcome(Sources().grow(policy)))
-    for budget, k in ((-1, 3), (59, 0)):
-        with pytest.raises(DraftwoodError):
-            Isotropic(budget, k)

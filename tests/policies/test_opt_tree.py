@@ -2,22 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.opt_tree import OptTree
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,
     drafter,
     offered,
-    outcome,
     paths,
 )
 
@@ -117,17 +113,3 @@ def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
 
 def test_a_drafter_without_an_answer() -> None:
     assert drafter({}).grow(OptTree()).route == "plain"
-
-
-def test_what_it_declares() -> None:
-    assert OptTree().sources == ("draft",)
-    assert OptTree().draws == {Draw.ONE_HOT}
-    OptTree().learn(None, outcome(drafter({}).grow(OptTree())))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"budget": -1}, {"delta": -0.1}, {"delta": math.nan}, {"max_depth": 0}]
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DraftwoodError, match=next(iter(wrong))):
-        OptTree(**wrong)

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.recycling import LEVELS, NODES, WIDTH, Recycling, template
-from draftwood.tree import Draw
-from tests.factories.scripted_sources import Row, Sources, check_shape, outcome
+from tests.factories.scripted_sources import Row, Sources, check_shape
 
 
 def plenty(token: int) -> Row:
@@ -82,13 +80,3 @@ def test_every_tree_keeps_to_its_bounds(budget: int, loaded: int, room: int) -> 
     check_shape(tree, min(budget, loaded), room)
     if room >= len(LEVELS):
         assert tree.drafted == min(budget, loaded)
-
-
-def test_what_it_declares() -> None:
-    policy = Recycling()
-    assert policy.sources == ("adjacency",)
-    assert policy.draws == {Draw.ONE_HOT}
-    policy.learn(None, outcome(Sources().grow(policy)))
-    for budget in (-1, 81):
-        with pytest.raises(DraftwoodError):
-            Recycling(budget=budget)

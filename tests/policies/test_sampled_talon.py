@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.sampled_talon import SampledTalon
 from draftwood.policies.talon import Talon
 from draftwood.sampling.noise import RequestNoise
@@ -197,21 +196,3 @@ def test_what_it_declares() -> None:
     assert SampledTalon().branching
     SampledTalon().start()
     SampledTalon().learn(None, outcome(drafter({}).grow(SampledTalon())))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"budget": -1}, "budget is -1"),
-        ({"mu": 0.0}, "mu is 0.0"),
-        ({"mu": 1.1}, "mu is 1.1"),
-        ({"top_k": 0}, "top_k is 0"),
-        ({"robust": -1}, "robust is -1"),
-        ({"max_depth": 0}, "max_depth is 0"),
-        ({"last": "context"}, 'last is "context"; give one of none, top'),
-        ({"draft_temperature": -1.0}, "draft_temperature is -1.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
-        SampledTalon(**wrong)

@@ -18,8 +18,7 @@ from draftwood.policies.sequoia import (
     plan,
 )
 from draftwood.protocols import Expand
-from draftwood.tree import Draw
-from tests.factories.scripted_sources import Row, check_shape, drafter, outcome, paths
+from tests.factories.scripted_sources import Row, check_shape, drafter, paths
 
 TREE = {"acceptance": [0.6, 0.2, 0.1], "paths": [[1], [0], [0, 1], [0, 0], [1, 0], [2]], "by": "me"}
 
@@ -161,12 +160,3 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(DraftwoodError, match="cannot be read"):
         Sequoia(tree=str(tmp_path / "binary.json"))
-
-
-def test_what_it_declares() -> None:
-    policy = Sequoia(source="head")
-    assert policy.sources == ("head",)
-    assert policy.draws == {Draw.ONE_HOT}
-    policy.learn(None, outcome(drafter({}).grow(Sequoia())))
-    with pytest.raises(DraftwoodError, match="budget is -1"):
-        Sequoia(budget=-1)

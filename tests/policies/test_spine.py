@@ -5,17 +5,14 @@ The trees themselves are held against a literal Algorithm 1 in ``tests/test_gold
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies._spine import SpineShape, SpineState
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continuation
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import Row, Sources, check_shape, offer, outcome
 
 TREE = Spine(bypass="off")
@@ -261,30 +258,3 @@ def test_every_tree_keeps_to_its_bounds(
     if policy.spine == "on" and spine:
         assert tree.path_tokens(len(spine)) == tuple(chain[: len(spine)])
     assert bool(spine) == (tree.route in {"bypass", "spine", "chain"})
-
-
-def test_what_it_declares() -> None:
-    assert Spine().sources == ("context", "adjacency")
-    assert Spine().draws == {Draw.ONE_HOT}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"budget": -1},
-        {"max_depth": 0},
-        {"top_k": 0},
-        {"min_chain": 0},
-        {"bypass_length": 0},
-        {"rho": 1.1},
-        {"ratio": -0.1},
-        {"min_score": -0.1},
-        {"min_score": 1.0},
-        {"bypass": "never"},
-        {"spine": "maybe"},
-        {"branches": "context"},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DraftwoodError):
-        Spine(**wrong)

@@ -3,16 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.talon import Talon
 from draftwood.protocols import Continue, Expand
-from draftwood.tree import Draw
 from tests.factories.scripted_sources import (
     Row,
     Sources,
@@ -21,7 +18,6 @@ from tests.factories.scripted_sources import (
     drafter,
     offer,
     offered,
-    outcome,
     paths,
 )
 
@@ -219,28 +215,3 @@ def test_every_tree_with_a_copied_path_is_algorithm_2s_beside_it(
     levels = adaptive_tree(table, policy, budget, room, laid)
     copies = {laid[: i + 1] for i in range(len(laid))}
     assert set(paths(tree)) == copies.union(*levels)
-
-
-def test_what_it_declares() -> None:
-    assert Talon().sources == ("draft",)
-    assert COPYING.sources == ("draft", "context")
-    assert Talon().draws == {Draw.ONE_HOT}
-    Talon().learn(None, outcome(drafter({}).grow(Talon())))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"budget": -1}, "budget is -1"),
-        ({"mu": 0.0}, "mu is 0.0"),
-        ({"mu": 1.1}, "mu is 1.1"),
-        ({"top_k": 0}, "top_k is 0"),
-        ({"robust": -1}, "robust is -1"),
-        ({"max_depth": 0}, "max_depth is 0"),
-        ({"copied": 0}, "copied is 0"),
-        ({"chain": "draft"}, 'both "draft"'),
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
-        Talon(**wrong)

@@ -11,12 +11,13 @@ Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from draftwood.protocols import (
     Candidates,
-    Continuation,
+    Drafter,
+    DrafterSpec,
     DraftModel,
     Expand,
     Head,
@@ -26,6 +27,7 @@ from draftwood.protocols import (
     Prefill,
     TargetInfo,
     TargetOutput,
+    setting,
 )
 from draftwood.tree import ROOT, Draw
 
@@ -34,15 +36,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Eagle3:
+class Eagle3(DrafterSpec):
     """Settings of an EAGLE-3 head."""
 
-    model: str | Any = field(
-        default="embedded-eagle3",
-        metadata={
-            "flag": "head",
-            "help": "EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id",
-        },
+    model: str | Any = setting(
+        "embedded-eagle3",
+        "EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id",
+        flag="head",
     )
 
     draws: ClassVar = frozenset(Draw)
@@ -57,7 +57,7 @@ class Eagle3:
         return Eagle3Drafter(head, model, host.info)
 
 
-class Eagle3Drafter:
+class Eagle3Drafter(Drafter):
     """Answers with the head's likeliest tokens, or draws some.
 
     Args:
@@ -109,10 +109,6 @@ class Eagle3Drafter:
     def release(self, slot: int) -> None:
         """The request has ended."""
         self._levels.release(slot)
-
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """Nothing: this drafter copies no text."""
-        return [() for _ in slots]
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
         """The distributions that this step's sampled children were drawn from."""

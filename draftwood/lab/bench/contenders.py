@@ -21,9 +21,9 @@ from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import parse
-from draftwood.methods.settings import settings as fields_of
 from draftwood.models import Loaded
 from draftwood.protocols import Host, Target
+from draftwood.protocols.settings import settings as fields_of
 from draftwood.runner.attach import attach
 
 REFERENCE = "ar"

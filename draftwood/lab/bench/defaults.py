@@ -11,7 +11,7 @@ from draftwood.lab.bench import peers
 from draftwood.methods import method, recipe
 from draftwood.methods.binding import DRAFT, model_flags
 from draftwood.methods.recipe import Recipe
-from draftwood.methods.settings import settings
+from draftwood.protocols.settings import settings
 
 _PEERS = {"hf-assistant": ("draft",)}
 """Peer to its settings that name a model."""

@@ -9,7 +9,7 @@ from itertools import product
 
 from draftwood.methods import method, recipe, recipes
 from draftwood.methods.recipe import Method
-from draftwood.methods.settings import Setting, settings
+from draftwood.protocols.settings import Setting, settings
 
 
 def grid(name: str) -> dict[str, Setting]:

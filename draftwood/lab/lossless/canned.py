@@ -8,6 +8,7 @@ it could have given is gone through.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,23 +20,20 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Drafter,
+    DrafterSpec,
     Expand,
     Host,
-    Needs,
     Noise,
-    Outcome,
-    Prefill,
     TargetOutput,
 )
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 
 @dataclass(frozen=True)
-class CannedSpec:
+class CannedSpec(DrafterSpec):
     """Stands in a method for any drafter: it can be asked to choose in every way."""
 
-    model: None = None
-    draws: frozenset[Draw] = frozenset(Draw)
+    draws: ClassVar = frozenset(Draw)
 
     def build(self, host: Host) -> Drafter:
         """Nothing: it drafts for no real target.
@@ -46,7 +44,7 @@ class CannedSpec:
         raise DraftwoodError(f"a canned drafter drafts for no real target ({host.info})")
 
 
-class CannedDrafter:
+class CannedDrafter(Drafter):
     """One source of a method, in one step.
 
     Slots are the numbers of the chances that :meth:`play` was last given. Handles of proposals hold
@@ -58,9 +56,6 @@ class CannedDrafter:
         context: tokens committed before, the root's last.
         dtype: of its proposals.
     """
-
-    needs = Needs()
-    forwards = 0
 
     def __init__(self, scene: Scene, source: str, context: Prefix, dtype: torch.dtype) -> None:
         self._scene = scene
@@ -74,19 +69,6 @@ class CannedDrafter:
     def play(self, chances: Sequence[Chance]) -> None:
         """Begin a batch of steps, each with chances of its own."""
         self._chances = chances
-
-    def backlog(self, slot: int) -> int:  # noqa: ARG002
-        """None: there is no model."""
-        return 0
-
-    def begin(self, slot: int, prefill: Prefill) -> None:
-        """Nothing is kept."""
-
-    def observe(self, slot: int, outcome: Outcome) -> None:
-        """Nothing is learnt."""
-
-    def release(self, slot: int) -> None:
-        """Nothing is kept."""
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """What the scene's context copies."""

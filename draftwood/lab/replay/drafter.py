@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import MissingRowError, Text, draft_name, rooted_key
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN, RankedRows
-from draftwood.protocols import Candidates, Continuation, Expand, Needs, Outcome, Prefill
+from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
@@ -86,8 +85,8 @@ class _Slot:
     nodes: list[int] = field(default_factory=list)
 
 
-class ReplayDrafter:
-    """Implements :class:`draftwood.protocols.Drafter` over the turns of one prompt.
+class ReplayDrafter(Drafter):
+    """Answers from a recording, over the turns of one prompt.
 
     Args:
         name: the drafter's name in the recording.
@@ -108,11 +107,6 @@ class ReplayDrafter:
         self._rooted = rooted
         self._log = log
         self._slots: dict[int, _Slot] = {}
-
-    @property
-    def needs(self) -> Needs:
-        """Nothing: the model's inputs are not needed again."""
-        return Needs()
 
     @property
     def forwards(self) -> int:
@@ -139,18 +133,6 @@ class ReplayDrafter:
     def release(self, slot: int) -> None:
         """Forget a request."""
         self._slots.pop(slot, None)
-
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """None: drafters that copy text run as they are."""
-        return [() for _ in slots]
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """Not available: replayed trees are deterministic.
-
-        Raises:
-            DraftwoodError: always.
-        """
-        raise DraftwoodError("a recording ranks tokens and draws none; its children are one-hot")
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """The model's ``k`` likeliest children of each node.

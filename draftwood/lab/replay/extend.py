@@ -100,8 +100,8 @@ class RecordingTarget:
         return [self._model_slots[slot] for slot in slots]
 
 
-class RecordingDrafter:
-    """Implements :class:`draftwood.protocols.Drafter` with a model, and records its output.
+class RecordingDrafter(Drafter):
+    """A drafter with a model whose output is recorded.
 
     Args:
         name: the drafter's name, for error messages.

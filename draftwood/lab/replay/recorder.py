@@ -6,8 +6,7 @@ tokens: random numbers are keyed by position.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -23,10 +22,8 @@ from draftwood.lab.replay.recording import PAST_END, RecordedPrompt, RecordingSe
 from draftwood.lab.replay.rows import PathTrie, RankedRows
 from draftwood.methods import method
 from draftwood.protocols import (
-    Candidates,
-    Continuation,
     Drafter,
-    Expand,
+    DrafterSpec,
     Host,
     Needs,
     Outcome,
@@ -36,7 +33,6 @@ from draftwood.protocols import (
 )
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.tree import Draw
 
 
 class Recorder:
@@ -110,15 +106,13 @@ def _past_end(eos: frozenset[int]) -> Callable[[torch.Tensor], bool]:
     return stop
 
 
-@dataclass(eq=False)
-class _RowCollector:
-    """Spec and drafter in one: no candidates, it collects the rows of one request at a time."""
+@dataclass(frozen=True, eq=False)
+class _RowCollector(DrafterSpec, Drafter):
+    """Settings and drafter in one: no candidates, it collects the rows of one request at a time."""
 
     width: int
 
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
-    model: ClassVar = None
-    forwards: ClassVar = 0
+    _outputs: list[TargetOutput] = field(default_factory=list, init=False)
 
     def build(self, host: Host) -> Drafter:  # noqa: ARG002
         return self
@@ -127,31 +121,16 @@ class _RowCollector:
     def needs(self) -> Needs:
         return Needs(top_k=self.width, prompt_rows=True)
 
-    def backlog(self, slot: int) -> int:  # noqa: ARG002
-        return 0
-
     def begin(self, slot: int, prefill: Prefill) -> None:  # noqa: ARG002
-        self._outputs = [prefill.rows]
+        self._outputs[:] = [prefill.rows]
 
     def observe(self, slot: int, outcome: Outcome) -> None:  # noqa: ARG002
         self._outputs.append(outcome.rows)
 
     def collected(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Tokens and probabilities ``[n, width]`` of all positions except the last."""
-        outputs: list[TargetOutput] = self._outputs
+        outputs = self._outputs
         return (
             np.concatenate([output.top_tokens for output in outputs]),
             np.concatenate([output.top_probs for output in outputs]),
         )
-
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        return [() for _ in slots]
-
-    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        raise DraftwoodError(f"{len(queries)} queries to a drafter without candidates, in {slots}")
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        raise DraftwoodError(f"nothing was sampled in slot {slot}, {len(q_rows)} rows asked for")
-
-    def release(self, slot: int) -> None:
-        pass

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ForwardLog, ReplayDrafter
@@ -10,8 +10,8 @@ from draftwood.lab.replay.extend import RecordingDrafter
 from draftwood.lab.replay.pricing import ModelFreeHost
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
-from draftwood.methods.settings import settings
 from draftwood.protocols import Drafter, DrafterSpec, Host, TargetInfo
+from draftwood.protocols.settings import settings
 from draftwood.tree import Draw
 
 _HARVEST = "harvest"
@@ -83,7 +83,7 @@ def drafter_name(spec: DrafterSpec) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ReplaySpec:
+class ReplaySpec(DrafterSpec):
     """Spec of a drafter that answers from a recording.
 
     Attributes:
@@ -98,8 +98,6 @@ class ReplaySpec:
     recording: Recording
     log: ForwardLog = field(default_factory=ForwardLog)
 
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
-
     @property
     def model(self) -> str:
         """Name of the recorded drafter."""
@@ -112,13 +110,11 @@ class ReplaySpec:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordingSpec:
+class RecordingSpec(DrafterSpec):
     """Spec of a drafter with its model, whose answers are added to the recording."""
 
     spec: DrafterSpec
     recorded: ReplaySpec
-
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     @property
     def model(self) -> Any:

@@ -16,11 +16,10 @@ rules of thumb for what is computed here; the paper's methods stay as they are, 
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, load, shipped
 from draftwood.policies.auto.features import Voice
 from draftwood.policies.auto.forecast import UNTAUGHT, Forecast
@@ -38,10 +37,10 @@ from draftwood.protocols import (
     Grower,
     Growth,
     Host,
-    Outcome,
     Policy,
     Price,
     Tuner,
+    setting,
 )
 from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 
@@ -68,52 +67,25 @@ class Auto(Policy):
         DraftwoodError: a setting outside its range, or one source named twice.
     """
 
-    budget: int = field(default=64, metadata={"help": "most nodes to draft, root excluded"})
-    max_depth: int = field(default=64, metadata={"help": "deepest node"})
-    width: int = field(default=8, metadata={"help": "successors asked of the table for a node"})
-    level: int = field(default=8, metadata={"help": "nodes of a draft level, and children of each"})
-    chain: str = field(default="context", metadata={"help": "name of the source that copies"})
-    table: str = field(default="adjacency", metadata={"help": "name of the source that ranks"})
-    neural: str = field(default="", metadata={"help": "name of a source with a model, if any"})
-    layout: Literal["coupled", "ranked", "drawn", "either"] = field(
-        default="coupled",
-        metadata={
-            "help": "a model's children above temperature 0: drawn as the target will draw, its "
-            "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both"
-        },
+    budget: int = setting(64, "most nodes to draft, root excluded", least=0)
+    max_depth: int = setting(64, "deepest node", least=1)
+    width: int = setting(8, "successors asked of the table for a node", least=1)
+    level: int = setting(8, "nodes of a draft level, and children of each", least=1)
+    chain: str = setting("context", "name of the source that copies", source=True)
+    table: str = setting("adjacency", "name of the source that ranks", source=True)
+    neural: str = setting("", "name of a source with a model, if any", source=True)
+    layout: Literal["coupled", "ranked", "drawn", "either"] = setting(
+        "coupled",
+        "a model's children above temperature 0: drawn as the target will draw, its "
+        "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both",
     )
 
-    calibration: str = field(
-        default="",
-        metadata={"help": "file with the acceptance to start from (none: what is shipped)"},
-    )
-
-    branching: ClassVar = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("max_depth", 1), ("width", 1), ("level", 1)):
-            if getattr(self, name) < least:
-                raise DraftwoodError(f"{name} is {getattr(self, name)}; give at least {least}")
-        if self.layout not in _DRAWS:
-            raise DraftwoodError(f'layout is "{self.layout}"; give one of {", ".join(_DRAWS)}')
-        if len(set(self.sources)) < len(self.sources):
-            raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The copying source, the table, and the one with a model if there is any."""
-        return (self.chain, self.table, *((self.neural,) if self.neural else ()))
+    calibration: str = setting("", "file with the acceptance to start from (none: what is shipped)")
 
     @property
     def draws(self) -> frozenset[Draw]:
         """Nodes are chosen deterministically, but for what may be drawn from a model."""
         return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
-
-    def start(self) -> None:
-        """The engine's tuner learns."""
-
-    def learn(self, state: None, outcome: Outcome) -> None:
-        """The engine's tuner learns."""
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner that starts from the calibration and from the target's measured costs."""

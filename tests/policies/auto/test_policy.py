@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import OTHER, SILENT, Codes, copied_code
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
@@ -400,19 +399,3 @@ def test_what_it_declares() -> None:
     assert Auto().draws == {Draw.ONE_HOT}
     assert Auto().branching
     assert SILENT == 0  # an forecast of its own relies on codes above 1 being what is said
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"budget": -1},
-        {"max_depth": 0},
-        {"width": 0},
-        {"level": 0},
-        {"neural": "context"},
-        {"table": "context"},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DraftwoodError, match=r"give at least|name different ones"):
-        Auto(**wrong)

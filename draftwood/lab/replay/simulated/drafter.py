@@ -7,21 +7,28 @@ tree.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
-import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ForwardLog
 from draftwood.lab.replay.simulated.language import Language, State, mix, permuted, uniform
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
-from draftwood.protocols import Candidates, Continuation, Expand, Host, Needs, Outcome, Prefill
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Drafter,
+    DrafterSpec,
+    Expand,
+    Host,
+    Outcome,
+    Prefill,
+)
 from draftwood.tree import Draw, TreeBuilder
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedSpec:
+class SimulatedSpec(DrafterSpec):
     """Spec of a simulated drafter, in the request of any drafter of a method.
 
     Attributes:
@@ -37,8 +44,6 @@ class SimulatedSpec:
     rates: RankRates
     copies: CopyRates
     log: ForwardLog | None = None
-
-    draws: ClassVar = frozenset({Draw.ONE_HOT})
 
     @property
     def model(self) -> str | None:
@@ -61,10 +66,8 @@ class _Slot:
     states: list[State] = field(default_factory=list)
 
 
-class SimulatedDrafter:
-    """Implements :class:`draftwood.protocols.Drafter`."""
-
-    needs = Needs()
+class SimulatedDrafter(Drafter):
+    """Offers the target's next token at the rates of its settings."""
 
     def __init__(self, spec: SimulatedSpec) -> None:
         self._spec = spec
@@ -102,14 +105,6 @@ class SimulatedDrafter:
     def release(self, slot: int) -> None:
         """Forget a request."""
         self._slots.pop(slot, None)
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
-        """Not available: simulated candidates are deterministic.
-
-        Raises:
-            DraftwoodError: always.
-        """
-        raise DraftwoodError("a simulated drafter draws nothing; its children are one-hot")
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """A copied chain after the root, at the given rate of matches."""

@@ -32,7 +32,7 @@ from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Candidates, Expand, Growth, TargetInfo, TargetOutput
-from draftwood.runner.harvest import hand_over
+from draftwood.runner.to_host import to_host
 
 METHODS = ("eagle3", "talon", "dynatree", "opt-tree", "fixed-tree")
 PARTS = ("hand_over", "ranking", "policy")
@@ -92,7 +92,7 @@ class Model:
             m = len(query.nodes)
             logits = next(self._logits)[:m]
             start = time.perf_counter()
-            argmax, tokens, probs = hand_over(logits[None], query.k)
+            argmax, tokens, probs = to_host(logits[None], query.k)
             handed = time.perf_counter()
             rows = TargetOutput(logits, argmax[0], tokens[0], probs[0])
             answer: Candidates = rank(query, [(rows, i) for i in range(m)], self._outputs)

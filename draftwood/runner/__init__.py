@@ -1,5 +1,5 @@
-"""Everything that touches the target model: its cache, attention, weights and slots.
+"""Runs models over token trees: KV cache, attention, weights and slots.
 
 :func:`draftwood.runner.attach.attach` turns a Hugging Face causal language model into a
-:class:`draftwood.protocols.Target`. Nothing here knows how trees are drafted or accepted.
+:class:`draftwood.protocols.Target`. Draft models run here too.
 """

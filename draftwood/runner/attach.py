@@ -1,7 +1,7 @@
-"""Attaching a Hugging Face causal language model, and taking the attachment back.
+"""Attaches a Hugging Face causal language model, and detaches it.
 
-Refuses, each with a sentence, what cannot decode trees losslessly, and has everything else prove
-itself in a self-test. Knows what an attachment consists of; nothing of how a step runs.
+A model that cannot decode trees losslessly is refused with the reason. Every other model must pass
+a self-test.
 """
 
 import logging
@@ -15,22 +15,22 @@ from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
 from draftwood.models import eos_of, origin_of
 from draftwood.protocols import TargetInfo
-from draftwood.runner.attached import forget, found, keep
+from draftwood.runner.attached_models import find_attached, mark_attached, unmark_attached
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.cache import KVCache
-from draftwood.runner.cpu.calls import Shortcuts, shorten
-from draftwood.runner.cpu.chosen import remembered
+from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
+from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.norms import FusedNorms, fuse_norms
 from draftwood.runner.cpu.packing import Packed, pack
 from draftwood.runner.eager import eagerly
-from draftwood.runner.forward import Passes
+from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks, layer_kinds
-from draftwood.runner.probe import learn_layout
-from draftwood.runner.quantised import mixing
-from draftwood.runner.recompute import RecomputingRunner, recomputed_at
-from draftwood.runner.rotary import Ropes, context_of, follow, named_lengths
+from draftwood.runner.probe import probe_cache
+from draftwood.runner.quantised import row_mixing
+from draftwood.runner.recompute import RecomputingRunner, recompute_limit
+from draftwood.runner.rotary import RotaryPatches, context_limit_of, patch_rotary, position_limits
 from draftwood.runner.runner import Runner
-from draftwood.runner.selftest import Exam, examine, prepare
+from draftwood.runner.selftest import Reference, check_reference, make_references
 
 logger = logging.getLogger(__name__)
 
@@ -51,76 +51,76 @@ def attach(
     chunk: int = 512,
     self_test: bool = True,
 ) -> Runner:
-    """Make ``model`` score token trees; undone by :func:`detach` or :meth:`Runner.detach`.
+    """Attach ``model`` so that it scores token trees; :func:`detach` undoes it.
 
-    The model keeps its modules, its ``state_dict`` and its own ``generate`` throughout. A model
-    that is attached in this way already keeps the runner it has.
+    The model keeps its modules, its ``state_dict`` and its own ``generate``. If it is attached
+    already with the same settings, its runner is returned.
 
     Args:
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
             plain), in ``eval()`` mode, on one device.
-        packing: lay weights on a CPU out for few rows, in place
-            (:func:`draftwood.runner.cpu.packing.pack`), and shorten the way to them and to norms.
-        fresh: choose the weights' layouts anew instead of taking those kept for this machine.
+        packing: on a CPU, pack weights in place (:func:`draftwood.runner.cpu.packing.pack`) and
+            fuse norms.
+        fresh: choose weight layouts anew instead of using those cached for this machine.
         chunk: prompt tokens per sequence and prefill forward.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
-        DraftwoodError: the model cannot decode trees losslessly; says why. Or it is attached in
-            another way, or was moved since.
+        DraftwoodError: the model cannot decode trees losslessly; the message says why. Or it is
+            attached with other settings, or its device or dtype has changed since.
     """
     chunk = integer("chunk", chunk)
     if chunk < 1:
         raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
     refuse_model(model)
-    ways = f"packing={packing!r}, chunk={chunk}"
-    known = found(model)
+    settings = f"packing={packing!r}, chunk={chunk}"
+    known = find_attached(model)
     if known is not None:
-        if known.ways != ways or (self_test and not known.tested):
+        if known.settings != settings or (self_test and not known.tested):
             untested = "" if known.tested else ", self_test=False"
             raise DraftwoodError(
-                f"this {type(model).__name__} is attached with {known.ways}{untested}: call "
-                "draftwood.detach(model) first to attach it in another way"
+                f"this {type(model).__name__} is attached with {known.settings}{untested}: call "
+                "draftwood.detach(model) first to attach it with other settings"
             )
         return known.runner
     config, device = _admit(model)
     kinds = layer_kinds(config)
     original = config._attn_implementation
     name = register(original)
-    lengths = named_lengths(config)
-    exams: list[Exam] = []
+    lengths = position_limits(config)
+    references: list[Reference] = []
     if self_test:
         with (
-            working(f"computing what {type(model).__name__} says of a tree's paths"),
+            working(f"computing reference logits of {type(model).__name__} for the self-test"),
             eagerly(model),
         ):
-            exams = prepare(model, config.vocab_size, device, kinds, lengths)
+            references = make_references(model, config.vocab_size, device, kinds, lengths)
     model.set_attn_implementation(name)
-    patches: list[Packed | FusedNorms | Ropes] = []
-    shortcuts = Shortcuts()
+    patches: list[Packed | FusedNorms | RotaryPatches] = []
+    direct_calls = DirectCalls()
 
     def undo() -> None:
         for patch in patches:
             patch.undo()
         patches.clear()
         model.set_attn_implementation(original)
-        forget(model)
+        unmark_attached(model)
 
     try:
         if config._attn_implementation != name:
             raise DraftwoodError(_OWN_ATTENTION.format(type(model).__name__))
         layers = config.num_hidden_layers
         with eagerly(model):
-            layout = learn_layout(model, kinds, layers, device)
+            layout = probe_cache(model, kinds, layers, device)
         packed = Packed([])
         if device.type == "cpu" and packing:
-            packed = pack(model, partial(remembered, fresh=fresh))
+            packed = pack(model, partial(cached_layouts, fresh=fresh))
             patches += [packed, fuse_norms(model)]
-            shortcuts = shorten(model)
+            direct_calls = find_direct_calls(model)
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
-            context_limit=context_of(config) or UNBOUNDED,
+            context_limit=context_limit_of(config) or UNBOUNDED,
             layers=layers,
             hidden_size=config.hidden_size,
             device=device,
@@ -129,20 +129,20 @@ def attach(
             origin=origin_of(model.config),
             eos=eos_of(model),
         )
-        slab = KVCache(layout.layers)
-        ropes = follow(model, lengths)
-        patches.append(ropes)
-        passes = Passes(model, slab, device, shortcuts, ropes)
-        limit = recomputed_at(model, lengths, device) if ropes else None
-        parts = (model, info, slab, masks, passes, chunk, undo, packed.refresh)
+        cache = KVCache(layout.layers)
+        rotary = patch_rotary(model, lengths)
+        patches.append(rotary)
+        forward_pass = ForwardPass(model, cache, masks, device, direct_calls, rotary)
+        limit = recompute_limit(model, lengths, device) if rotary else None
+        parts = (model, info, forward_pass, chunk, undo, packed.refresh)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
-        with working("checking that trees get the logits of their paths"):
-            for exam in exams:
-                examine(runner, exam)
+        with working("comparing the logits of a tree with those of its paths"):
+            for reference in references:
+                check_reference(runner, reference)
     except BaseException:
         undo()
         raise
-    keep(model, runner, ways, tested=self_test)
+    mark_attached(model, runner, settings, tested=self_test)
     logger.info(
         "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed",
         type(model).__name__,
@@ -156,26 +156,26 @@ def attach(
 
 
 def runner_of(model: Any) -> Runner:
-    """The model's runner; it is attached with the defaults of :func:`attach` if it is not yet.
+    """The model's runner. A model that is not attached is attached with default settings.
 
     Raises:
         DraftwoodError: as :func:`attach`.
     """
     refuse_model(model)
-    known = found(model)
+    known = find_attached(model)
     return attach(model) if known is None else known.runner
 
 
 def detach(model: Any) -> None:
-    """Give the model back as it was before it was attached, by whatever attached it.
+    """Undo the attachment; the model is as it was before.
 
-    A model that is not attached is left alone, with a warning in the log.
+    If the model is not attached, nothing happens but a warning in the log.
 
     Raises:
-        DraftwoodError: this is no model of transformers.
+        DraftwoodError: this is no transformers model.
     """
     refuse_other(model)
-    runner = forget(model)
+    runner = unmark_attached(model)
     if runner is None:
         logger.warning("this %s is not attached: there is nothing to undo", type(model).__name__)
     else:
@@ -183,10 +183,10 @@ def detach(model: Any) -> None:
 
 
 def refuse_other(model: Any) -> None:
-    """Check that this is a model of transformers, of whatever kind.
+    """Check that ``model`` is a transformers model.
 
     Raises:
-        DraftwoodError: it is something else.
+        DraftwoodError: it is not.
     """
     if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
         raise DraftwoodError(
@@ -195,10 +195,10 @@ def refuse_other(model: Any) -> None:
 
 
 def refuse_model(model: Any) -> None:
-    """Check what is known of a model's kind without running it.
+    """Refuse models that cannot decode trees losslessly, as far as their config tells.
 
     Raises:
-        DraftwoodError: models of this kind cannot decode trees losslessly; says why.
+        DraftwoodError: models of this kind cannot; the message says why.
     """
     refuse_other(model)
     kind = type(model).__name__
@@ -219,7 +219,7 @@ def refuse_model(model: Any) -> None:
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:
-    """The text config and the device of a model that may be attached."""
+    """The text config and the device of a model that may be attached; others are refused."""
     kind = type(model).__name__
     config = model.config.get_text_config()
     if getattr(config, "_attn_implementation", "").startswith(PREFIX):
@@ -244,7 +244,7 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
             f"{kind} is in training mode, where dropout makes every forward random; call "
             "model.eval() first"
         )
-    reason = mixing(model)
+    reason = row_mixing(model)
     if reason is not None:
         raise DraftwoodError(f"{kind} cannot decode trees losslessly: {reason}")
     return config, devices.pop()

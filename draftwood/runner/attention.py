@@ -1,9 +1,8 @@
-"""Tree attention inside an unmodified Hugging Face model, and the mask function that goes with it.
+"""Tree attention for unmodified Hugging Face models.
 
-Both are registered as a pair under our own name, one name per original implementation. The
-function acts only when the forward was called with ``draftwood_step=``; otherwise the original
-runs, so plain ``generate`` computes what it always did. It refuses to know how masks are built:
-what arrives as ``attention_mask`` already says who sees whom.
+An attention function and its mask function are registered as a pair, under one name per original
+implementation. The function acts only if the forward got ``draftwood_visibility=``. Otherwise the
+original runs, so plain ``generate`` computes the same as before.
 """
 
 import sys
@@ -44,12 +43,12 @@ class Visibility(Enum):
 
 @dataclass
 class Survey:
-    """A causal step that notes how query heads share key heads, for a model not yet known."""
+    """Causal attention that records how many query heads share a key head."""
 
     groups: set[int] = field(default_factory=set)
 
 
-# What models hand through to attention without changing its result, given that the mask is ours.
+# Arguments that do not change the result, given that the mask is ours.
 _HARMLESS = frozenset(
     {
         "is_causal",
@@ -72,7 +71,7 @@ _HARMLESS = frozenset(
 
 
 def register(original: str) -> str:
-    """Register our pair for a model that runs ``original``; returns the name to set.
+    """Register the pair for the implementation ``original``; returns its name.
 
     Raises:
         DraftwoodError: the original is neither ``sdpa`` nor ``eager``.
@@ -97,10 +96,10 @@ def _delegating(original: str) -> AttentionFunction:
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        draftwood_step: Visibility | Survey | None = None,
+        draftwood_visibility: Visibility | Survey | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if draftwood_step is None:
+        if draftwood_visibility is None:
             function = (
                 _eager_of(module) if original == "eager" else ALL_ATTENTION_FUNCTIONS[original]
             )
@@ -114,18 +113,18 @@ def _delegating(original: str) -> AttentionFunction:
                 dropout=dropout,
                 **kwargs,
             )
-        if isinstance(draftwood_step, Survey):
-            draftwood_step.groups.add(query.shape[1] // key.shape[1])
-            draftwood_step = Visibility.CAUSAL
+        if isinstance(draftwood_visibility, Survey):
+            draftwood_visibility.groups.add(query.shape[1] // key.shape[1])
+            draftwood_visibility = Visibility.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
         cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
         if cap is not None or sinks is not None:
-            output = _spelled(
-                query, key, value, attention_mask, scaling, draftwood_step, cap, sinks
+            output = _unfused(
+                query, key, value, attention_mask, scaling, draftwood_visibility, cap, sinks
             )
         else:
-            output = _fused(query, key, value, attention_mask, scaling, draftwood_step)
+            output = _fused(query, key, value, attention_mask, scaling, draftwood_visibility)
         return output, None
 
     return attention
@@ -182,7 +181,7 @@ def _fused(
     return output.transpose(1, 2).contiguous()
 
 
-def _spelled(
+def _unfused(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -192,12 +191,12 @@ def _spelled(
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attention spelled out, for what the fused one does not compute.
+    """Attention in single operations, with options that the fused kernel lacks.
 
     Args:
         softcap: c; scores become ``c * tanh(scores / c)`` before the mask (Gemma 2, section 2).
-        sinks: ``[heads]``, a score beside those of the keys that takes its share of the weights
-            and leads to no value (gpt-oss model card, section 2.2).
+        sinks: ``[heads]``, a further score in the softmax that has no value (gpt-oss model card,
+            section 2.2).
     """
     b, heads, q, d = query.shape
     kv_heads, kv = key.shape[1], key.shape[2]
@@ -219,7 +218,7 @@ def _spelled(
     if sinks is not None:
         beside = sinks.view(1, kv_heads, g, 1, 1).expand(b, -1, -1, q, -1)
         scores = torch.cat([scores, beside.reshape(b, kv_heads, g * q, 1)], dim=-1)
-        # Rounded as the models' own attention does, which is what generate runs.
+        # Rounded as in the models' own attention.
         scores, exact = scores - scores.amax(dim=-1, keepdim=True), scores.dtype
     weights = torch.softmax(scores, dim=-1, dtype=exact).to(query.dtype)[..., :kv]
     output = torch.matmul(weights, value).reshape(b, heads, q, value.shape[-1])

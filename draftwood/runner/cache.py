@@ -1,9 +1,9 @@
-"""The key-value cache: one slab per shape, rows for requests, room for a tree behind each.
+"""The preallocated KV cache: one row per request, with room for a tree behind its tokens.
 
 Keys and values of all layers with equal heads and head width share one tensor ``[n, B, S, H, D]``
-(for a uniform model n runs over layer 0's keys, layer 0's values, layer 1's keys, ...). Rolling
-back is not advancing a length; keeping an accepted path is one gather per tensor. Knows nothing of
-trees, masks or positions: a caller says which cells a forward writes and how many keys it reads.
+(for a uniform model n runs over layer 0's keys, layer 0's values, layer 1's keys, ...). An *entry*
+is one token's place in a row. Rolling back changes a length only. Keeping an accepted path is one
+gather per tensor. The caller says which entries a forward writes and how many it reads.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _GRAIN = 64
 
 @dataclass(frozen=True)
 class Plane:
-    """Shape of one layer's keys, or of its values: ``heads`` x ``width`` per token."""
+    """Shape and dtype of one layer's keys, or of its values: ``heads`` x ``width`` per token."""
 
     heads: int
     width: int
@@ -29,14 +29,14 @@ class Plane:
 
 
 class KVCache(Cache):
-    """Slots over preallocated rows; slot numbers stay the same while rows move.
+    """The KV cache of one model, by slots. A slot's number stays the same when its row moves.
 
     The used rows are always the first ones, so that a forward over all requests reads a view.
 
     Args:
-        layers: keys' and values' planes of every layer, in order.
-        margin: cells kept free behind the capacity of a request, for the nodes of a tree.
-        scatter: write by index even where the cells of a forward form a rectangle (slower; the
+        layers: planes of the keys and of the values of every layer, in order.
+        margin: free entries behind a request's capacity, for the nodes of a tree.
+        scatter: write by index even if the entries of a forward form a rectangle (slower; the
             plain twin of the rectangular copy).
     """
 
@@ -67,14 +67,14 @@ class KVCache(Cache):
         self._free: list[int] = []
         self._reads: list[torch.Tensor] = []
         self._writes: list[torch.Tensor] = []
-        self._cells: torch.Tensor | None = None
+        self._entries: torch.Tensor | None = None
         self._picked: torch.Tensor | None = None
         self._kv = 0
 
     # --- slots ------------------------------------------------------------------------------------
 
     def open(self, capacity: int) -> int:
-        """A fresh slot that will hold up to ``capacity`` tokens (it grows if it must hold more)."""
+        """Open a slot for up to ``capacity`` tokens; it grows if it must hold more."""
         self.reserve(len(self._slots) + 1, capacity + self.margin)
         slot = self._free.pop() if self._free else len(self._row)
         self._row[slot] = len(self._slots)
@@ -85,13 +85,13 @@ class KVCache(Cache):
 
     @torch.inference_mode()
     def release(self, slot: int) -> None:
-        """Forget a slot; the last row moves into the hole."""
+        """Close a slot; the last row moves into its place."""
         hole, last = self.row(slot), len(self._slots) - 1
         used = self._touched[last]
         for tensor in self.tensors:
             if hole != last:
                 tensor[:, hole, :used] = tensor[:, last, :used]
-                # What the mover's row held beyond its own cells must not leak a NaN either.
+                # Entries beyond the moved ones must not leak a NaN either.
                 tensor[:, hole, used : self._touched[hole]] = 0
             tensor[:, last, : self._touched[last]] = 0
         moved = self._slots.pop()
@@ -104,7 +104,7 @@ class KVCache(Cache):
         self._free.append(slot)
 
     def row(self, slot: int) -> int:
-        """Where the slot lies now.
+        """The slot's present row.
 
         Raises:
             DraftwoodError: no such slot is open.
@@ -119,19 +119,19 @@ class KVCache(Cache):
         return self._lengths[self.row(slot)]
 
     def resize(self, slot: int, length: int) -> None:
-        """Declare that the slot holds ``length`` tokens: advance, or roll back."""
+        """Set the slot's length: advance, or roll back."""
         self._lengths[self.row(slot)] = length
 
-    def exchange(self, one: int, other: int) -> None:
-        """Let two slots swap what they hold."""
+    def swap_slots(self, one: int, other: int) -> None:
+        """Swap the rows of two slots."""
         first, second = self.row(one), self.row(other)
         self._row[one], self._row[other] = second, first
         self._slots[first], self._slots[second] = other, one
 
     # --- one forward ------------------------------------------------------------------------------
 
-    def straight(self, rows: Sequence[int], starts: Sequence[int]) -> bool:
-        """Whether the cells that a forward writes form a rectangle, which needs no index."""
+    def rectangular(self, rows: Sequence[int], starts: Sequence[int]) -> bool:
+        """Whether the entries that a forward writes form a rectangle, which needs no index."""
         b = len(rows)
         return not self.scatter and rows[-1] - rows[0] < b and starts.count(starts[0]) == b
 
@@ -141,17 +141,17 @@ class KVCache(Cache):
         starts: Sequence[int],
         q: int,
         kv: int,
-        cells: torch.Tensor | None,
+        entries: torch.Tensor | None,
     ) -> None:
-        """Say what the coming forward writes and reads.
+        """Set the entries that the next forward writes and reads.
 
         Args:
             rows: row of every sequence of the batch, ascending.
-            starts: first cell that each sequence writes; it writes ``q`` of them.
+            starts: first entry that each sequence writes; it writes ``q`` entries.
             q: tokens per sequence, padding included.
-            kv: how many cells of every row are read, from the first on.
-            cells: int64 ``[b * q]`` on the device: ``row * stride + cell`` of every token; None
-                if the cells are :meth:`straight`.
+            kv: number of entries read from every row, from the first on.
+            entries: int64 ``[b * q]`` on the device: ``row * stride + entry`` of every token; None
+                if they are :meth:`rectangular`.
         """
         b = len(rows)
         for row, start in zip(rows, starts, strict=True):
@@ -159,8 +159,8 @@ class KVCache(Cache):
         self._kv = kv
         first = rows[0]
         self._picked = None
-        self._cells = cells
-        if cells is None:
+        self._entries = entries
+        if entries is None:
             self._writes = self._windows(first, b, starts[0], q)
         if rows[-1] - first < b:
             self._reads = self._windows(first, b, 0, kv)
@@ -192,16 +192,16 @@ class KVCache(Cache):
         *_args: Any,
         **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write ``[b, H, q, D]`` keys and values, return views of the ``kv`` cells each row has."""
+        """Write ``[b, H, q, D]`` keys and values; return the ``kv`` entries of every row."""
         k = 2 * layer_idx
-        cells = self._cells
-        if cells is None:
+        entries = self._entries
+        if entries is None:
             self._writes[k].copy_(key_states)
             self._writes[k + 1].copy_(value_states)
         else:
             flats = self._flats
-            flats[k].index_copy_(0, cells, key_states.transpose(1, 2).flatten(0, 1))
-            flats[k + 1].index_copy_(0, cells, value_states.transpose(1, 2).flatten(0, 1))
+            flats[k].index_copy_(0, entries, key_states.transpose(1, 2).flatten(0, 1))
+            flats[k + 1].index_copy_(0, entries, value_states.transpose(1, 2).flatten(0, 1))
         if self._picked is None:
             return self._reads[k], self._reads[k + 1]
         return self._gather(k), self._gather(k + 1)
@@ -212,33 +212,33 @@ class KVCache(Cache):
         return picked.transpose(1, 2)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
-        """Cells the current forward reads; models only use it where no positions are given."""
+        """Entries that the current forward reads; models use it only without positions."""
         return self._kv
 
     # --- committing and growing -------------------------------------------------------------------
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Copy cells (``row * stride + cell``, int64 on the device) over others, in every layer."""
+        """Copy entries (``row * stride + entry``, int64 on the device) in every layer."""
         for (plane, n), tensor in zip(self._groups, self.tensors, strict=True):
             flat = tensor.view(n, -1, plane.heads, plane.width)
             flat.index_copy_(1, targets, flat.index_select(1, sources))
 
-    def reserve(self, rows: int, cells: int) -> None:
-        """Make room; both sizes grow geometrically, and only what was used is copied."""
-        if rows <= self.rows and cells <= self.stride:
+    def reserve(self, rows: int, entries: int) -> None:
+        """Make room; both sizes grow geometrically, and only used entries are copied."""
+        if rows <= self.rows and entries <= self.stride:
             return
         old, held = self.tensors, len(self._slots)
         if rows > self.rows:
             rows = max(rows, 2 * self.rows)
         used = max(self._touched, default=0)
-        if cells > self.stride:
-            grown = max(cells, self.stride * 3 // 2) if used else cells
-            cells = -(-grown // _GRAIN) * _GRAIN
-        self.rows, self.stride = max(rows, self.rows), max(cells, self.stride)
+        if entries > self.stride:
+            grown = max(entries, self.stride * 3 // 2) if used else entries
+            entries = -(-grown // _GRAIN) * _GRAIN
+        self.rows, self.stride = max(rows, self.rows), max(entries, self.stride)
         self.tensors, flats = [], []
         with torch.inference_mode():
             for g, (plane, n) in enumerate(self._groups):
-                # Zeros, never empty: a masked cell still counts as 0 * value, and 0 * NaN is NaN.
+                # Zeros, never empty: a masked entry still counts as 0 * value, and 0 * NaN is NaN.
                 tensor = torch.zeros(
                     (n, self.rows, self.stride, plane.heads, plane.width),
                     dtype=plane.dtype,
@@ -261,7 +261,7 @@ class KVCache(Cache):
     def advance(
         self, slots: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> tuple[list[int], list[int]]:
-        """Lengthen each slot by its root and path; which cells must :meth:`move` where for it."""
+        """Append each slot's root and path; returns the sources and targets for :meth:`move`."""
         sources: list[int] = []
         targets: list[int] = []
         for slot, path in zip(slots, paths, strict=True):

@@ -1,7 +1,7 @@
-"""Steps run eagerly where the model's forward was compiled.
+"""Runs tree forwards without ``torch.compile``, where the model's forward was compiled.
 
-A tree step has other shapes every time, for which ``torch.compile`` would compile again and again.
-The model's own calls stay compiled.
+Every tree forward has other shapes, so ``torch.compile`` would recompile each time. The model's own
+calls stay compiled.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 class _Eager:
-    """torch's one switch for all threads, held until the last of them is done."""
+    """Holds torch's process-wide switch until the last thread has left."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -52,5 +52,5 @@ eager = _Eager()
 
 
 def eagerly(model: nn.Module) -> AbstractContextManager[None]:
-    """A context in which the model runs without ``torch.compile``; does nothing for others."""
+    """A context without ``torch.compile``; it does nothing if the model is not compiled."""
     return eager() if is_compiled(model) else nullcontext()

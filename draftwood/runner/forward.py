@@ -1,6 +1,7 @@
-"""One pass of the model over staged tokens; the only place that calls it.
+"""One forward pass of the model over new tokens of several sequences; the model's only caller.
 
-Knows the model's calling convention, and nothing of what the tokens mean.
+Token ids, positions and cache entries are staged on the host and reach the device in one copy.
+Whether the tokens are a chunk of a prompt or a tree is up to the caller.
 """
 
 from collections.abc import Sequence
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 
 from draftwood.runner.attention import Visibility
 from draftwood.runner.cache import KVCache
-from draftwood.runner.cpu.calls import Shortcuts
+from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.eager import eager
-from draftwood.runner.masks import Masks
-from draftwood.runner.rotary import Ropes
+from draftwood.runner.masks import Masks, TreeMasks
+from draftwood.runner.rotary import RotaryPatches
 
 
 class Staging:
-    """``lanes`` int64 buffers side by side, as large as the largest forward so far."""
+    """``lanes`` int64 host buffers that are sent to the device together; they grow as needed."""
 
     def __init__(self, lanes: int, device: torch.device) -> None:
         self._lanes = lanes
@@ -35,11 +36,11 @@ class Staging:
         self._host = torch.zeros(total, dtype=torch.int64, pin_memory=self._device.type == "cuda")
         self._numbers = self._host.numpy()
         on_host = self._device.type == "cpu"
-        self._there = self._host if on_host else self._host.to(self._device)
+        self._sent = self._host if on_host else self._host.to(self._device)
         self._views: dict[tuple[int, ...], tuple[torch.Tensor, ...]] = {}
 
     def lanes(self, size: int) -> NDArray[np.int64]:
-        """Writable ``[lanes, size]``, to be sent with :meth:`send`."""
+        """Writable buffers ``[lanes, size]`` for the next :meth:`send`."""
         if size > self._capacity:
             self._grow(size)
         self._size = size
@@ -48,53 +49,57 @@ class Staging:
     def send(self, *shape: int) -> tuple[torch.Tensor, ...]:
         """The lanes on the device, each contiguous int64 of ``shape``, by default ``[size]``."""
         shape = shape or (self._size,)
-        if self._there is not self._host:
+        if self._sent is not self._host:
             total = self._lanes * self._size
-            self._there[:total].copy_(self._host[:total], non_blocking=True)
+            self._sent[:total].copy_(self._host[:total], non_blocking=True)
         views = self._views.get(shape)
         if views is None:
             total = self._lanes * self._size
-            views = self._there[:total].view(self._lanes, *shape).unbind(0)
+            views = self._sent[:total].view(self._lanes, *shape).unbind(0)
             self._views[shape] = views
         return views
 
 
-class Passes:
-    """Stages ids, positions and cells of a batch, then runs the model on them.
+class ForwardPass:
+    """The attached model with its KV cache and masks, run over staged tokens.
 
     Args:
         model: the attached model.
-        slab: its cache.
-        device: where both are.
-        shortcuts: in force during a pass.
-        ropes: told the extent of every token.
+        cache: its KV cache.
+        masks: its mask buffers.
+        device: where all of them are.
+        direct_calls: in force during a pass.
+        rotary: patches that need the extent of every token.
     """
 
-    #: Added to all positions. The self-test looks at far ones without the text before them.
+    #: Added to all positions. The self-test uses it to reach far positions without a long text.
     shift: int = 0
 
-    #: Whether ``torch.compile`` must be kept away from the passes.
+    #: Whether ``torch.compile`` must be switched off during a pass.
     compiled: bool = False
 
     def __init__(
         self,
         model: Any,
-        slab: KVCache,
+        cache: KVCache,
+        masks: TreeMasks,
         device: torch.device,
-        shortcuts: Shortcuts | None = None,
-        ropes: Ropes | None = None,
+        direct_calls: DirectCalls | None = None,
+        rotary: RotaryPatches | None = None,
     ) -> None:
+        self.cache = cache
+        self.masks = masks
+        self.device = device
         self._model = model
-        self._shortcuts = shortcuts or Shortcuts()
-        self._ropes = ropes or Ropes()
-        self._slab = slab
+        self._direct_calls = direct_calls or DirectCalls()
+        self._rotary = rotary or RotaryPatches()
         self._staging = Staging(3, device)
         self._ramp = np.arange(1024)
 
     def lanes(self, b: int, q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Writable token ids and positions, ``[b, q]`` each, of the coming pass."""
+        """Writable token ids and positions, ``[b, q]`` each, of the next :meth:`run`."""
         lanes = self._staging.lanes(b * q).reshape(3, b, q)
-        self._positions, self._cells = lanes[1], lanes[2]
+        self._positions, self._entries = lanes[1], lanes[2]
         return lanes[0], lanes[1]
 
     def run(
@@ -102,40 +107,40 @@ class Passes:
         rows: Sequence[int],
         starts: Sequence[int],
         kv: int,
-        step: Visibility,
+        visibility: Visibility,
         mask: Masks,
         taps: tuple[int, ...] = (),
         keep: torch.Tensor | None = None,
         hidden: torch.Tensor | None = None,
-        least: Sequence[int] = (),
+        min_extents: Sequence[int] = (),
     ) -> Any:
-        """The model's output for the staged tokens.
+        """Run the model over the staged tokens and return its output.
 
         Args:
-            rows: the cache row of every sequence, ascending.
-            starts: the first cell each sequence writes.
-            kv: cells that every sequence reads, those written included.
-            step: how queries see keys.
-            mask: what the attention gets as its mask.
-            taps: layers whose input hidden states are wanted.
-            keep: int64 ``[n]`` positions whose logits are wanted; None: all.
-            hidden: ``[b, q, H]`` for a model that is given a vector beside each token.
-            least: the least extent of each sequence's tokens (:mod:`draftwood.runner.rotary`),
-                if some is longer than the text up to the token.
+            rows: cache row of each sequence, ascending.
+            starts: first cache entry that each sequence writes.
+            kv: entries that each sequence reads, those written included.
+            visibility: how queries see keys.
+            mask: passed to the attention.
+            taps: layers whose input hidden states are returned.
+            keep: int64 ``[n]`` positions whose logits are returned; None: all.
+            hidden: ``[b, q, H]`` for a model that takes a vector beside each token.
+            min_extents: lower bound of each sequence's extents (:mod:`draftwood.runner.rotary`);
+                without one, a token's extent is its position plus one.
         """
-        slab, cells = self._slab, self._cells
-        b, q = cells.shape
-        straight = slab.straight(rows, starts)
-        if not straight:
+        cache, entries = self.cache, self._entries
+        b, q = entries.shape
+        rectangular = cache.rectangular(rows, starts)
+        if not rectangular:
             if q > self._ramp.size:
                 self._ramp = np.arange(2 * q)
-            ramp, stride = self._ramp[:q], slab.stride
+            ramp, stride = self._ramp[:q], cache.stride
             for i in range(b):
-                np.add(ramp, rows[i] * stride + starts[i], out=cells[i])
+                np.add(ramp, rows[i] * stride + starts[i], out=entries[i])
         if self.shift:
             self._positions += self.shift
         ids, positions, index = self._staging.send(b, q)
-        slab.begin(rows, starts, q, kv, None if straight else index.view(-1))
+        cache.begin(rows, starts, q, kv, None if rectangular else index.view(-1))
         extra: dict[str, Any] = {}
         if taps:
             extra["output_hidden_states"] = list(taps)
@@ -143,30 +148,31 @@ class Passes:
             extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
-        with self._shortcuts, self._extents(least), eager() if self.compiled else nullcontext():
+        without_compile = eager() if self.compiled else nullcontext()
+        with self._direct_calls, self._extents(min_extents), without_compile:
             return self._model(
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=positions,
-                past_key_values=slab,
+                past_key_values=cache,
                 use_cache=True,
-                draftwood_step=step,
+                draftwood_visibility=visibility,
                 **extra,
             )
 
-    def _extents(self, least: Sequence[int]) -> AbstractContextManager[None]:
-        if not self._ropes:
+    def _extents(self, min_extents: Sequence[int]) -> AbstractContextManager[None]:
+        if not self._rotary:
             return nullcontext()
         extents = self._positions + 1
-        if least:
-            np.maximum(extents, np.array(least)[:, None] + self.shift, out=extents)
-        return self._ropes.given(extents)
+        if min_extents:
+            np.maximum(extents, np.array(min_extents)[:, None] + self.shift, out=extents)
+        return self._rotary.at_extents(extents)
 
 
-def tapped(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
-    """``[b, q, taps * H]`` hidden states entering the tapped layers, or None without taps.
+def tapped_features(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
+    """Hidden states entering the tapped layers, ``[b, q, taps * H]``; without taps None.
 
-    A model that is given a vector beside each token returns one as well: ``[b, q, H]``.
+    Without taps, a model that takes a vector beside each token gives its own ``[b, q, H]``.
     """
     if not taps:
         returned: torch.Tensor | None = getattr(output, "hidden", None)

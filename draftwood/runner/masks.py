@@ -1,8 +1,7 @@
-"""Who sees whom: additive masks for a batch of ragged trees, built once per step for all layers.
+"""Additive attention masks for a batch of trees, built once per forward for all layers.
 
-A node sees the whole prefix of its own sequence, its ancestors and itself, as far as the layer's
-window or chunk reaches. Distances are counted in *depth*, never in cache slots. Nothing here knows
-the model; a kind of layer is its name and its reach.
+A node sees its sequence's prefix, its ancestors and itself, within the layer's window or chunk.
+Distances are counted in *depth*, never in cache entries.
 """
 
 from collections.abc import Sequence
@@ -28,13 +27,13 @@ _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 @dataclass(frozen=True)
-class Kind:
+class LayerKind:
     """One kind of attention layer.
 
     Attributes:
-        name: the layer type by which the model asks for its mask.
-        window: keys at a distance of ``window`` positions or more are hidden; None: none are.
-        chunk: keys outside the query's block of ``chunk`` positions are hidden; None: none are.
+        name: the layer type, as in the model's config.
+        window: keys at a distance of ``window`` positions or more are hidden; None: no window.
+        chunk: keys outside the query's block of ``chunk`` positions are hidden; None: no chunks.
     """
 
     name: str
@@ -43,11 +42,11 @@ class Kind:
 
     @property
     def reach(self) -> float:
-        """Positions below this one see everything before them."""
+        """The first position that may not see all positions before it."""
         return min(self.window or np.inf, self.chunk or np.inf)
 
     def hidden(self, queries: Any, keys: Any) -> Any:
-        """Which keys are out of reach; positions as arrays or tensors that broadcast."""
+        """Mask of the keys out of reach, given positions as arrays or tensors that broadcast."""
         hidden = keys < -1
         if self.window is not None:
             hidden = hidden | (keys <= queries - self.window)
@@ -56,8 +55,8 @@ class Kind:
         return hidden
 
 
-def layer_kinds(config: Any) -> tuple[Kind, ...]:
-    """The kinds of attention a text config describes, as the modeling files read it.
+def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
+    """The kinds of attention layers that a text config describes.
 
     Raises:
         DraftwoodError: some layers keep a state that is not keys and values.
@@ -80,12 +79,12 @@ def layer_kinds(config: Any) -> tuple[Kind, ...]:
             )
         window, chunk = (None if field is None else getattr(config, field, None)
                          for field in _REACHES[name])  # fmt: skip
-        kinds.append(Kind(name, window, chunk))
+        kinds.append(LayerKind(name, window, chunk))
     return tuple(kinds)
 
 
 def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
-    """0/1 ``[n, n]``: entry ``(i, j)`` is 1 if node ``j`` is ``i`` or one of its ancestors."""
+    """0/1 matrix ``[n, n]``: 1 at ``(i, j)`` if node ``j`` is ``i`` or an ancestor of it."""
     n = len(parents)
     width = (n + 7) // 8
     bits = [1]
@@ -96,17 +95,17 @@ def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
 
 
 class TreeMasks:
-    """Persistent mask buffers; :meth:`build` writes only what changed since the last step.
+    """Persistent mask buffers; :meth:`build` writes only the changes since the last forward.
 
     Args:
         kinds: the model's kinds of layers.
-        group: query heads that share one key head, g.
-        dtype: the model's dtype; a hidden key gets minus infinity.
-        device: where the masks are needed.
+        group: query heads per key head, g.
+        dtype: the model's; a hidden key gets minus infinity.
+        device: the model's.
     """
 
     def __init__(
-        self, kinds: tuple[Kind, ...], group: int, dtype: torch.dtype, device: torch.device
+        self, kinds: tuple[LayerKind, ...], group: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self._kinds = kinds
         self._group = group
@@ -118,17 +117,10 @@ class TreeMasks:
         as_int = getattr(torch, np.dtype(bits).name)
         self._hide: Any = bits(torch.tensor(-torch.inf, dtype=dtype).view(as_int).item())
         self._shape = (0, 0, 0)
-        self._planes: dict[Kind | None, tuple[torch.Tensor, NDArray[Any], torch.Tensor]] = {}
+        self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any], torch.Tensor]] = {}
         self._dirty: list[tuple[int, int, int]] = []
-        self._open = self._named(torch.zeros(1, 1, 1, 1, dtype=dtype, device=device))
-
-    def unmasked(self) -> Masks:
-        """A stand-in of the right rank for steps whose attention needs no mask."""
-        return self._open
-
-    def sees_all(self, positions: int) -> bool:
-        """Whether no layer's reach ends before ``positions`` tokens."""
-        return positions <= self._reach
+        # Of the right rank, for attention that needs no mask.
+        self._unmasked = self._named(torch.zeros(1, 1, 1, 1, dtype=dtype, device=device))
 
     def build(
         self,
@@ -140,12 +132,12 @@ class TreeMasks:
     ) -> tuple[Visibility, Masks]:
         """Masks of one forward over ``b`` trees padded to ``q`` new nodes and ``kv`` keys.
 
-        The first ``done[i]`` nodes of tree ``i`` are cached; the others are the queries. A padding
-        node sees the prefix and itself only, and no real node sees it.
+        The first ``done[i]`` nodes of tree ``i`` are cached, the others are the queries. A padding
+        node sees the prefix and itself, and no real node sees it.
         """
         b = len(trees)
         if b == 1 and q == 1 and kv <= self._reach and trees[0].depth == done[0]:
-            return Visibility.OPEN, self._open  # one node below a chain, or a root alone
+            return Visibility.OPEN, self._unmasked  # one node below a chain, or a root alone
         rows = self._group * q
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
@@ -165,8 +157,10 @@ class TreeMasks:
             return Visibility.TREE, masks[self._kinds[0].name]
         return Visibility.TREE, masks
 
-    def chunk(self, starts: Sequence[int], q: int, kv: int) -> Masks:
+    def chunk(self, starts: Sequence[int], q: int, kv: int) -> tuple[Visibility, Masks]:
         """Masks of a prefill chunk: ``q`` consecutive tokens from position ``starts[i]`` on."""
+        if kv == q and kv <= self._reach:
+            return Visibility.CAUSAL, self._unmasked
         keys = torch.arange(kv, device=self._device)
         first = torch.tensor(starts, device=self._device)
         queries = (first[:, None] + torch.arange(q, device=self._device))[:, None, :, None]
@@ -175,7 +169,7 @@ class TreeMasks:
             hidden = (keys > queries) | kind.hidden(queries, keys)
             mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
-        return masks if len(masks) > 1 else masks[self._kinds[0].name]
+        return Visibility.CHUNK, masks if len(masks) > 1 else masks[self._kinds[0].name]
 
     def _named(self, mask: torch.Tensor) -> Masks:
         if len(self._kinds) == 1:
@@ -216,7 +210,7 @@ class TreeMasks:
 
     def _write_reach(
         self,
-        kind: Kind,
+        kind: LayerKind,
         full: NDArray[Any],
         lengths: Sequence[int],
         trees: Sequence[TokenTree],
@@ -236,7 +230,7 @@ class TreeMasks:
             shown |= full[i, :q, :kv]
             bits[i, : g * q].reshape(g, q, -1)[:, :, :kv] = shown
 
-    def _view(self, kind: Kind | None, b: int, rows: int, kv: int) -> torch.Tensor:
+    def _view(self, kind: LayerKind | None, b: int, rows: int, kv: int) -> torch.Tensor:
         host, _, device = self._planes[kind]
         _, height, width = self._shape
         size, stride = (b, 1, rows, kv), (height * width, height * width, width, 1)

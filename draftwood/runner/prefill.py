@@ -1,8 +1,8 @@
-"""Caching prompts: right-padded, in chunks, several at once.
+"""Caches prompts: several at once, in chunks, padded on the right.
 
-A chunk holds equally many positions of every prompt that is not finished; what pads the shorter
-ones is written behind their tokens and overwritten later, so no hole and no left padding arises.
-Only the rows asked for reach the lm_head. Knows nothing of trees.
+A chunk covers the same positions of every unfinished prompt. Padding is written behind a shorter
+prompt and overwritten later, so the cache has no gaps and no left padding. The lm_head computes
+only the rows that are needed.
 """
 
 from collections.abc import Sequence
@@ -15,28 +15,36 @@ from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
-from draftwood.runner.attention import Visibility
-from draftwood.runner.cache import KVCache
-from draftwood.runner.forward import Passes, tapped
-from draftwood.runner.harvest import Harvest, hand_over
-from draftwood.runner.masks import TreeMasks
+from draftwood.runner.forward import ForwardPass, tapped_features
+from draftwood.runner.to_host import HostRows, to_host
 
 
-@dataclass
-class _Prompt:
-    """A prompt on its way into the cache, and what has been collected for it."""
+@dataclass(eq=False)
+class Prompt:
+    """A prompt to cache, and the outputs collected for it.
 
-    tokens: NDArray[np.int64]
+    Attributes:
+        slot: where it is cached, behind what the slot holds.
+        tokens: int64 ``[n]``.
+        start: cached tokens before it.
+        hidden: ``[n, H]`` for a model that takes a vector beside each token, else None.
+        min_extent: see :meth:`draftwood.runner.forward.ForwardPass.run`.
+        parts: rows on the host, chunk by chunk.
+        features: tapped hidden states, chunk by chunk.
+        last: logits ``[1, V]`` of the last position.
+    """
+
     slot: int
+    tokens: NDArray[np.int64]
     start: int
-    place: int
-    least: int = 0
-    parts: list[Harvest] = field(default_factory=list)
-    features: list[torch.Tensor] = field(default_factory=list)
     hidden: torch.Tensor | None = None
+    min_extent: int = 0
+    parts: list[HostRows] = field(default_factory=list)
+    features: list[torch.Tensor] = field(default_factory=list)
     last: torch.Tensor | None = None
 
-    def rows(self) -> TargetOutput:
+    def output(self) -> TargetOutput:
+        """The finished prompt's output."""
         assert self.last is not None
         argmax, tokens, probs = (np.concatenate(x) for x in zip(*self.parts, strict=True))
         features = torch.cat(self.features) if self.features else None
@@ -44,86 +52,80 @@ class _Prompt:
 
 
 def prefill(
-    slab: KVCache,
-    masks: TreeMasks,
-    passes: Passes,
-    slots: Sequence[int],
-    prompts: Sequence[Sequence[int]],
+    forward_pass: ForwardPass,
+    prompts: Sequence[Prompt],
     needs: Needs,
     chunk: int,
-    hidden: Sequence[torch.Tensor] = (),
     plain_topk: bool = False,
-    least: Sequence[int] = (),
 ) -> list[TargetOutput]:
-    """See :meth:`draftwood.protocols.Target.prefill`; ``chunk`` is in tokens per sequence.
+    """Cache the prompts; see :meth:`draftwood.protocols.Target.prefill`.
 
-    ``hidden``: ``[n, H]`` for each prompt of n tokens, for a model that is given a vector beside
-    each token. ``least``: see :meth:`draftwood.runner.forward.Passes.run`.
+    Args:
+        forward_pass: the model with its cache.
+        prompts: one or more.
+        needs: what drafters want computed.
+        chunk: tokens per sequence and forward.
+        plain_topk: see :func:`draftwood.runner.to_host.to_host`.
+
+    Raises:
+        DraftwoodError: a prompt is empty, or two name one slot.
     """
-    waiting = []
-    for place, (slot, given) in enumerate(zip(slots, prompts, strict=True)):
-        if not len(given):
-            raise DraftwoodError("a prompt is empty; give at least one token, e.g. the BOS token")
-        tokens = np.asarray(given, dtype=np.int64)
-        prompt = _Prompt(tokens, slot, slab.length(slot), place)
-        prompt.hidden = hidden[place] if hidden else None
-        prompt.least = least[place] if least else 0
-        waiting.append(prompt)
-    if len(set(slots)) < len(slots):
+    if not all(len(prompt.tokens) for prompt in prompts):
+        raise DraftwoodError("a prompt is empty; give at least one token, e.g. the BOS token")
+    if len({prompt.slot for prompt in prompts}) < len(prompts):
         raise DraftwoodError("a slot is named twice in one prefill; each prompt needs its own")
-    waiting.sort(key=lambda prompt: slab.row(prompt.slot))
+    cache = forward_pass.cache
     done = 0
-    live = waiting
+    live = sorted(prompts, key=lambda prompt: cache.row(prompt.slot))
     while live:
         q = min(chunk, max(len(prompt.tokens) for prompt in live) - done)
-        _chunk(slab, masks, passes, live, done, q, needs, plain_topk)
+        _chunk(forward_pass, live, done, q, needs, plain_topk)
         done += q
         live = [prompt for prompt in live if len(prompt.tokens) > done]
-    for prompt in waiting:
-        slab.resize(prompt.slot, prompt.start + len(prompt.tokens))
-    return [prompt.rows() for prompt in sorted(waiting, key=lambda prompt: prompt.place)]
+    for prompt in prompts:
+        cache.resize(prompt.slot, prompt.start + len(prompt.tokens))
+    return [prompt.output() for prompt in prompts]
 
 
 def _chunk(
-    slab: KVCache,
-    masks: TreeMasks,
-    passes: Passes,
-    live: Sequence[_Prompt],
+    forward_pass: ForwardPass,
+    live: Sequence[Prompt],
     done: int,
     q: int,
     needs: Needs,
     plain_topk: bool,
 ) -> None:
-    b = len(live)
+    """Cache the ``q`` positions after the first ``done`` of every prompt."""
+    cache, b = forward_pass.cache, len(live)
     starts = [prompt.start + done for prompt in live]
     kv = max(starts) + q
-    slab.reserve(0, kv)
-    ids, positions = passes.lanes(b, q)
+    cache.reserve(0, kv)
+    ids, positions = forward_pass.lanes(b, q)
     counts = [min(q, len(prompt.tokens) - done) for prompt in live]
     for i, (prompt, n) in enumerate(zip(live, counts, strict=True)):
         ids[i, :n] = prompt.tokens[done : done + n]
         ids[i, n:] = 0
         positions[i, :n] = range(starts[i], starts[i] + n)
-        # A padding token's position must exist, or a table of learnt positions is left.
+        # A padding token needs a valid position too: learned position tables are indexed by it.
         positions[i, n:] = starts[i] + n - 1
-    if kv == q and masks.sees_all(kv):
-        step, mask = Visibility.CAUSAL, masks.unmasked()
-    else:
-        step, mask = Visibility.CHUNK, masks.chunk(starts, q, kv)
     ends = [i for i, prompt in enumerate(live) if len(prompt.tokens) <= done + q]
     finals = sorted({counts[i] - 1 for i in ends}) or [q - 1]
-    keep = None
-    if not needs.prompt_rows:
-        keep = torch.tensor(finals, device=slab.tensors[0].device)
-    rows = [slab.row(prompt.slot) for prompt in live]
-    given = [p.hidden[done : done + q] for p in live if p.hidden is not None]
-    vectors = pad_sequence(given, batch_first=True) if given else None
-    least = [prompt.least for prompt in live]
-    output = passes.run(rows, starts, kv, step, mask, needs.taps, keep, vectors, least)
+    keep = None if needs.prompt_rows else torch.tensor(finals, device=forward_pass.device)
+    hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
+    output = forward_pass.run(
+        [cache.row(prompt.slot) for prompt in live],
+        starts,
+        kv,
+        *forward_pass.masks.chunk(starts, q, kv),
+        needs.taps,
+        keep,
+        pad_sequence(hidden, batch_first=True) if hidden else None,
+        [prompt.min_extent for prompt in live],
+    )
     logits = output.logits
-    features = tapped(output, needs.taps)
+    features = tapped_features(output, needs.taps)
     if needs.prompt_rows:
-        argmax, tokens, probs = hand_over(logits, needs.top_k, plain_topk)
+        argmax, tokens, probs = to_host(logits, needs.top_k, plain_topk)
         for i, prompt in enumerate(live):
             n = counts[i]
             prompt.parts.append((argmax[i, :n], tokens[i, :n], probs[i, :n]))
@@ -137,5 +139,5 @@ def _chunk(
         # A copy, so that one row does not keep the whole chunk's logits alive.
         row = live[i].last = logits[i, column : column + 1].clone()
         if not needs.prompt_rows:
-            argmax, tokens, probs = hand_over(row[None], needs.top_k, plain_topk)
+            argmax, tokens, probs = to_host(row[None], needs.top_k, plain_topk)
             live[i].parts.append((argmax[0], tokens[0], probs[0]))

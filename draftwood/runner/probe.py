@@ -1,7 +1,6 @@
-"""One small forward that learns what the model caches, before anything is allocated for it.
+"""A two-token forward that finds the shapes of the model's cached keys and values.
 
-Knows the shapes of keys and values per layer and the width of the logits; refuses models whose
-layers keep anything else.
+Models whose layers cache anything else are refused.
 """
 
 from dataclasses import dataclass
@@ -13,18 +12,18 @@ from transformers import Cache
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Survey
 from draftwood.runner.cache import Plane
-from draftwood.runner.masks import Kind
+from draftwood.runner.masks import LayerKind
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a model caches and computes.
+class CacheLayout:
+    """Shapes and dtypes of a model's cache and logits.
 
     Attributes:
         layers: planes of keys and of values, per layer.
-        group: query heads that share one key head in attention.
-        vocab_size: how wide the logits are.
-        dtype: of the keys, hence of masks.
+        group: query heads per key head.
+        vocab_size: width of the logits.
+        dtype: of the keys, and so of masks.
     """
 
     layers: tuple[tuple[Plane, Plane], ...]
@@ -34,7 +33,7 @@ class Layout:
 
 
 class _Recorder(Cache):
-    """Answers every update with what was just written, and remembers its shape."""
+    """A cache that records the shapes of each layer's keys and values and stores nothing."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
@@ -59,8 +58,10 @@ def _plane(states: torch.Tensor) -> Plane:
     return Plane(states.shape[1], states.shape[3], states.dtype, states.device)
 
 
-def learn_layout(model: Any, kinds: tuple[Kind, ...], layers: int, device: torch.device) -> Layout:
-    """Run two tokens through the model and note what it caches.
+def probe_cache(
+    model: Any, kinds: tuple[LayerKind, ...], layers: int, device: torch.device
+) -> CacheLayout:
+    """Run two tokens through the model and record what it caches.
 
     Raises:
         DraftwoodError: some layer caches something other than keys and values.
@@ -76,7 +77,7 @@ def learn_layout(model: Any, kinds: tuple[Kind, ...], layers: int, device: torch
                 attention_mask=mask if len(kinds) == 1 else {kind.name: mask for kind in kinds},
                 past_key_values=recorder,
                 use_cache=True,
-                draftwood_step=survey,
+                draftwood_visibility=survey,
             ).logits
         except DraftwoodError:
             raise
@@ -96,4 +97,4 @@ def learn_layout(model: Any, kinds: tuple[Kind, ...], layers: int, device: torch
             "different ways, which one mask cannot serve; decode it without draftwood"
         )
     found = tuple(recorder.seen[i] for i in range(layers))
-    return Layout(found, survey.groups.pop(), logits.shape[-1], found[0][0].dtype)
+    return CacheLayout(found, survey.groups.pop(), logits.shape[-1], found[0][0].dtype)

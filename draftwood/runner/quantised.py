@@ -1,7 +1,6 @@
-"""Quantised layers whose rows depend on one another, so that a node would change its siblings.
+"""Quantised layers whose output rows depend on one another, so a node would change its siblings.
 
-They are known by the names of their classes, as the self-test may miss them: it sees a few rows of
-few tokens.
+They are recognised by class name, because the self-test's few tokens may not show it.
 """
 
 from torch import nn
@@ -9,8 +8,8 @@ from torch import nn
 _TORCH = "torch.ao.nn.quantized.dynamic"
 
 
-def mixing(model: nn.Module) -> str | None:
-    """Why a layer of ``model`` mixes the rows of a forward, and what to do; None if none does."""
+def row_mixing(model: nn.Module) -> str | None:
+    """The reason why a layer mixes the rows of a forward, with advice; None if no layer does."""
     for module in model.modules():
         for kind in type(module).__mro__:
             if kind.__module__.startswith("bitsandbytes") and kind.__name__ == "Linear8bitLt":

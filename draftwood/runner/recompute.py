@@ -1,9 +1,9 @@
-"""A runner for models whose ``generate`` computes its cache anew where a text outgrows a length.
+"""A runner for models whose ``generate`` recomputes its cache when a text outgrows a length.
 
-Phi-3 and its kin do so where their rotary factors change from the short to the long ones: from
-there on the whole text has the long ones. A tree reaches that length before its text does, and the
-nodes on the two sides need two caches of one text. So a sequence has a second slot, its *twin*, as
-long as its trees straddle the limit: the cache that it will have afterwards.
+Phi-3 and similar models do this where their rotary factors change from short to long: beyond that
+length the whole text has the long factors. A tree reaches the length before its text does, so the
+nodes on the two sides need two caches of one text. While its trees straddle the limit, a sequence
+has a second slot, its *twin*: the cache with the long factors.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from draftwood.tree import TokenTree
 
 
 class RecomputingRunner(Runner):
-    """See the module; made by :func:`draftwood.runner.attach.attach`.
+    """A runner with twin slots; made by :func:`draftwood.runner.attach.attach`.
 
     Args:
-        limit: longest text in tokens that goes on with the cache it has.
+        limit: longest text, in tokens, whose cache is not recomputed.
         parts: as for :class:`Runner`.
     """
 
@@ -54,7 +54,7 @@ class RecomputingRunner(Runner):
         del self._texts[slot][length:]
         self._drop_twin(slot)
         if length <= self._limit < before:
-            self._again(slot, least=0)
+            self._recompute(slot, min_extents=0)
 
     def prefill(
         self,
@@ -62,11 +62,13 @@ class RecomputingRunner(Runner):
         prompts: Sequence[Sequence[int]],
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
-        least: Sequence[int] = (),
+        min_extents: Sequence[int] = (),
     ) -> list[TargetOutput]:
-        """See :meth:`Runner.prefill`; ``least`` is as the text's length has it."""
-        least = [self._least(slot, len(p)) for slot, p in zip(slots, prompts, strict=True)]
-        rows = super().prefill(slots, prompts, needs, hidden, least)
+        """See :meth:`Runner.prefill`; ``min_extents`` are computed here."""
+        min_extents = [
+            self._min_extent(slot, len(p)) for slot, p in zip(slots, prompts, strict=True)
+        ]
+        rows = super().prefill(slots, prompts, needs, hidden, min_extents)
         for slot, prompt in zip(slots, prompts, strict=True):
             self._texts[slot] += map(int, prompt)
         return rows
@@ -78,9 +80,9 @@ class RecomputingRunner(Runner):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
-        least: Sequence[int] = (),
+        min_extents: Sequence[int] = (),
     ) -> list[TargetOutput]:
-        """See :meth:`Runner.forward`; a second pass scores what lies beyond the limit."""
+        """See :meth:`Runner.forward`; a second pass scores the nodes beyond the limit."""
         self._trees.update(zip(slots, trees, strict=True))
         lengths, limit = [self.length(slot) for slot in slots], self._limit
         beyond = [
@@ -92,7 +94,7 @@ class RecomputingRunner(Runner):
             if i not in beyond and slot in self._twins:
                 self._twins[slot].done = 0
         if not beyond:
-            return super().forward(slots, trees, needs, done, hidden, least)
+            return super().forward(slots, trees, needs, done, hidden, min_extents)
         done = done or [0] * len(slots)
         near = [i for i in range(len(slots)) if lengths[i] != limit]
         found: dict[int, TargetOutput] = {}
@@ -112,7 +114,7 @@ class RecomputingRunner(Runner):
             [trees[i] for i in beyond],
             needs,
             [twin.done for twin in twins],
-            least=[limit + 1] * len(twins),
+            min_extents=[limit + 1] * len(twins),
         )
         for i, twin, far in zip(beyond, twins, rows, strict=True):
             far = _last(far, len(trees[i]) - done[i])
@@ -137,26 +139,26 @@ class RecomputingRunner(Runner):
             if slot in self._twins:
                 self._twins[slot].done = 0
                 if self.length(slot) > self._limit:
-                    self.slab.exchange(slot, self._twins[slot].slot)
+                    self.cache.swap_slots(slot, self._twins[slot].slot)
                     self._drop_twin(slot)
 
     @property
     def _limit(self) -> int:
-        return self._last_kept - self._passes.shift
+        return self._last_kept - self._forward_pass.shift
 
-    def _least(self, slot: int, added: int) -> int:
-        """The least extent of tokens added to a slot, whose text is computed anew if it must be."""
+    def _min_extent(self, slot: int, added: int) -> int:
+        """The minimal extent of tokens added to a slot; recomputes the slot if it must be."""
         length = self.length(slot)
         if not length:
             return added
         if not length <= self._limit < length + added:
             return 0
         self._drop_twin(slot)
-        self._again(slot, least=self._limit + 1)
+        self._recompute(slot, min_extents=self._limit + 1)
         return self._limit + 1
 
     def _straddling(self, slots: Sequence[int]) -> "list[_Twin]":
-        """The twins of the slots, holding all of their texts."""
+        """The slots' twins, brought up to date with their texts."""
         for slot in slots:
             if slot not in self._twins:
                 self._twins[slot] = _Twin(super().open(len(self._texts[slot])))
@@ -167,16 +169,18 @@ class RecomputingRunner(Runner):
             if self.length(twin.slot) < len(text)
         ]
         if behind:
-            least = [self._limit + 1] * len(behind)
-            super().prefill([s for s, _ in behind], [t for _, t in behind], Needs(), least=least)
+            min_extents = [self._limit + 1] * len(behind)
+            super().prefill(
+                [s for s, _ in behind], [t for _, t in behind], Needs(), min_extents=min_extents
+            )
         return twins
 
-    def _again(self, slot: int, least: int) -> None:
-        """Compute what a slot holds anew, with the factors of texts of ``least`` tokens."""
+    def _recompute(self, slot: int, min_extents: int) -> None:
+        """Recompute a slot with the factors of texts of at least ``min_extent`` tokens."""
         super().roll_back(slot, 0)
         text = self._texts[slot]
         if text:
-            super().prefill([slot], [text], Needs(), least=[least])
+            super().prefill([slot], [text], Needs(), min_extents=[min_extents])
 
     def _drop_twin(self, slot: int) -> None:
         twin = self._twins.pop(slot, None)
@@ -186,16 +190,17 @@ class RecomputingRunner(Runner):
 
 @dataclass
 class _Twin:
-    """A second slot, and how many nodes of the growing tree were forwarded there."""
+    """A second slot, and how many nodes of the present tree it has scored."""
 
     slot: int
     done: int = 0
 
 
-def recomputed_at(model: Any, lengths: Sequence[int], device: torch.device) -> int | None:
-    """The longest text that ``generate`` continues on the cache it has, if it drops longer ones'.
+def recompute_limit(model: Any, lengths: Sequence[int], device: torch.device) -> int | None:
+    """The longest text whose cache ``generate`` keeps; None if it never recomputes one.
 
-    The model is asked what it would run on next, for texts around each of ``lengths``.
+    Found by calling the model's ``prepare_inputs_for_generation`` for texts of each of
+    ``lengths``.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     prepare = getattr(base, "prepare_inputs_for_generation", None)
@@ -216,7 +221,7 @@ def recomputed_at(model: Any, lengths: Sequence[int], device: torch.device) -> i
 
 
 class _Filled(Cache):
-    """A cache that says how many tokens it holds."""
+    """A cache that only has a length."""
 
     def __init__(self, length: int) -> None:
         super().__init__(layers=[])
@@ -230,7 +235,7 @@ class _Filled(Cache):
 
 
 def _last(rows: TargetOutput, n: int) -> TargetOutput:
-    """The rows of the last ``n`` nodes."""
+    """The output at the last ``n`` nodes."""
     features = None if rows.features is None else rows.features[-n:]
     return TargetOutput(
         rows.logits[-n:], rows.argmax[-n:], rows.top_tokens[-n:], rows.top_probs[-n:], features
@@ -239,7 +244,7 @@ def _last(rows: TargetOutput, n: int) -> TargetOutput:
 
 @torch.inference_mode()
 def _joined(near: TargetOutput, far: TargetOutput, beyond: Any) -> TargetOutput:
-    """The far rows of the nodes that are ``beyond``, bool ``[n]``, and the near ones of others."""
+    """The rows of ``far`` where ``beyond``, bool ``[n]``, is true, else those of ``near``."""
     column = beyond[:, None]
     there = torch.from_numpy(column).to(near.logits.device)
     joined = TargetOutput(

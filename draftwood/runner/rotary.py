@@ -1,13 +1,13 @@
-"""Rotary factors token by token, where a model takes them from the furthest position of a forward.
+"""Rotary factors per token, for models that choose them by the last position of a forward.
 
 LongRoPE (arXiv 2402.13753) and dynamic NTK scaling choose the frequencies of a whole forward by its
-last position. In ``generate`` that is the end of the prompt for all of the prompt's tokens, and
-for every later token its own position. A forward here holds a chunk of a prompt, a tree, or several
-sequences; so each token has an *extent*, the length of the text when ``generate`` computes it, and
-gets the factors that the module gives at that length.
+last position. In ``generate`` that is the prompt's end for all tokens of the prompt, and its own
+position for every later token. A forward here holds a chunk of a prompt, a tree, or several
+sequences. So each token has an *extent*: the length of the text when ``generate`` computes the
+token. The token gets the module's factors for that length.
 
-A module is known by what it does, not by its class: it is asked for the factors of a position at
-several lengths. Those whose answers never differ are left alone.
+Such modules are recognised by a test, not by class: their factors of one position are compared at
+several lengths. Modules whose factors never differ are not patched.
 """
 
 import copy
@@ -31,24 +31,25 @@ _extents: ContextVar[Extents | None] = ContextVar("extents", default=None)
 
 @dataclass(frozen=True)
 class Regime:
-    """Which extents share their factors.
+    """How rotary factors depend on the extent.
 
     Attributes:
-        limit: those up to here do.
-        grows: whether above it each has factors of its own; else those above share theirs.
+        limit: extents up to the limit share their factors.
+        grows: whether each extent above the limit has factors of its own; if not, those share
+            theirs.
     """
 
     limit: int
     grows: bool
 
     def shared(self, extents: Extents) -> Extents:
-        """For every extent, one that has its factors."""
+        """One representative extent for each, with the same factors."""
         above = extents if self.grows else self.limit + 1
         return np.where(extents <= self.limit, max(self.limit, 1), above)
 
 
-class Ropes:
-    """The patched rotary modules of one model; :meth:`undo` takes the patches back."""
+class RotaryPatches:
+    """The patched rotary modules of one model; :meth:`undo` removes the patches."""
 
     def __init__(self, members: "Sequence[_Forward]" = ()) -> None:
         self._members = list(members)
@@ -57,8 +58,8 @@ class Ropes:
         return len(self._members)
 
     @contextmanager
-    def given(self, extents: Extents) -> Iterator[None]:
-        """A context in which this thread's forwards are over tokens of these extents.
+    def at_extents(self, extents: Extents) -> Iterator[None]:
+        """A context that sets the extents of the tokens of this thread's forwards.
 
         Args:
             extents: int64 ``[b, q]`` on the host.
@@ -70,21 +71,21 @@ class Ropes:
             _extents.reset(token)
 
     def undo(self) -> None:
-        """Give every module its own ``forward`` back."""
+        """Restore every module's own ``forward``."""
         for member in self._members:
             member.undo()
         self._members = []
 
 
-def follow(model: nn.Module, lengths: Sequence[int]) -> Ropes:
+def patch_rotary(model: nn.Module, lengths: Sequence[int]) -> RotaryPatches:
     """Patch the rotary modules of ``model`` whose factors depend on the length of the text.
 
     Args:
         model: any module.
-        lengths: where they may change, see :func:`named_lengths`.
+        lengths: where the factors may change, see :func:`position_limits`.
     """
     if not lengths:
-        return Ropes()
+        return RotaryPatches()
     members = []
     for module in model.modules():
         if not hasattr(module, "rope_type") and not hasattr(module, "inv_freq"):
@@ -93,17 +94,17 @@ def follow(model: nn.Module, lengths: Sequence[int]) -> Ropes:
             continue
         kinds = getattr(module, "rope_type", None)
         kinds = list(kinds) if isinstance(kinds, dict) else [None]
-        # A copy, because the length that a module saw last shows in its later answers.
-        own = copy.deepcopy(module)
-        found = {kind: _learn(own, kind, lengths) for kind in kinds}
+        # A copy, because a module's factors depend on the longest text it has seen.
+        clone = copy.deepcopy(module)
+        found = {kind: _find_regime(clone, kind, lengths) for kind in kinds}
         regimes = {kind: regime for kind, regime in found.items() if regime is not None}
         if regimes:
-            members.append(_Forward(module, own, regimes))
-    return Ropes(members)
+            members.append(_Forward(module, clone, regimes))
+    return RotaryPatches(members)
 
 
-def named_lengths(config: Any) -> tuple[int, ...]:
-    """The lengths, ascending, that a config with rotary settings names as limits of positions."""
+def position_limits(config: Any) -> tuple[int, ...]:
+    """The limits of positions in a config with rotary settings, ascending."""
     rope = _settings(config)
     if not rope:
         return ()
@@ -119,10 +120,10 @@ def named_lengths(config: Any) -> tuple[int, ...]:
     return tuple(sorted(n for n in found if isinstance(n, int) and n > 1))
 
 
-def context_of(config: Any) -> int | None:
-    """The longest text, in tokens, that a config says its positions are for; None: it says none.
+def context_limit_of(config: Any) -> int | None:
+    """The longest text, in tokens, that a config allows; None if it has no limit.
 
-    Dynamic factors are made for texts ``factor`` times as long as the positions of training.
+    With dynamic NTK scaling that is ``factor`` times the positions of training.
     """
     limit: int | None = getattr(config, "max_position_embeddings", None)
     rope = _settings(config)
@@ -138,15 +139,15 @@ def _settings(config: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _learn(own: nn.Module, kind: str | None, lengths: Sequence[int]) -> Regime | None:
-    """How the factors of a rotary module depend on the extent; None if they do not."""
+def _find_regime(clone: nn.Module, kind: str | None, lengths: Sequence[int]) -> Regime | None:
+    """The regime of a rotary module; None if its factors do not depend on the extent."""
     x, one = torch.zeros(1, 1, 1), torch.ones((1, 1), dtype=torch.int64)
-    device = next((b.device for b in own.buffers()), x.device)
+    device = next((b.device for b in clone.buffers()), x.device)
     x, one = x.to(device), one.to(device)
     extra = () if kind is None else (kind,)
 
     def same(first: int, second: int) -> bool:
-        pair = [_at(own, x, one, extent, True, extra) for extent in (first, second)]
+        pair = [_factors(clone, x, one, extent, True, extra) for extent in (first, second)]
         return all(torch.equal(a, b) for a, b in zip(*pair, strict=True))
 
     far = 4 * max(lengths)
@@ -157,30 +158,30 @@ def _learn(own: nn.Module, kind: str | None, lengths: Sequence[int]) -> Regime |
             if same(2, limit) and not same(2, limit + 1):
                 return Regime(limit, grows=not same(limit + 1, far))
     except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError):
-        return None  # no module of this kind; the self-test judges what it does
+        return None  # not such a module; the self-test decides about it
     return Regime(0, grows=True)
 
 
 @torch.no_grad()
-def _at(
-    own: nn.Module,
+def _factors(
+    clone: nn.Module,
     x: torch.Tensor,
     positions: torch.Tensor,
     extent: int,
     grows: bool,
     extra: tuple[Any, ...],
 ) -> tuple[torch.Tensor, ...]:
-    """What the module yields for ``[m, n]`` positions of texts of one extent, each ``[m, n, ..]``.
+    """The module's factors for positions ``[m, n]`` at one extent, each ``[m, n, ..]``.
 
     Raises:
-        ValueError: what it yields has another shape.
+        ValueError: its output has another shape.
     """
     if grows:
-        # Position 0 makes a module forget the longest text that it saw.
-        own(x, torch.zeros_like(positions[:1, :1]), *extra)
+        # Position 0 resets the longest text that the module has seen.
+        clone(x, torch.zeros_like(positions[:1, :1]), *extra)
     last = positions.new_full((len(positions), 1), extent - 1)
     given = torch.cat([positions, last], dim=1)
-    found = own(x, given, *extra)
+    found = clone(x, given, *extra)
     parts = found if isinstance(found, tuple) else (found,)
     if any(part.shape[:2] != given.shape for part in parts):
         raise ValueError("rotary factors are expected token by token")
@@ -188,15 +189,15 @@ def _at(
 
 
 class _Forward:
-    """The patched ``forward``; a copy or pickle of its module gets the plain one instead."""
+    """The patched ``forward``. A copy or pickle of its module gets the plain one."""
 
     def __init__(
-        self, module: nn.Module, own: nn.Module, regimes: dict[str | None, Regime]
+        self, module: nn.Module, clone: nn.Module, regimes: dict[str | None, Regime]
     ) -> None:
         self._module = module
         self._before = module.__dict__.get("forward")
         self._plain = module.forward
-        self._own = own
+        self._clone = clone
         self._regimes = regimes
         module.forward = self
 
@@ -209,11 +210,11 @@ class _Forward:
         if extents is None or regime is None:
             return self._plain(x, position_ids, *args, **named)
         shared = regime.shared(extents)
-        different = np.unique(shared)
-        if different.size == 1:
-            parts = _at(self._own, x, position_ids, int(different[0]), regime.grows, extra)
+        distinct = np.unique(shared)
+        if distinct.size == 1:
+            parts = _factors(self._clone, x, position_ids, int(distinct[0]), regime.grows, extra)
         else:
-            parts = self._mixed(x, position_ids, shared, different, regime, extra)
+            parts = self._mixed(x, position_ids, shared, distinct, regime, extra)
         return parts if len(parts) > 1 else parts[0]
 
     def _mixed(
@@ -221,23 +222,25 @@ class _Forward:
         x: torch.Tensor,
         position_ids: torch.Tensor,
         shared: Extents,
-        different: Extents,
+        distinct: Extents,
         regime: Regime,
         extra: tuple[Any, ...],
     ) -> tuple[torch.Tensor, ...]:
         flat = position_ids.reshape(1, -1)
-        whole: list[torch.Tensor] = []
-        for extent in different:
+        parts_by_token: list[torch.Tensor] = []
+        for extent in distinct:
             index = torch.from_numpy(np.flatnonzero(shared == extent)).to(flat.device)
-            parts = _at(self._own, x, flat[:, index], int(extent), regime.grows, extra)
-            if not whole:
-                whole = [part.new_empty(flat.shape[1], *part.shape[2:]) for part in parts]
-            for tensor, part in zip(whole, parts, strict=True):
+            parts = _factors(self._clone, x, flat[:, index], int(extent), regime.grows, extra)
+            if not parts_by_token:
+                parts_by_token = [part.new_empty(flat.shape[1], *part.shape[2:]) for part in parts]
+            for tensor, part in zip(parts_by_token, parts, strict=True):
                 tensor[index] = part[0]
-        return tuple(tensor.view(*position_ids.shape, *tensor.shape[1:]) for tensor in whole)
+        return tuple(
+            tensor.view(*position_ids.shape, *tensor.shape[1:]) for tensor in parts_by_token
+        )
 
     def undo(self) -> None:
-        """Give the module its own ``forward`` back."""
+        """Restore the module's own ``forward``."""
         if self._before is None:
             del self._module.forward
         else:

@@ -1,10 +1,9 @@
-"""Proof, at attach time, that the model scores a tree as it scores the tree's paths one by one.
+"""Self-test at attach time: the logits of a tree's nodes must equal those of its paths.
 
-The reference is the untouched model's own forward, taken before anything is attached. This
-replaces a list of supported models: whatever counts distances in cache slots, lets nodes see their
-siblings, or computes a row from other rows fails here. It is done near the start of a text and at
-the model's own boundaries: where a short window ends, and where positions get other rotary factors.
-Knows nothing of model families.
+The reference is the unmodified model's own forward, computed before it is attached. The test
+replaces a list of supported models. It fails if the model measures distances in cache entries, lets
+nodes see their siblings, or computes a row from other rows. It runs near the start of a text and at
+the model's own boundaries: where a short window ends, and where rotary factors change.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
-from draftwood.runner.masks import Kind
-from draftwood.runner.recompute import recomputed_at
+from draftwood.runner.masks import LayerKind
+from draftwood.runner.recompute import recompute_limit
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 
@@ -25,28 +24,28 @@ PARENTS = (-1, 0, 0, 1, 1, 3, 3, 2)
 LEAVES = (4, 5, 6, 7)
 _OTHER_PARENTS = (-1, 0, 1)
 _PREFIXES = (9, 3)
-_KEPT = 7
+_COMMITTED = 7
 _CHUNK = 4
 _WINDOW = 160
-"""Longest window whose end is tested: a longer text costs too much at every start."""
+"""Longest window whose end is tested: longer texts would make attaching slow."""
 
-# Largest difference allowed, as a share of the largest logit.
+# Largest allowed difference, relative to the largest logit.
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 _REDUCED = 1e-2
 
 
 @dataclass(frozen=True)
-class Exam:
-    """Trees behind prefixes, and the untouched model's logits for every node.
+class Reference:
+    """Trees after prefixes, and the unmodified model's logits at every node.
 
     Attributes:
         prefixes: cached tokens of two sequences of different lengths.
-        trees: eight nodes with siblings three deep, and a chain.
+        trees: eight nodes with siblings on three levels, and a chain.
         expected: float ``[n, V]`` per tree.
-        follow_up: a token behind node 7 of the first tree.
+        follow_up: a token after node 7 of the first tree.
         expected_follow_up: float ``[V]``, the logits after it.
         shift: position of the prefixes' first token.
-        chunk: prompt tokens per prefill forward; None: as the runner has it.
+        chunk: prompt tokens per prefill forward; None: the runner's.
     """
 
     prefixes: tuple[tuple[int, ...], ...]
@@ -58,37 +57,37 @@ class Exam:
     chunk: int | None = None
 
 
-def prepare(
+def make_references(
     model: Any,
     vocab_size: int,
     device: torch.device,
-    kinds: Sequence[Kind] = (),
+    kinds: Sequence[LayerKind] = (),
     lengths: Sequence[int] = (),
-) -> list[Exam]:
-    """Ask the untouched model for every path, each in forwards of its own.
+) -> list[Reference]:
+    """Compute the unmodified model's logits along every path, each in forwards of its own.
 
     Args:
-        model: the untouched model.
-        vocab_size: of the token ids it may be asked about.
-        device: where it is.
-        kinds: of its layers; windows that are not long are tested at their ends.
+        model: the unmodified model.
+        vocab_size: number of its tokens.
+        device: the model's.
+        kinds: of its layers; short windows are tested at their ends.
         lengths: where its rotary factors may change (:mod:`draftwood.runner.rotary`).
     """
-    exams = [_exam(vocab_size, _PREFIXES, partial(_at_once, model, device))]
+    references = [_reference(vocab_size, _PREFIXES, partial(_at_once, model, device))]
     for end in sorted({int(kind.reach) for kind in kinds if _PREFIXES[0] < kind.reach <= _WINDOW}):
         prefixes = (end - 2, _PREFIXES[1])
-        exams.append(_exam(vocab_size, prefixes, partial(_at_once, model, device)))
-    changes = turning_points(model, vocab_size, lengths, device)
-    anew = recomputed_at(model, changes, device)
+        references.append(_reference(vocab_size, prefixes, partial(_at_once, model, device)))
+    changes = critical_lengths(model, vocab_size, lengths, device)
+    recompute_after = recompute_limit(model, changes, device)
     for length in changes:
-        # The first prompt crosses, in chunks, and the tree behind the second one does.
+        # The first prompt crosses the length, in chunks; so does the tree after the second one.
         shift = max(0, length - _PREFIXES[1] - 2)
-        ask = partial(_as_generate, model, device, shift, anew)
-        exams.append(_exam(vocab_size, _PREFIXES, ask, shift, _CHUNK))
-    return exams
+        score = partial(_as_generate, model, device, shift, recompute_after)
+        references.append(_reference(vocab_size, _PREFIXES, score, shift, _CHUNK))
+    return references
 
 
-Ask: TypeAlias = Callable[[Sequence[int], Sequence[int]], torch.Tensor]
+Scorer: TypeAlias = Callable[[Sequence[int], Sequence[int]], torch.Tensor]
 """Float ``[n, V]``: the logits after each of n tokens that follow a prefix."""
 
 
@@ -105,20 +104,23 @@ def _as_generate(
     model: Any,
     device: torch.device,
     shift: int,
-    anew: int | None,
+    recompute_after: int | None,
     prefix: Sequence[int],
     path: Sequence[int],
 ) -> torch.Tensor:
-    """The prefix in one forward, then token by token, on a cache that may be computed anew."""
+    """Score as ``generate`` does: the prefix in one forward, then token by token.
+
+    The cache is recomputed where ``generate`` would recompute it.
+    """
     ids = torch.tensor([[*prefix, *path]], device=device)
     places = torch.arange(ids.shape[1], device=device)[None] + shift
     rows: list[torch.Tensor] = []
     with torch.inference_mode():
-        # A forward at position 0 makes a model forget the longest text that it saw.
+        # A forward at position 0 resets the longest text that the model has seen.
         model(input_ids=ids[:, :1], position_ids=places[:, :1] * 0, use_cache=False)
         cache, held = None, 0
         for end in range(len(prefix), ids.shape[1] + 1):
-            if anew is not None and held + shift <= anew < end + shift:
+            if recompute_after is not None and held + shift <= recompute_after < end + shift:
                 cache, held = None, 0
             output = model(
                 input_ids=ids[:, held:end],
@@ -136,28 +138,28 @@ def _tokens(vocab_size: int, n: int) -> list[int]:
     return [(7919 * i + 13) % vocab_size for i in range(n)]
 
 
-def turning_points(
+def critical_lengths(
     model: Any, vocab_size: int, lengths: Sequence[int], device: torch.device
 ) -> list[int]:
-    """Those of ``lengths`` beyond which a later token changes the logits of an earlier one."""
+    """The ``lengths`` beyond which a later token changes the logits of an earlier one."""
     if not lengths:
         return []
     n = _PREFIXES[0]
     ids = torch.tensor([_tokens(vocab_size, n + 1)], device=device)
-    # Without a mask, a leap in the positions would pass for the start of another text.
-    ask = partial(model, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+    # Without a mask, transformers takes a jump in the positions for the start of another text.
+    score = partial(model, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
     place = min(lengths) - 1
     before = [place * i // (n - 1) for i in range(n)]
 
     def earlier(later: int) -> torch.Tensor:
         places = torch.tensor([[*before, later]], device=device)
         with torch.inference_mode():
-            logits = ask(position_ids=places).logits
-            ask(position_ids=places * 0)
+            logits = score(position_ids=places).logits
+            score(position_ids=places * 0)
         return logits[0, n - 1].float()  # type: ignore[no-any-return]
 
     def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-        # Up to rounding: what a mixture of experts computes with differs with the last token.
+        # Up to rounding: a mixture of experts computes other shapes if the last token differs.
         bound = tolerance(model.dtype, device) / 10 * float(one.abs().max())
         return float((one - other).abs().max()) <= bound
 
@@ -167,16 +169,16 @@ def turning_points(
             return []
         return [length for length in lengths if same(near, earlier(length - 1))]
     except (TypeError, ValueError, IndexError, RuntimeError):
-        return []  # it takes no positions, for which it is refused elsewhere
+        return []  # a model that takes no positions is refused elsewhere
 
 
-def _exam(
+def _reference(
     vocab_size: int,
     lengths: Sequence[int],
-    ask: Ask,
+    score: Scorer,
     shift: int = 0,
     chunk: int | None = None,
-) -> Exam:
+) -> Reference:
     tokens = _tokens(vocab_size, 64 + max(lengths))
     prefixes = tuple(tuple(tokens[8 * i : 8 * i + n]) for i, n in enumerate(lengths))
     trees = (
@@ -189,42 +191,42 @@ def _exam(
     for prefix, tree, leaves in zip(prefixes, trees, (LEAVES, (2,)), strict=True):
         rows: dict[int, torch.Tensor] = {}
         for leaf in leaves:
-            kept = tree is trees[0] and leaf == _KEPT
+            committed = tree is trees[0] and leaf == _COMMITTED
             path = (0, *tree.path(leaf))
             ids = [int(tree.tokens[node]) for node in path]
-            logits = ask(prefix, [*ids, follow_up] if kept else ids)
-            if kept:
+            logits = score(prefix, [*ids, follow_up] if committed else ids)
+            if committed:
                 last = logits[-1]
             for depth, node in enumerate(path):
                 rows[node] = logits[depth]
         expected.append(torch.stack([rows[node] for node in range(len(tree))]))
     assert last is not None
-    return Exam(prefixes, trees, tuple(expected), follow_up, last, shift, chunk)
+    return Reference(prefixes, trees, tuple(expected), follow_up, last, shift, chunk)
 
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:
-    """Allowed difference between two ways to compute a logit, relative to the largest one."""
+    """The allowed difference of two computations of a logit, relative to the largest logit."""
     if device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
         return max(_TOLERANCE[dtype], _REDUCED)
     return _TOLERANCE[dtype]
 
 
-def examine(runner: Runner, exam: Exam) -> None:
-    """Compare trees, ragged batches, single steps and a committed path with the reference.
+def check_reference(runner: Runner, reference: Reference) -> None:
+    """Compare trees, ragged batches, single-token steps and a committed path with the reference.
 
     Raises:
-        DraftwoodError: names the first check that failed, and by how much.
+        DraftwoodError: a check failed; the message names it and the error.
     """
-    with runner.examined(exam.shift, exam.chunk):
-        _examine(runner, exam)
+    with runner.self_testing(reference.shift, reference.chunk):
+        _check_reference(runner, reference)
 
 
-def _examine(runner: Runner, exam: Exam) -> None:
+def _check_reference(runner: Runner, reference: Reference) -> None:
     bound = tolerance(runner.info.dtype, runner.info.device)
-    tree, expected = exam.trees[0], exam.expected[0]
+    tree, expected = reference.trees[0], reference.expected[0]
     scale = float(expected.abs().max()) or 1.0
 
-    where = f" from position {exam.shift} on" if exam.shift else ""
+    where = f" from position {reference.shift} on" if reference.shift else ""
 
     def check(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
         error = float((found.float() - wanted.float()).abs().max()) / scale
@@ -235,27 +237,27 @@ def _examine(runner: Runner, exam: Exam) -> None:
                 "draftwood"
             )
 
-    slots = [runner.open(len(prefix) + len(tree)) for prefix in exam.prefixes]
+    slots = [runner.open(len(prefix) + len(tree)) for prefix in reference.prefixes]
     try:
-        runner.prefill(slots, exam.prefixes, Needs())
+        runner.prefill(slots, reference.prefixes, Needs())
         logits = runner.forward(slots[:1], [tree], Needs())[0].logits
         check("a tree's nodes do not get the logits of their paths", logits, expected)
-        batch = runner.forward(slots, exam.trees, Needs())
-        for rows, wanted in zip(batch, exam.expected, strict=True):
+        batch = runner.forward(slots, reference.trees, Needs())
+        for rows, wanted in zip(batch, reference.expected, strict=True):
             check("trees of different sizes disturb one another in a batch", rows.logits, wanted)
         changed = list(tree.tokens)
-        changed[5] = exam.follow_up
+        changed[5] = reference.follow_up
         moved = runner.forward(slots[:1], [tree_of(changed, PARENTS)], Needs())[0].logits
         others = [node for node in range(len(tree)) if node != 5]
         check("a node's logits depend on nodes beside it", moved[others], logits[others])
         _walk(runner, slots[0], tree, (0, *tree.path(6)), check, expected)
         runner.forward(slots[:1], [tree], Needs())
-        runner.commit(slots[:1], [tree.path(_KEPT)])
-        after = runner.forward(slots[:1], [tree_of([exam.follow_up], [-1])], Needs())[0]
+        runner.commit(slots[:1], [tree.path(_COMMITTED)])
+        after = runner.forward(slots[:1], [tree_of([reference.follow_up], [-1])], Needs())[0]
         check(
-            "the step after an accepted path is not that of its text",
+            "the logits after an accepted path are not those of its text",
             after.logits[0],
-            exam.expected_follow_up,
+            reference.expected_follow_up,
         )
     finally:
         for slot in slots:

@@ -15,8 +15,8 @@ from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import attachment, custom_generate, generate
 from draftwood.integrations.transformers.attachment import detach
-from draftwood.runner.attached import found
-from draftwood.runner.probe import learn_layout
+from draftwood.runner.attached_models import find_attached
+from draftwood.runner.probe import probe_cache
 from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -60,9 +60,9 @@ def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counted(*args: Any) -> Any:
         made.append(args[0])
-        return learn_layout(*args)
+        return probe_cache(*args)
 
-    monkeypatch.setattr("draftwood.runner.attach.learn_layout", counted)
+    monkeypatch.setattr("draftwood.runner.attach.probe_cache", counted)
     model = tiny_llama()
     for method in ("goose", "pld", "goose", "ar"):
         ours(model, method)
@@ -121,7 +121,7 @@ def test_an_attachment_does_not_keep_its_model() -> None:
 
 def test_copies_and_pickles_are_not_attached() -> None:
     model = tiny_llama()
-    for held in (attachment.attachment_of(model), found(model)):
+    for held in (attachment.attachment_of(model), find_attached(model)):
         assert held is not None
         assert copy.deepcopy(held) is None
         assert pickle.loads(pickle.dumps(held)) is None

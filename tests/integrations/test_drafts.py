@@ -13,7 +13,7 @@ import draftwood
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
-from draftwood.runner.attached import found
+from draftwood.runner.attached_models import find_attached
 from tests.factories.eagle3_heads import tiny_config
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
@@ -77,7 +77,7 @@ def test_a_draft_serves_several_targets_and_can_be_given_back() -> None:
     before = draft.config._attn_implementation
     for seed in (0, 1):
         accepted(tiny_llama(seed=seed), draftwood.sd(draft=draft))
-    assert found(draft) is not None
+    assert find_attached(draft) is not None
     draftwood.detach(draft)
     assert draft.config._attn_implementation == before
     accepted(tiny_llama(), draftwood.sd(draft=draft))

@@ -61,7 +61,15 @@ def test_every_step_is_the_textbook_formula(
     function = registered()
     sinks = torch.randn(HEADS, generator=generator) + 1 if sunk else None
     found, weights = function(
-        module, query, key, value, given, scaling=0.3, draftwood_step=step, softcap=cap, s_aux=sinks
+        module,
+        query,
+        key,
+        value,
+        given,
+        scaling=0.3,
+        draftwood_visibility=step,
+        softcap=cap,
+        s_aux=sinks,
     )
     assert weights is None
     assert found.is_contiguous()
@@ -76,7 +84,7 @@ def test_a_survey_notes_the_groups() -> None:
     survey = Survey()
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     module = FAMILIES["llama"]().model.layers[0].self_attn
-    registered()(module, q, k, k, None, draftwood_step=survey)
+    registered()(module, q, k, k, None, draftwood_visibility=survey)
     assert survey.groups == {GROUP}
 
 
@@ -85,8 +93,8 @@ def test_demands_that_would_be_ignored_are_refused(demand: str) -> None:
     module = FAMILIES["llama"]().model.layers[0].self_attn
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     with pytest.raises(DraftwoodError, match=f"asks for {demand}"):
-        registered()(module, q, k, k, None, draftwood_step=Visibility.OPEN, **{demand: k})
-    registered()(module, q, k, k, None, draftwood_step=Visibility.OPEN, **{demand: None})
+        registered()(module, q, k, k, None, draftwood_visibility=Visibility.OPEN, **{demand: k})
+    registered()(module, q, k, k, None, draftwood_visibility=Visibility.OPEN, **{demand: None})
 
 
 def test_only_known_originals_are_wrapped() -> None:

@@ -12,101 +12,101 @@ WIDE = Plane(3, 5, torch.bfloat16, CPU)
 
 
 def write(
-    slab: KVCache, slot: int, count: int, seed: int
+    cache: KVCache, slot: int, count: int, seed: int
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Write ``count`` random tokens behind what the slot holds; what was written, per layer."""
     generator = torch.Generator().manual_seed(seed)
-    row, start = slab.row(slot), slab.length(slot)
-    slab.reserve(0, start + count)
-    cells = torch.arange(count) + row * slab.stride + start
+    row, start = cache.row(slot), cache.length(slot)
+    cache.reserve(0, start + count)
+    entries = torch.arange(count) + row * cache.stride + start
     written = []
     with torch.inference_mode():
-        slab.begin([row], [start], count, start + count, cells if seed % 2 else None)
+        cache.begin([row], [start], count, start + count, entries if seed % 2 else None)
         for layer in range(2):
             planes = [(NARROW, NARROW), (NARROW, WIDE)][layer]
             k, v = (
                 torch.randn(1, p.heads, count, p.width, generator=generator).to(p.dtype)
                 for p in planes
             )
-            keys, values = slab.update(k, v, layer)
+            keys, values = cache.update(k, v, layer)
             assert keys.shape == (1, planes[0].heads, start + count, planes[0].width)
             assert torch.equal(keys[:, :, start:], k)
             assert torch.equal(values[:, :, start:], v)
             written.append((k[0].transpose(0, 1), v[0].transpose(0, 1)))
-    slab.resize(slot, start + count)
+    cache.resize(slot, start + count)
     return written
 
 
 @pytest.fixture
-def slab() -> KVCache:
+def cache() -> KVCache:
     return KVCache([(NARROW, NARROW), (NARROW, WIDE)], margin=8)
 
 
-def holds(slab: KVCache, slot: int, parts: list[list[tuple[torch.Tensor, torch.Tensor]]]) -> bool:
+def holds(cache: KVCache, slot: int, parts: list[list[tuple[torch.Tensor, torch.Tensor]]]) -> bool:
     return all(
         torch.equal(
-            slab.tokens(slot, layer)[kind], torch.cat([part[layer][kind] for part in parts])
+            cache.tokens(slot, layer)[kind], torch.cat([part[layer][kind] for part in parts])
         )
         for layer in range(2)
         for kind in range(2)
     )
 
 
-def test_equal_planes_share_one_tensor(slab: KVCache) -> None:
-    slab.open(10)
-    assert [tuple(tensor.shape) for tensor in slab.tensors] == [(3, 1, 64, 2, 4), (1, 1, 64, 3, 5)]
-    assert [tensor.dtype for tensor in slab.tensors] == [torch.float32, torch.bfloat16]
+def test_equal_planes_share_one_tensor(cache: KVCache) -> None:
+    cache.open(10)
+    assert [tuple(tensor.shape) for tensor in cache.tensors] == [(3, 1, 64, 2, 4), (1, 1, 64, 3, 5)]
+    assert [tensor.dtype for tensor in cache.tensors] == [torch.float32, torch.bfloat16]
     uniform = KVCache([(NARROW, NARROW)] * 5)
     uniform.open(100)
     assert [tuple(tensor.shape) for tensor in uniform.tensors] == [(10, 1, 192, 2, 4)]
     assert not any(tensor.any() for tensor in uniform.tensors)
 
 
-def test_slots_keep_their_tokens_through_moves_and_growth(slab: KVCache) -> None:
-    held = {slab.open(10): [] for _ in range(3)}  # type: ignore[var-annotated]
+def test_slots_keep_their_tokens_through_moves_and_growth(cache: KVCache) -> None:
+    held = {cache.open(10): [] for _ in range(3)}  # type: ignore[var-annotated]
     for seed, slot in enumerate(held):
-        held[slot].append(write(slab, slot, 5 + seed, seed))
+        held[slot].append(write(cache, slot, 5 + seed, seed))
     first = next(iter(held))
-    slab.release(first)
+    cache.release(first)
     del held[first]
-    assert sorted(slab.row(slot) for slot in held) == [0, 1]
+    assert sorted(cache.row(slot) for slot in held) == [0, 1]
     for seed, slot in enumerate(held):
-        held[slot].append(write(slab, slot, 40 * (seed + 1), seed + 10))
-    assert slab.stride >= 86
-    fresh = slab.open(500)
+        held[slot].append(write(cache, slot, 40 * (seed + 1), seed + 10))
+    assert cache.stride >= 86
+    fresh = cache.open(500)
     assert fresh == first
-    held[fresh] = [write(slab, fresh, 3, 20)]
-    assert all(holds(slab, slot, parts) for slot, parts in held.items())
+    held[fresh] = [write(cache, fresh, 3, 20)]
+    assert all(holds(cache, slot, parts) for slot, parts in held.items())
 
 
-def test_growth_is_geometric(slab: KVCache) -> None:
-    slot, sizes = slab.open(1), set()
+def test_growth_is_geometric(cache: KVCache) -> None:
+    slot, sizes = cache.open(1), set()
     for seed in range(300):
-        write(slab, slot, 7, 2 * seed)
-        sizes.add(slab.stride)
-    assert slab.length(slot) == 2100
+        write(cache, slot, 7, 2 * seed)
+        sizes.add(cache.stride)
+    assert cache.length(slot) == 2100
     assert len(sizes) < 12
 
 
-def test_keeping_a_path_gathers_its_cells(slab: KVCache) -> None:
-    slots = [slab.open(20) for _ in range(2)]
-    prefixes = [write(slab, slot, 4, seed) for seed, slot in enumerate(slots)]
+def test_keeping_a_path_gathers_its_cells(cache: KVCache) -> None:
+    slots = [cache.open(20) for _ in range(2)]
+    prefixes = [write(cache, slot, 4, seed) for seed, slot in enumerate(slots)]
     trees = []
     for seed, slot in enumerate(slots):
-        trees.append(write(slab, slot, 6, seed + 4))
-        slab.resize(slot, 4)
-    sources, targets = slab.advance(slots, [(2, 3, 5), (1, 2)])
+        trees.append(write(cache, slot, 6, seed + 4))
+        cache.resize(slot, 4)
+    sources, targets = cache.advance(slots, [(2, 3, 5), (1, 2)])
     # The second path lies in place already.
     assert len(sources) == len(targets) == 3
-    slab_moves = torch.tensor(sources), torch.tensor(targets)
+    moves = torch.tensor(sources), torch.tensor(targets)
     with torch.inference_mode():
-        slab.move(*slab_moves)
+        cache.move(*moves)
     for slot, prefix, tree, path in zip(
         slots, prefixes, trees, ([0, 2, 3, 5], [0, 1, 2]), strict=True
     ):
         kept = [(k[path], v[path]) for k, v in tree]
-        assert slab.length(slot) == 4 + len(path)
-        assert holds(slab, slot, [prefix, kept])
+        assert cache.length(slot) == 4 + len(path)
+        assert holds(cache, slot, [prefix, kept])
 
 
 def test_a_model_without_keys_is_refused() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import draftwood
-from draftwood.runner.cpu.layouts import TRANSPOSED, Choice
+from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
 from draftwood.runner.cpu.packing import Packed, pack
 from draftwood.runner.eager import eagerly, is_compiled
 from tests.factories.model_families import FAMILIES
@@ -17,7 +17,7 @@ IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 
 @pytest.fixture(autouse=True)
 def everything_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = Choice(TRANSPOSED)
+    choice = LayoutChoice(TRANSPOSED)
 
     def always(model: Any, _choose: Any) -> Packed:
         return pack(model, lambda weights: [choice] * len(weights))

@@ -9,23 +9,23 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
-from draftwood.runner.masks import Kind, TreeMasks, ancestors, layer_kinds
+from draftwood.runner.masks import LayerKind, TreeMasks, ancestors, layer_kinds
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.path_logits import random_tree
 
 CPU = torch.device("cpu")
-FULL = Kind("full_attention")
-SLIDING = Kind("sliding_attention", window=6)
-CHUNKED = Kind("chunked_attention", chunk=8)
+FULL = LayerKind("full_attention")
+SLIDING = LayerKind("sliding_attention", window=6)
+CHUNKED = LayerKind("chunked_attention", chunk=8)
 
 
-def visible(kind: Kind, query: int, key: int) -> bool:
+def visible(kind: LayerKind, query: int, key: int) -> bool:
     if kind.window is not None and query - key >= kind.window:
         return False
     return kind.chunk is None or query // kind.chunk == key // kind.chunk
 
 
-def by_the_rule(kind: Kind, length: int, tree: TokenTree, q: int, kv: int) -> torch.Tensor:
+def by_the_rule(kind: LayerKind, length: int, tree: TokenTree, q: int, kv: int) -> torch.Tensor:
     mask = torch.full((q, kv), -torch.inf)
     for node in range(q):
         real = node < len(tree)
@@ -42,7 +42,7 @@ def by_the_rule(kind: Kind, length: int, tree: TokenTree, q: int, kv: int) -> to
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING,), (SLIDING, FULL), (CHUNKED, FULL)])
-def test_every_step_follows_the_rule(kinds: tuple[Kind, ...], dtype: torch.dtype) -> None:
+def test_every_step_follows_the_rule(kinds: tuple[LayerKind, ...], dtype: torch.dtype) -> None:
     rng = np.random.default_rng(0)
     masks = TreeMasks(kinds, 2, dtype, CPU)
     # Sizes go up and down, so that whatever a step leaves behind would show.
@@ -78,9 +78,12 @@ def test_one_token_that_sees_everything_needs_no_mask() -> None:
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])
-def test_chunks_of_a_prompt_are_causal(kinds: tuple[Kind, ...]) -> None:
+def test_chunks_of_a_prompt_are_causal(kinds: tuple[LayerKind, ...]) -> None:
     masks = TreeMasks(kinds, 2, torch.float32, CPU)
-    built: Any = masks.chunk([4, 0], 5, 9)
+    visibility, found = masks.chunk([4, 0], 5, 9)
+    built: Any = found
+    assert visibility is Visibility.CHUNK
+    assert masks.chunk([0, 0], 5, 5)[0] is Visibility.CAUSAL
     for kind in kinds:
         mask = built[kind.name] if len(kinds) > 1 else built
         assert mask.shape == (2, 1, 5, 9)
@@ -99,7 +102,7 @@ def test_ancestors_are_those_of_the_tree(nodes: int) -> None:
 
 
 def test_kinds_are_read_as_the_models_read_them() -> None:
-    def kinds(**fields: Any) -> tuple[Kind, ...]:
+    def kinds(**fields: Any) -> tuple[LayerKind, ...]:
         return layer_kinds(SimpleNamespace(**fields))
 
     assert kinds() == (FULL,)

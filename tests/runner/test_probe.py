@@ -8,16 +8,16 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import register
 from draftwood.runner.masks import layer_kinds
-from draftwood.runner.probe import Layout, learn_layout
+from draftwood.runner.probe import CacheLayout, probe_cache
 from tests.factories.model_families import FAMILIES, VOCAB
 
 CPU = torch.device("cpu")
 
 
-def learn(model: Any, layers: int | None = None) -> Layout:
+def learn(model: Any, layers: int | None = None) -> CacheLayout:
     kinds = layer_kinds(model.config)
     model.set_attn_implementation(register(model.config._attn_implementation))
-    return learn_layout(model, kinds, layers or model.config.num_hidden_layers, CPU)
+    return probe_cache(model, kinds, layers or model.config.num_hidden_layers, CPU)
 
 
 def test_grouped_heads() -> None:

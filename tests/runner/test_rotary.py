@@ -24,7 +24,7 @@ from draftwood.methods import method as make_method
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.recompute import RecomputingRunner
-from draftwood.runner.rotary import Regime, Ropes, context_of, named_lengths
+from draftwood.runner.rotary import Regime, RotaryPatches, context_limit_of, position_limits
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.path_logits import random_prompts
@@ -252,7 +252,7 @@ def test_text_may_be_added_and_taken_back_across_the_turn() -> None:
         torch.testing.assert_close(*again, atol=1e-4, rtol=1e-4)
         runner.release(one)
         runner.release(other)
-        assert runner.slab._slots == []
+        assert runner.cache._slots == []
         runner.detach()
 
 
@@ -271,7 +271,7 @@ def test_a_draft_model_may_turn_too(draft: str) -> None:
 
 @pytest.mark.parametrize("name", TURNING)
 def test_without_the_mend_the_self_test_refuses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draftwood.runner.attach.follow", lambda *_: Ropes())
+    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: RotaryPatches())
     with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
         attach(TURNING[name]())
 
@@ -298,7 +298,7 @@ def test_without_the_mend_each_defect_shows(name: str, monkeypatch: pytest.Monke
         return [float((one - other).abs().max()) for one, other in found]
 
     assert max(differences()) < 1e-4
-    monkeypatch.setattr("draftwood.runner.attach.follow", lambda *_: Ropes())
+    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: RotaryPatches())
     assert min(differences()) > 1e-2
 
 
@@ -353,7 +353,7 @@ def test_what_is_learnt_of_a_module() -> None:
     for name, make in MODELS.items():
         model = make()
         runner = attach(model, self_test=False)
-        members = runner._passes._ropes._members
+        members = runner._forward_pass._rotary._members
         found[name] = [member._regimes for member in members]
         runner.detach()
     turns = {None: Regime(TURN, grows=False)}
@@ -368,17 +368,17 @@ def test_what_is_learnt_of_a_module() -> None:
 
 
 def test_lengths_are_found_at_any_depth() -> None:
-    assert named_lengths(TURNING["by_layer"]().config) == (TURN, CONTEXT)
-    assert named_lengths(STEADY["default"]().config) == (CONTEXT,)
-    assert named_lengths(hf.GPT2Config()) == ()
+    assert position_limits(TURNING["by_layer"]().config) == (TURN, CONTEXT)
+    assert position_limits(STEADY["default"]().config) == (CONTEXT,)
+    assert position_limits(hf.GPT2Config()) == ()
     older = SimpleNamespace(rope_scaling={"type": "longrope"}, max_position_embeddings=CONTEXT)
-    assert named_lengths(older) == (CONTEXT,)
+    assert position_limits(older) == (CONTEXT,)
 
 
 def test_the_context_of_dynamic_factors_is_longer() -> None:
-    assert context_of(TURNING["dynamic"]().config) == 4 * TURN
-    assert context_of(TURNING["by_layer"]().config) == CONTEXT
-    assert context_of(SimpleNamespace()) is None
+    assert context_limit_of(TURNING["dynamic"]().config) == 4 * TURN
+    assert context_limit_of(TURNING["by_layer"]().config) == CONTEXT
+    assert context_limit_of(SimpleNamespace()) is None
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_the_context_of_dynamic_factors_is_longer() -> None:
 )
 def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None:
     older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
-    assert context_of(older) == context
+    assert context_limit_of(older) == context
 
 
 def test_extents_share_factors() -> None:

@@ -42,7 +42,7 @@ def llama() -> Iterator[Runner]:
 
 
 def cached(runner: Runner, slot: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return [runner.slab.tokens(slot, layer) for layer in range(runner.info.layers)]
+    return [runner.cache.tokens(slot, layer) for layer in range(runner.info.layers)]
 
 
 def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
@@ -190,7 +190,7 @@ def test_a_causal_mask_would_be_noticed(llama: Runner, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("scatter", [False, True])
 def test_both_ways_to_write_the_cache_agree(llama: Runner, scatter: bool) -> None:
-    llama.slab.scatter = scatter
+    llama.cache.scatter = scatter
     rng = np.random.default_rng(4)
     texts = random_prompts(rng, (12, 12), VOCAB)
     slots = [llama.open(30) for _ in texts]
@@ -277,7 +277,7 @@ def test_a_released_row_leaves_nothing_behind(llama: Runner) -> None:
     slots = [llama.open(20) for _ in range(2)]
     llama.prefill(slots, [list(range(20)), list(range(9))], NOTHING)
     with torch.inference_mode():
-        for tensor in llama.slab.tensors:
+        for tensor in llama.cache.tensors:
             tensor[:, 0, :20] = torch.nan
     llama.release(slots[0])
     fresh = llama.open(20)

@@ -104,11 +104,11 @@ def test_rows_that_depend_on_other_rows() -> None:
 
 def test_cells_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.runner.cache.KVCache.move", lambda *_: None)
-    refused(FAMILIES["llama"](), "the step after an accepted path is not that of its text")
+    refused(FAMILIES["llama"](), "the logits after an accepted path are not those of its text")
 
 
 def test_attention_that_forgets_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draftwood.runner.masks.Kind.reach", float("inf"))
+    monkeypatch.setattr("draftwood.runner.masks.LayerKind.reach", float("inf"))
     model = FAMILIES["mistral_sliding"]()
     model.config.sliding_window = 4
     refused(model, "self-test failed")
@@ -116,6 +116,6 @@ def test_attention_that_forgets_the_window(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_end_of_a_short_window_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "draftwood.runner.masks.Kind.hidden", lambda _, queries, keys: keys + 0 * queries < -1
+        "draftwood.runner.masks.LayerKind.hidden", lambda _, queries, keys: keys + 0 * queries < -1
     )
     refused(FAMILIES["mistral_sliding"](), "self-test failed")

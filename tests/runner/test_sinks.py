@@ -84,7 +84,7 @@ def test_tokens_are_those_of_generate(model: Any, name: str) -> None:
 def test_sinks_that_were_ignored_would_be_noticed(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = attention._spelled
+    whole = attention._unfused
     monkeypatch.setattr(attention, "_spelled", lambda *given: whole(*given[:-1]))
     with pytest.raises(DraftwoodError, match="self-test failed"):
         attach(model)

@@ -18,7 +18,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
 from draftwood.runner.attach import detach as undo
 from draftwood.runner.attach import refuse_other, runner_of
-from draftwood.runner.attached import Attached, found
+from draftwood.runner.attached_models import AttachedModel, find_attached
 from draftwood.runner.runner import Runner
 
 _KEY = "_draftwood_attachment"
@@ -35,7 +35,7 @@ class Attachment:
         self.runner = runner
         self._host = ModelHost(runner)
         self._turn = RLock()
-        self._engines: dict[Hashable, tuple[Engine, list[Attached | None]]] = {}
+        self._engines: dict[Hashable, tuple[Engine, list[AttachedModel | None]]] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> None:
         # A copy of the model is not attached.
@@ -83,10 +83,10 @@ class Attachment:
             self._engines.clear()
 
 
-def _drafts(method: Method) -> list[Attached | None]:
+def _drafts(method: Method) -> list[AttachedModel | None]:
     """The attachments of the method's draft models that were given as objects."""
     models = [spec.model for spec in method.drafters.values()]
-    return [found(model) for model in models if not isinstance(model, str | None)]
+    return [find_attached(model) for model in models if not isinstance(model, str | None)]
 
 
 def attachment_of(model: PreTrainedModel) -> Attachment:

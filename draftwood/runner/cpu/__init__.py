@@ -1,1 +1,1 @@
-"""What makes forwards of a few tokens cheap on a CPU: packed weights, layouts, fused norms."""
+"""CPU optimisations for forwards over few tokens: packed weights, fused norms, direct calls."""

@@ -1,12 +1,11 @@
-"""Straight ways from a module to its patched children, past the machinery of a module's call.
+"""Direct calls of patched child modules, without the overhead of ``nn.Module.__call__``.
 
-``self.q_proj(x)`` finds the child through ``nn.Module.__getattr__`` and then passes two wrappers
-that look for hooks, which costs a small model on a CPU as much as its smallest layers. An entry of
-the child's name in the parent's ``__dict__`` is found first and calls the patched ``forward`` at
-once. The entry passes for the child in everything else: type, attributes, hooks, copies; and
-``modules()``, ``state_dict`` and the child itself do not know of it. The entries are there only
-inside a ``with`` block, because ``torch.compile`` cannot trace through them. Knows nothing of
-models.
+``self.q_proj(x)`` finds the child through ``nn.Module.__getattr__`` and passes two wrappers that
+look for hooks. On a CPU this costs a small model as much as its smallest layers. Python looks into
+the parent's ``__dict__`` first, so an object there with the child's name calls the patched
+``forward`` at once. The object behaves like the child: type, attributes, hooks, copies. Neither
+``modules()`` nor ``state_dict`` sees it. It exists only inside a ``with`` block, because
+``torch.compile`` cannot trace through it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,31 +15,31 @@ import torch
 from torch import nn
 
 
-class Shortcuts:
-    """The shortcuts of one model, in force inside ``with shortcuts:``."""
+class DirectCalls:
+    """The direct calls of one model, in force inside ``with direct_calls:``."""
 
-    def __init__(self, members: Sequence[tuple[nn.Module, str, "_Shortcut"]] = ()) -> None:
-        self._members = [(p.__dict__, p._modules, name, way) for p, name, way in members]
+    def __init__(self, members: Sequence[tuple[nn.Module, str, "_DirectCall"]] = ()) -> None:
+        self._members = [(p.__dict__, p._modules, name, call) for p, name, call in members]
 
     def __len__(self) -> int:
         return len(self._members)
 
     def __enter__(self) -> None:
-        for entries, children, name, shortcut in self._members:
-            # A child that was replaced meanwhile takes its place.
-            if children.get(name) is shortcut._module:
-                entries[name] = shortcut
+        for attributes, children, name, call in self._members:
+            # Not for a child that was replaced since.
+            if children.get(name) is call._module:
+                attributes[name] = call
 
     def __exit__(self, *_: object) -> None:
-        for entries, _children, name, shortcut in self._members:
-            if entries.get(name) is shortcut:
-                del entries[name]
+        for attributes, _children, name, call in self._members:
+            if attributes.get(name) is call:
+                del attributes[name]
 
 
-def shorten(model: nn.Module) -> Shortcuts:
-    """Make straight ways from every module to those of its children whose ``forward`` is patched.
+def find_direct_calls(model: nn.Module) -> DirectCalls:
+    """Find all modules whose child has a patched ``forward``.
 
-    The model's own children are left alone: they are called once, and others ask for them.
+    The model's own children are left out: they are called once, and callers read them.
     """
     members = []
     for parent in model.modules():
@@ -48,17 +47,17 @@ def shorten(model: nn.Module) -> Shortcuts:
             continue
         for name, child in parent._modules.items():
             if child is not None and "forward" in child.__dict__ and name not in parent.__dict__:
-                members.append((parent, name, _Shortcut(child, child.__dict__["forward"])))
-    return Shortcuts(members)
+                members.append((parent, name, _DirectCall(child, child.__dict__["forward"])))
+    return DirectCalls(members)
 
 
-class _Shortcut:
-    """Calls a module's patched ``forward``; a copy or pickle of it is the module itself."""
+class _DirectCall:
+    """Calls a module's patched ``forward``. Its copy or pickle is the module itself."""
 
     __slots__ = ("_after", "_before", "_forward", "_module")
 
     def __init__(self, module: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        # Past the __setattr__ below. Hooks may still come: these dictionaries are the module's own.
+        # Bypasses __setattr__ below. Later hooks are seen: the dictionaries are the module's own.
         for name, value in (
             ("_module", module),
             ("_forward", forward),
@@ -74,7 +73,7 @@ class _Shortcut:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """The module's: it is what ``isinstance`` asks about."""
+        """The module's class, for ``isinstance``."""
         return type(self._module)
 
     def __getattr__(self, name: str) -> Any:
@@ -87,8 +86,8 @@ class _Shortcut:
         return repr(self._module)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _itself, (self._module,)
+        return _identity, (self._module,)
 
 
-def _itself(module: nn.Module) -> nn.Module:
+def _identity(module: nn.Module) -> nn.Module:
     return module

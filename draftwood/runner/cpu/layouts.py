@@ -1,7 +1,4 @@
-"""Layouts a weight matrix may have, and which of them this machine multiplies fastest.
-
-Knows weights and row counts; refuses to know whose weights they are.
-"""
+"""Layouts of a weight matrix, and the timing that finds the fastest one on this machine."""
 
 import time
 from collections import defaultdict
@@ -20,17 +17,17 @@ Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
 BUCKETS = (1, 2, 4, 8, 16, 64)
 _END = 256
 _GAIN = 0.05
-"""What a layout must save to be worth its memory, as parts of the plain time, buckets summed."""
+"""Least saving that justifies a layout's memory: share of the plain time, summed over buckets."""
 
 _ENOUGH = 1 << 26
-"""Bytes of weights of which no cache holds the most."""
+"""Bytes of weights that exceed any CPU cache."""
 
 _WARM_UP, _PASSES, _LONG = 1, 4, 0.5
-"""Passes through the sample, first and counted ones, and seconds after which no more are made."""
+"""Passes over the sample: uncounted, counted; and seconds after which no further pass begins."""
 
 
 @dataclass(frozen=True)
-class Form:
+class Layout:
     """A layout: ``apply(x, pack(w), bias)`` equals ``x @ w.T + bias`` up to rounding."""
 
     name: str
@@ -40,10 +37,10 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A layout, and the row counts ``low <= rows < high`` for which it is worth using."""
+class LayoutChoice:
+    """A layout, and the row counts ``low <= rows < high`` for which it is used."""
 
-    form: Form
+    layout: Layout
     low: int = 0
     high: int = 1 << 40
 
@@ -68,13 +65,13 @@ def _blocked_linear(
     )
 
 
-PLAIN = Form("plain", lambda weight: weight, lambda weight: weight, plain_linear)
-TRANSPOSED = Form("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
-BLOCKED = Form("blocked", _block, _unblock, _blocked_linear)
+PLAIN = Layout("plain", lambda weight: weight, lambda weight: weight, plain_linear)
+TRANSPOSED = Layout("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
+BLOCKED = Layout("blocked", _block, _unblock, _blocked_linear)
 
 
 def blocked_works() -> bool:
-    """Whether this torch has oneDNN's ops (underscored, hence never taken for granted)."""
+    """Whether this torch has oneDNN's private ops, and they work."""
     try:
         weight = torch.eye(4)
         return torch.equal(_blocked_linear(weight, _block(weight), None), weight)
@@ -82,28 +79,27 @@ def blocked_works() -> bool:
         return False
 
 
-def measured(weights: Sequence[Weight]) -> list[Choice | None]:
-    """The layout of each weight that saves most over the plain one at 1 to 64 rows, None if none
-    does: the same for weights of one shape.
+def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
+    """The layout of each weight that saves most time at 1 to 64 rows; None: the plain one.
 
-    They are multiplied in the order in which a forward pass does, as the first layers' weights, and
-    what is between two of them, decide what a cache still holds of them: one weight alone, time
-    after time, is fast in layouts that are slow in a model.
+    Weights of one shape get the same layout. The weights are multiplied in the order of a forward
+    pass, so that the CPU cache is in a realistic state: a weight that is timed alone is fast in
+    layouts that are slow in a model.
 
     Args:
         weights: each weight and its bias, in the order of the forward pass.
     """
-    sample = sample_of(weights)
-    forms = [PLAIN, TRANSPOSED, *([BLOCKED] if blocked_works() else [])]
-    packed = {form: [form.pack(weight) for weight, _ in sample] for form in forms}
+    sample = timing_sample(weights)
+    layouts = [PLAIN, TRANSPOSED, *([BLOCKED] if blocked_works() else [])]
+    packed = {layout: [layout.pack(weight) for weight, _ in sample] for layout in layouts}
     seconds = {rows: _seconds(packed, sample, rows) for rows in BUCKETS}
-    chosen: dict[Shape, Choice | None] = {}
+    chosen: dict[Shape, LayoutChoice | None] = {}
     for shape in set(map(_shape, sample)):
         ratios = {
-            form: [seconds[rows][form, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
-            for form in forms[1:]
+            layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
+            for layout in layouts[1:]
         }
-        chosen[shape] = best_form(ratios)
+        chosen[shape] = best_layout(ratios)
     return [chosen[_shape(weight)] for weight in weights]
 
 
@@ -111,56 +107,59 @@ def _shape(weight: Weight) -> Shape:
     return weight[0].shape, weight[0].dtype, weight[1] is None
 
 
-def sample_of(weights: Sequence[Weight]) -> list[Weight]:
-    """The first weights, until they fill no cache, and the first of every shape."""
+def timing_sample(weights: Sequence[Weight]) -> list[Weight]:
+    """The first weights up to more than a CPU cache holds, and the first one of each shape."""
     sample: list[Weight] = []
     seen: set[Shape] = set()
-    held = 0
+    packed_bytes = 0
     for weight in weights:
-        if held < _ENOUGH or _shape(weight) not in seen:
+        if packed_bytes < _ENOUGH or _shape(weight) not in seen:
             sample.append(weight)
             seen.add(_shape(weight))
-            held += weight[0].nbytes
+            packed_bytes += weight[0].nbytes
     return sample
 
 
 def _seconds(
-    packed: Mapping[Form, Sequence[torch.Tensor]],
+    packed: Mapping[Layout, Sequence[torch.Tensor]],
     sample: Sequence[Weight],
     rows: int,
-) -> dict[tuple[Form, Shape], float]:
-    """Of all weights of a shape in a form, the median of a few passes through the sample."""
+) -> dict[tuple[Layout, Shape], float]:
+    """Seconds of all weights of a shape in a layout: the median of a few passes over the sample."""
     inputs = {
         (w.shape[1], w.dtype): torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample
     }
-    taken: defaultdict[tuple[Form, Shape], list[float]] = defaultdict(list)
+    taken: defaultdict[tuple[Layout, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
-        for form, layouts in packed.items():
+        for layout, matrices in packed.items():
             took: defaultdict[Shape, float] = defaultdict(float)
-            for (weight, bias), held in zip(sample, layouts, strict=True):
+            for (weight, bias), matrix in zip(sample, matrices, strict=True):
                 x = inputs[weight.shape[1], weight.dtype]
                 begin = time.perf_counter()
-                form.apply(x, held, bias)
+                layout.apply(x, matrix, bias)
                 took[_shape((weight, bias))] += time.perf_counter() - begin
             spent += sum(took.values())
             if turn >= _WARM_UP:
                 for shape, total in took.items():
-                    taken[form, shape].append(total)
+                    taken[layout, shape].append(total)
         if turn >= _WARM_UP and spent > _LONG:
             break
     return {key: median(values) for key, values in taken.items()}
 
 
-def best_form(ratios: Mapping[Form, Sequence[float]]) -> Choice | None:
-    """The form that saves most and the buckets for which it does, given its time over the plain
-    one's in every bucket."""
-    best: Choice | None = None
+def best_layout(ratios: Mapping[Layout, Sequence[float]]) -> LayoutChoice | None:
+    """The layout that saves most, and the buckets where it does.
+
+    Args:
+        ratios: for each layout and bucket, its time over the plain layout's.
+    """
+    best: LayoutChoice | None = None
     best_gain = _GAIN
-    for form, found in ratios.items():
+    for layout, found in ratios.items():
         for first, last in combinations(range(len(found) + 1), 2):
             gain = sum(1.0 - ratio for ratio in found[first:last])
             if gain > best_gain:
                 best_gain = gain
-                best = Choice(form, BUCKETS[first], (*BUCKETS, _END)[last])
+                best = LayoutChoice(layout, BUCKETS[first], (*BUCKETS, _END)[last])
     return best

@@ -1,9 +1,9 @@
-"""RMS norms computed by torch's own function where that is the same to the last bit.
+"""Replaces RMS norms by ``torch.rms_norm`` where the result is the same to the last bit.
 
-Modeling files spell the norm out in seven operations, whose dispatch costs a small model on a CPU
-more than their arithmetic. A module is patched only if ``torch.rms_norm`` returned
-exactly what the module did, for random weights and inputs over a wide range; no class is known by
-name. Only ``forward`` of the instance changes, and :meth:`FusedNorms.undo` takes it back.
+Modeling files write the norm as seven operations. On a CPU their dispatch costs a small model more
+than their arithmetic. Modules are recognised by a test, not by class: a module is patched if
+``torch.rms_norm`` returns exactly its output, for random weights and inputs over a wide range. Only
+the instance's ``forward`` changes.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ class FusedNorms:
 
 
 def fuse_norms(model: nn.Module) -> FusedNorms:
-    """Patch every module on the CPU that is an RMS norm, bit for bit."""
+    """Patch every module on the CPU that equals ``torch.rms_norm`` bit for bit."""
     members = []
     for module in model.modules():
         if "forward" in module.__dict__ or type(module) is nn.RMSNorm:
@@ -69,7 +69,7 @@ def _is_rms_norm(module: nn.Module, eps: float) -> bool:
 
 
 class _Forward:
-    """The patched ``forward``; a copy or pickle of its module gets the plain one instead."""
+    """The patched ``forward``. A copy or pickle of its module gets the plain one."""
 
     __slots__ = ("_eps", "_module", "_parameters", "_shape")
 

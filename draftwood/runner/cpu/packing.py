@@ -1,15 +1,15 @@
-"""Weights in a layout that the CPU multiplies faster with few rows: in place, taken back exactly.
+"""Packs linear weights into a layout that the CPU multiplies faster with few rows; reversible.
 
-A step multiplies every weight matrix with 1 to 64 rows, where the library behind ``F.linear`` is
-slow on the stored layout: it re-packs the matrix on every call, or walks it the wrong way. Two
-layouts help, depending on machine and shape: the transpose, and oneDNN's blocked format (the op
-inductor's freezing uses). Only the ``forward`` of exact ``nn.Linear`` instances is patched; names,
-modules and ``state_dict`` keys stay. Knows nothing of models beyond their linears.
+A step multiplies every weight matrix with 1 to 64 rows. The library behind ``F.linear`` is slow
+there on the stored layout: it re-packs the matrix on every call, or reads it in the wrong order.
+Two layouts help, depending on machine and shape: the transpose, and oneDNN's blocked format (used
+by inductor's freezing). Only the ``forward`` of exact ``nn.Linear`` instances is patched. Names,
+modules and ``state_dict`` keys stay.
 
-A weight that only its module holds is *moved* into its layout, so that packing takes no memory.
-Whoever reads it from the module gets the plain weight back first, and the module computes plainly
-from then on until :meth:`Packed.refresh`. A weight that somebody else holds (a tied embedding, an
-optimizer) is copied, and the copy is used for as long as the weight is what it was.
+A weight that only its module references is *moved* into the layout, so packing takes no memory.
+Reading such a weight from the module restores the plain weight first. The module then computes with
+the plain weight until :meth:`Packed.refresh`. A weight with other references (a tied embedding, an
+optimizer) is copied. The copy is used as long as the weight is unchanged.
 """
 
 import logging
@@ -23,16 +23,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from draftwood.runner.cpu.chosen import remembered
-from draftwood.runner.cpu.layouts import Choice, Weight
+from draftwood.runner.cpu.layout_cache import cached_layouts
+from draftwood.runner.cpu.layouts import LayoutChoice, Weight
 
 logger = logging.getLogger(__name__)
 
-Chooser: TypeAlias = Callable[[Sequence[Weight]], list[Choice | None]]
+Chooser: TypeAlias = Callable[[Sequence[Weight]], list[LayoutChoice | None]]
 
 _DTYPES = (torch.float32, torch.bfloat16)
 _READS = 3
-"""Times a moved weight is read before it is only copied: its reader will come back."""
+"""Reads after which a weight is copied instead of moved: further reads are likely."""
 
 
 class Packed:
@@ -45,7 +45,7 @@ class Packed:
         return len(self._members)
 
     def refresh(self) -> None:
-        """Pack what was read or changed since it was packed."""
+        """Pack again the weights that were read or changed since they were packed."""
         with torch.no_grad():
             for member in self._members:
                 member.refresh()
@@ -57,17 +57,16 @@ class Packed:
         self._members = []
 
 
-def pack(model: nn.Module, choose: Chooser = remembered) -> Packed:
-    """Patch the linears of ``model`` that profit.
+def pack(model: nn.Module, choose: Chooser = cached_layouts) -> Packed:
+    """Patch the linears of ``model`` that become faster.
 
     Args:
-        model: any module; only exact ``nn.Linear`` instances with plain float32 or bfloat16
-            weights on the CPU are touched.
-        choose: which layout each weight gets and for how many rows; by default measured once
-            for a machine.
+        model: any module. Only exact ``nn.Linear`` instances with plain float32 or bfloat16
+            weights on the CPU are patched.
+        choose: chooses each weight's layout and row counts; by default timed once per machine.
 
-    A patched linear runs plainly while gradients are recorded, after its weight was read or changed
-    and, if the plain weight is kept, for row counts where packing does not pay.
+    A patched linear uses the plain weight while gradients are recorded, after its weight was read
+    or changed and, if the weight was copied, for row counts at which the layout is slower.
     """
     members: list[_Forward] = []
     owners = Counter(
@@ -91,7 +90,7 @@ def _candidates(model: nn.Module) -> Iterator[nn.Linear]:
     for name, module in model.named_modules():
         if type(module) is not nn.Linear or "forward" in module.__dict__:
             continue
-        # Adapters merge themselves into these through .data, which nothing can notice.
+        # Adapters merge into these through .data, which cannot be detected.
         if name.endswith("base_layer"):
             continue
         if _fits(module._parameters.get("weight")):
@@ -110,22 +109,20 @@ def _fits(weight: nn.Parameter | None) -> bool:
 
 
 def _holders(module: nn.Module) -> int:
-    """References to the module's weight, a constant of the interpreter included."""
+    """Number of references to the module's weight, plus a constant of the interpreter."""
     return sys.getrefcount(module._parameters["weight"])
 
 
-_NOBODY_ELSE = _holders(nn.Linear(1, 1))
+_ONE_HOLDER = _holders(nn.Linear(1, 1))
 
 
 class _Forward:
-    """The patched ``forward`` of a linear, and how to give the linear its plain weight back.
-
-    A copy or pickle of the module gets the plain ``forward`` instead.
+    """The patched ``forward`` of a linear. A copy or pickle of the module gets the plain one.
 
     Args:
         module: the linear.
         choice: its layout.
-        tied: another module has the weight as well.
+        tied: whether another module has the same weight.
     """
 
     __slots__ = (
@@ -146,10 +143,10 @@ class _Forward:
         "_version",
     )
 
-    def __init__(self, module: nn.Linear, choice: Choice, *, tied: bool) -> None:
+    def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
         self._module = module
         self._choice = choice
-        self._apply = choice.form.apply
+        self._apply = choice.layout.apply
         width = module.in_features
         self._low, self._high = choice.low * width, choice.high * width
         self._tied = tied
@@ -171,7 +168,7 @@ class _Forward:
         return nn.Linear.forward(self._module, x)
 
     def refresh(self) -> None:
-        """Pack anew what is not packed as it is."""
+        """Pack the weight again unless the packed one is up to date."""
         if self._moved or (self._packed is not None and self._unchanged()):
             return
         self._packed = None
@@ -179,47 +176,47 @@ class _Forward:
             self._pack()
 
     def undo(self) -> None:
-        """Give the module its plain weight, bit for bit, and its own ``forward``."""
-        self.bring_back()
+        """Restore the module's plain weight, bit for bit, and its own ``forward``."""
+        self.restore()
         self._packed = None
         self._module.__dict__["_parameters"] = dict(self._parameters)
         del self._module.forward
 
-    def bring_back(self) -> None:
-        """Give the module its plain weight, if it was moved; the module computes with it."""
-        # Normal tensors whoever reads: one made in inference mode could never be trained.
+    def restore(self) -> None:
+        """Restore the plain weight if it was moved; the module then computes with it."""
+        # Always a normal tensor: one made in inference mode could never be trained.
         with self._lock, torch.inference_mode(False), torch.no_grad():
             if not self._moved:
                 return
             assert self._packed is not None
-            plain = self._choice.form.unpack(self._packed)
-            # A layout may be the plain one, of a single row for one.
+            plain = self._choice.layout.unpack(self._packed)
+            # The layouts may coincide, for example for a single row.
             self._weight().data = plain.clone() if plain is self._packed else plain
             self._moved = False
             self._packed = None
             self._reads += 1
 
     def _pack(self) -> None:
-        module, form = self._module, self._choice.form
+        module, layout = self._module, self._choice.layout
         with self._lock:
-            alone = not self._tied and self._reads < _READS and _holders(module) <= _NOBODY_ELSE
+            alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
-            packed = form.pack(weight.detach())
+            packed = layout.pack(weight.detach())
             self._bias = module.bias
-            # A reader between two of these lines finds what it may use.
+            # In this order, so that a concurrent reader always finds a usable state.
             self._version, self._place = weight._version, weight.data_ptr()
             self._packed = packed
-            if alone and weight.grad is None and torch.equal(form.unpack(packed), weight):
-                if not isinstance(self._parameters, _Watched):
-                    self._parameters = _Watched(self._parameters, self.bring_back)
+            if alone and weight.grad is None and torch.equal(layout.unpack(packed), weight):
+                if not isinstance(self._parameters, _RestoringDict):
+                    self._parameters = _RestoringDict(self._parameters, self.restore)
                     module.__dict__["_parameters"] = self._parameters
-                # One NaN seen through strides of zero: of the right shape, without memory, and
-                # impossible to mistake for a weight. (A mapped storage could not be shrunk.)
+                # A NaN expanded to the weight's shape takes no memory and cannot be mistaken for a
+                # weight. (A memory-mapped storage could not be shrunk.)
                 weight.data = torch.full((), torch.nan, dtype=weight.dtype).expand(weight.shape)
                 self._moved = True
 
     def _weight(self) -> nn.Parameter:
-        """The parameter as it is, moved or not."""
+        """The parameter in its present state, moved or not."""
         weight = dict.__getitem__(self._parameters, "weight")
         assert weight is not None
         return weight
@@ -236,64 +233,64 @@ class _Forward:
         return partial, (nn.Linear.forward, self._module)
 
 
-class _Watched(dict[str, nn.Parameter | None]):
-    """A module's parameters; the plain weight is brought back before anybody reads or replaces one.
+class _RestoringDict(dict[str, nn.Parameter | None]):
+    """A module's parameters. Any access restores the plain weight first.
 
     Args:
         parameters: the module's.
-        bring_back: brings the plain weight back.
+        restore: restores the plain weight.
     """
 
-    __slots__ = ("_bring_back",)
+    __slots__ = ("_restore",)
 
     def __init__(
-        self, parameters: dict[str, nn.Parameter | None], bring_back: Callable[[], None]
+        self, parameters: dict[str, nn.Parameter | None], restore: Callable[[], None]
     ) -> None:
         super().__init__(parameters)
-        self._bring_back = bring_back
+        self._restore = restore
 
     def __getitem__(self, name: str) -> nn.Parameter | None:
-        self._bring_back()
+        self._restore()
         return super().__getitem__(name)
 
     def __setitem__(self, name: str, value: nn.Parameter | None) -> None:
-        self._bring_back()
+        self._restore()
         super().__setitem__(name, value)
 
     def __delitem__(self, name: str) -> None:
-        self._bring_back()
+        self._restore()
         super().__delitem__(name)
 
     def __iter__(self) -> Iterator[str]:
-        # dict(self) and {**self} would copy the values past __getitem__ if this were inherited.
+        # If this were inherited, dict(self) and {**self} would copy values without __getitem__.
         return super().__iter__()
 
     def get(self, name: str, default: Any = None) -> Any:
-        self._bring_back()
+        self._restore()
         return super().get(name, default)
 
     def items(self) -> Any:
-        self._bring_back()
+        self._restore()
         return super().items()
 
     def values(self) -> Any:
-        self._bring_back()
+        self._restore()
         return super().values()
 
     def pop(self, *args: Any) -> Any:
-        self._bring_back()
+        self._restore()
         return super().pop(*args)
 
     def popitem(self) -> tuple[str, nn.Parameter | None]:
-        self._bring_back()
+        self._restore()
         return super().popitem()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        self._bring_back()
+        self._restore()
         return super().setdefault(name, default)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        self._bring_back()
+        self._restore()
         super().update(*args, **kwargs)
 
     def copy(self) -> dict[str, nn.Parameter | None]:

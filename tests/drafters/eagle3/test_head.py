@@ -238,7 +238,7 @@ def test_attached_it_scores_trees(packing: bool) -> None:
     assert (runner.info.vocab_size, runner.info.layers) == (VD, 1)
     assert (runner.info.hidden_size, runner.info.dtype) == (H, torch.float32)
     with torch.inference_mode():
-        leaves = tree_forward(head, group=2, draftwood_step=Visibility.TREE)
+        leaves = tree_forward(head, group=2, draftwood_visibility=Visibility.TREE)
         close(leaves.logits[0], logits[6:])
         close(leaves.hidden[0], outs[6:])
         close(head(ids(tokens), hidden=torch.ones(1, 9, H)).logits, before)

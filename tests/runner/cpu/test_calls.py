@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from draftwood.runner.attach import attach
-from draftwood.runner.cpu.calls import shorten
+from draftwood.runner.cpu.calls import find_direct_calls
 from tests.factories.model_families import FAMILIES
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -58,10 +58,10 @@ def patched() -> tuple[Model, Doubled]:
 def test_the_patched_forward_is_called_at_once() -> None:
     model, forward = patched()
     expected = model(X)
-    shortcuts = shorten(model)
-    assert len(shortcuts) == 1
+    direct_calls = find_direct_calls(model)
+    assert len(direct_calls) == 1
     calls = forward.calls
-    with shortcuts:
+    with direct_calls:
         assert "inner" in model.block.__dict__
         assert torch.equal(model(X), expected)
     assert forward.calls == calls + 1
@@ -76,7 +76,7 @@ def test_it_passes_for_the_module() -> None:
     names = [name for name, _ in model.named_modules()]
     state = model.state_dict()
     inner: Any = model.block._modules["inner"]
-    with shorten(model):
+    with find_direct_calls(model):
         found: Any = model.block.inner
         assert found is not inner
         assert isinstance(found, nn.Linear)
@@ -92,30 +92,30 @@ def test_it_passes_for_the_module() -> None:
 
 def test_hooks_that_come_later_are_called() -> None:
     model, _ = patched()
-    shortcuts = shorten(model)
+    direct_calls = find_direct_calls(model)
     seen = []
     before = model.block.inner.register_forward_pre_hook(lambda *_: seen.append("before"))
     after = model.block.inner.register_forward_hook(lambda *_: seen.append("after"))
-    with shortcuts:
+    with direct_calls:
         model(X)
     assert seen == ["before", "after"]
     before.remove()
     after.remove()
-    with shortcuts:
+    with direct_calls:
         model(X)
     assert len(seen) == 2
 
 
 def test_a_replaced_child_takes_its_place() -> None:
     model, forward = patched()
-    shortcuts = shorten(model)
+    direct_calls = find_direct_calls(model)
     model.block.inner = nn.Linear(4, 4)
     new = model.block.inner
     calls = forward.calls
-    with shortcuts:
+    with direct_calls:
         assert model.block.inner is new
         model(X)
-    with shortcuts:
+    with direct_calls:
         model.block.inner = nn.Linear(4, 4)
         model(X)
     assert forward.calls == calls
@@ -125,12 +125,12 @@ def test_a_replaced_child_takes_its_place() -> None:
 def test_nothing_stays_behind() -> None:
     model, _ = patched()
     before = dict(model.block.__dict__)
-    shortcuts = shorten(model)
+    direct_calls = find_direct_calls(model)
     assert model.block.__dict__ == before
-    with shortcuts:
+    with direct_calls:
         assert model.block.__dict__ != before
     assert model.block.__dict__ == before
-    with pytest.raises(RuntimeError, match="shapes"), shortcuts:
+    with pytest.raises(RuntimeError, match="shapes"), direct_calls:
         model(X.T)
     assert model.block.__dict__ == before
 
@@ -140,7 +140,7 @@ def test_copies_stand_alone(duplicate: Any) -> None:
     model = FAMILIES["llama"]()
     runner = attach(model)
     layer = model.model.layers[0]
-    with shorten(model):
+    with find_direct_calls(model):
         assert "input_layernorm" in layer.__dict__
         twin = duplicate(model)
     own = twin.model.layers[0]

@@ -12,25 +12,25 @@ from torch import nn
 from draftwood.runner.cpu.layouts import (
     BLOCKED,
     TRANSPOSED,
-    Choice,
-    Form,
+    Layout,
+    LayoutChoice,
     Weight,
-    best_form,
+    best_layout,
     blocked_works,
-    measured,
-    sample_of,
+    fastest_layouts,
+    timing_sample,
 )
 from draftwood.runner.cpu.packing import Chooser, Packed, pack
 from tests.factories.model_families import FAMILIES
 
-FORMS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
+LAYOUTS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
 
 
-def always(form: Form, low: int = 0, high: int = 1 << 40) -> Chooser:
-    return lambda weights: [Choice(form, low, high)] * len(weights)
+def always(layout: Layout, low: int = 0, high: int = 1 << 40) -> Chooser:
+    return lambda weights: [LayoutChoice(layout, low, high)] * len(weights)
 
 
-def never(weights: Sequence[Weight]) -> list[Choice | None]:
+def never(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     return [None] * len(weights)
 
 
@@ -58,10 +58,10 @@ def freed(linear: nn.Linear) -> bool:
     return bool(weight.untyped_storage().nbytes() == weight.element_size())
 
 
-def one(form: Form = TRANSPOSED) -> tuple[nn.Linear, Packed]:
+def one(layout: Layout = TRANSPOSED) -> tuple[nn.Linear, Packed]:
     """A packed linear of 6 x 8 without a bias, that nobody else holds."""
     linear = nn.Linear(8, 6, bias=False)
-    return linear, pack(nn.Sequential(linear), always(form))
+    return linear, pack(nn.Sequential(linear), always(layout))
 
 
 def held_one() -> tuple[nn.Linear, Packed, torch.Tensor]:
@@ -71,11 +71,11 @@ def held_one() -> tuple[nn.Linear, Packed, torch.Tensor]:
     return linear, pack(nn.Sequential(linear), always(TRANSPOSED)), held
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_same_logits_with_and_without(
-    model: Any, form: Form, dtype: torch.dtype, shared: bool
+    model: Any, layout: Layout, dtype: torch.dtype, shared: bool
 ) -> None:
     model.to(dtype)
     held = list(model.parameters()) if shared else []
@@ -83,7 +83,7 @@ def test_the_same_logits_with_and_without(
     with torch.inference_mode():
         plain = model(input_ids=ids).logits
         before = state(model)
-        packed = pack(model, always(form))
+        packed = pack(model, always(layout))
         # Seven linears in each of two layers, and the lm_head.
         assert len(packed) == 15
         linears = [module for module in model.modules() if type(module) is nn.Linear]
@@ -102,11 +102,11 @@ def test_the_same_logits_with_and_without(
     del held
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_packing_takes_no_memory_where_nobody_shares_a_weight(form: Form) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_packing_takes_no_memory_where_nobody_shares_a_weight(layout: Layout) -> None:
     model = FAMILIES["llama"]()
     model.lm_head.weight = model.model.embed_tokens.weight
-    packed = pack(model, always(form))
+    packed = pack(model, always(layout))
     assert freed(model.model.layers[0].mlp.up_proj)
     assert not freed(model.lm_head)
     packed.undo()
@@ -130,13 +130,13 @@ READERS: dict[str, Callable[[nn.Linear], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("reader", READERS)
-def test_whoever_reads_a_weight_gets_it(form: Form, reader: str) -> None:
+def test_whoever_reads_a_weight_gets_it(layout: Layout, reader: str) -> None:
     torch.manual_seed(0)
     wanted = nn.Linear(8, 6, bias=False).weight.detach().clone()
     torch.manual_seed(0)
-    linear, packed = one(form)
+    linear, packed = one(layout)
     assert freed(linear)
     with torch.inference_mode():
         found = READERS[reader](linear)
@@ -287,7 +287,7 @@ def test_only_row_counts_that_pay_are_packed() -> None:
         used.append(x.numel() // x.shape[-1])
         return torch.nn.functional.linear(x, weight, bias)
 
-    noted = Form("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
+    noted = Layout("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
     linear = nn.Linear(8, 6)
     held = linear.weight  # so that the plain weight stays, and may be used
     packed = pack(nn.Sequential(linear), always(noted, 4, 16))
@@ -312,15 +312,15 @@ def test_nothing_else_is_touched() -> None:
 
 def test_the_measured_choice_names_a_form() -> None:
     weights: list[Weight] = [(torch.randn(64, 64), None), (torch.randn(32, 64), torch.ones(32))]
-    found = measured([*weights, weights[0]])
+    found = fastest_layouts([*weights, weights[0]])
     assert len(found) == 3
     assert found[0] is found[2]
     for choice in found:
-        assert choice is None or (choice.form in FORMS and 1 <= choice.low < choice.high)
+        assert choice is None or (choice.layout in LAYOUTS and 1 <= choice.low < choice.high)
 
 
 def test_nothing_to_choose_for_is_no_work() -> None:
-    assert measured([]) == []
+    assert fastest_layouts([]) == []
 
 
 @pytest.mark.parametrize(
@@ -335,30 +335,30 @@ def test_nothing_to_choose_for_is_no_work() -> None:
 def test_a_form_is_used_where_it_saves_in_all(
     ratios: tuple[float, ...], low: int, high: int
 ) -> None:
-    found = best_form({TRANSPOSED: [1.0] * 6, BLOCKED: ratios})
-    assert found == Choice(BLOCKED, low, high)
+    found = best_layout({TRANSPOSED: [1.0] * 6, BLOCKED: ratios})
+    assert found == LayoutChoice(BLOCKED, low, high)
 
 
 def test_a_form_that_hardly_saves_is_not_used() -> None:
-    assert best_form({TRANSPOSED: [1.0, 0.97, 0.99, 1.0, 1.0, 1.1]}) is None
+    assert best_layout({TRANSPOSED: [1.0, 0.97, 0.99, 1.0, 1.0, 1.1]}) is None
 
 
 def test_the_form_that_saves_most_is_used() -> None:
-    found = best_form({TRANSPOSED: [0.5, 1.0, 1, 1, 1, 1], BLOCKED: [1.1, 0.8, 0.8, 0.8, 1, 1]})
-    assert found == Choice(BLOCKED, 2, 16)
+    found = best_layout({TRANSPOSED: [0.5, 1.0, 1, 1, 1, 1], BLOCKED: [1.1, 0.8, 0.8, 0.8, 1, 1]})
+    assert found == LayoutChoice(BLOCKED, 2, 16)
 
 
 def test_every_shape_is_measured_among_weights_that_fill_no_cache() -> None:
     large, small = torch.empty(1 << 12, 1 << 12), torch.empty(2, 2)
     weights: list[Weight] = [(large, None), (large, None), (small, None), (small, None)]
-    assert [w is large for w, _ in sample_of(weights)] == [True, False]
-    assert len(sample_of(weights[2:] * 100)) == 200
+    assert [w is large for w, _ in timing_sample(weights)] == [True, False]
+    assert len(timing_sample(weights[2:] * 100)) == 200
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_unpacking_is_exact(form: Form, dtype: torch.dtype) -> None:
+def test_unpacking_is_exact(layout: Layout, dtype: torch.dtype) -> None:
     weight = torch.randn(37, 53).to(dtype)
-    found = form.unpack(form.pack(weight))
+    found = layout.unpack(layout.pack(weight))
     assert torch.equal(found, weight)
     assert found.is_contiguous()

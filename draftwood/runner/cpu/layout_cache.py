@@ -1,7 +1,7 @@
-"""Weight layouts chosen once for a machine and a model's shapes, and kept.
+"""Weight layouts, chosen once per machine and model and cached on disk.
 
-Timing them takes seconds for a large model; and what is timed anew in every process may come out
-otherwise, so that the same text is rounded in two ways. Knows nothing of how layouts are timed.
+Timing layouts takes seconds for a large model. Cached choices also keep results reproducible:
+timing again in another process may choose other layouts, which round differently.
 """
 
 import logging
@@ -17,28 +17,30 @@ from draftwood.costs.store import cpu_model
 from draftwood.runner.cpu.layouts import (
     BLOCKED,
     TRANSPOSED,
-    Choice,
+    LayoutChoice,
     Weight,
     blocked_works,
-    measured,
+    fastest_layouts,
 )
 
 logger = logging.getLogger(__name__)
 
 
-def remembered(
+def cached_layouts(
     weights: Sequence[Weight],
-    choose: Callable[[Sequence[Weight]], list[Choice | None]] = measured,
+    choose: Callable[[Sequence[Weight]], list[LayoutChoice | None]] = fastest_layouts,
     *,
     fresh: bool = False,
-) -> list[Choice | None]:
-    """The layout of each weight, as kept for this processor, these shapes and this many threads; or
-    as chosen now, and kept if the machine was quiet meanwhile.
+) -> list[LayoutChoice | None]:
+    """The layout of each weight, from the cache or chosen now.
+
+    The cache key is the processor, the number of threads and the weights' shapes. A new choice is
+    cached unless other processes used the machine meanwhile.
 
     Args:
         weights: each weight and its bias, in the order of the forward pass.
-        choose: chooses where nothing is kept.
-        fresh: choose anew, whatever is kept.
+        choose: chooses if nothing is cached.
+        fresh: choose anew and replace the cached choice.
     """
     if not weights:
         return []
@@ -67,22 +69,23 @@ def _shape(weight: Weight) -> tuple[list[int], str, bool]:
     return list(tensor.shape), str(tensor.dtype), bias is None
 
 
-def _plain(choice: Choice | None) -> list[object] | None:
-    return None if choice is None else [choice.form.name, choice.low, choice.high]
+def _plain(choice: LayoutChoice | None) -> list[object] | None:
+    return None if choice is None else [choice.layout.name, choice.low, choice.high]
 
 
-def _choices(found: object, count: int) -> list[Choice | None] | None:
-    """The choices that a file holds; None if it does not hold what was written."""
-    forms = {form.name: form for form in (TRANSPOSED, *([BLOCKED] if blocked_works() else []))}
+def _choices(found: object, count: int) -> list[LayoutChoice | None] | None:
+    """The choices read from a file; None if the content is not as written."""
+    usable = (TRANSPOSED, BLOCKED) if blocked_works() else (TRANSPOSED,)
+    layouts = {layout.name: layout for layout in usable}
     if not isinstance(found, list) or len(found) != count:
         return None
-    choices: list[Choice | None] = []
+    choices: list[LayoutChoice | None] = []
     for one in found:
         match one:
             case None:
                 choices.append(None)
-            case [str(name), int(low), int(high)] if name in forms:
-                choices.append(Choice(forms[name], low, high))
+            case [str(name), int(low), int(high)] if name in layouts:
+                choices.append(LayoutChoice(layouts[name], low, high))
             case _:
                 return None
     return choices

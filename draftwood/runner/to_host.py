@@ -1,9 +1,8 @@
-"""The hand-over: the one place where a step's results leave the device for the host.
+"""Copies a forward's results to the host: argmax and top-k tokens with their probabilities.
 
-Turns logits into the argmax and the k likeliest tokens with their probabilities. Knows nothing of
-trees. On the CPU the search runs in two stages, because ``torch.topk`` over whole rows costs more
-there than a small model's layer, and a long row is searched while it is in the cache for the sum of
-its exponentials; the result is the same.
+On the CPU the search runs in two stages with the same result, because ``torch.topk`` over whole
+rows costs more there than a layer of a small model. A long row is searched while the CPU cache
+holds it for the softmax's sum.
 """
 
 import math
@@ -13,45 +12,42 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-Harvest = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+HostRows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
 # Between these logits, exp() and a sum over any vocabulary stay inside float32 without a shift.
 _SAFE_LOW, _SAFE_HIGH = -40.0, 60.0
 
 _LOG2_E = math.log2(math.e)
 
-# Exponentials of longer rows are torch's: its exp2() uses all threads, and on one takes half the
-# time of NumPy's exp(). Of shorter rows NumPy's calls cost a few microseconds less, which is more.
+# For longer rows torch's exp2() is faster: it uses all threads, and takes half the time of NumPy's
+# exp() on one. For shorter rows the few microseconds that NumPy's calls save count for more.
 _LONG = 1 << 15
 
-# Up to this many logits of short rows, two stages cost more than they save. Inside a step, whose
-# weights have just gone through the cache, fewer different operations count for more than less
-# arithmetic.
+# Up to this many logits of short rows, two stages cost more than they save: the weights have just
+# gone through the CPU cache, so the number of operations matters more than the arithmetic.
 _FEW_LOGITS = 1 << 18
 
-# Short rows are worked on in blocks that stay in the cache, and that the allocator does not map
-# anew every time.
+# Short rows are processed in blocks that fit the CPU cache and reuse one allocation.
 _BLOCK = 1 << 16
 
-# Logits of a chunk; a width that is no multiple of 32 takes torch two or three times as long.
+# Logits per chunk. torch takes two or three times as long if this is no multiple of 32.
 _WIDEST = 256
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
-    """Host copies of what a step needs from ``logits``.
+def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
+    """Argmax and top-k of ``logits`` on the host.
 
     Args:
         logits: float ``[b, q, V]`` on any device.
-        top_k: how many best tokens per row; 0 for none. At most V are returned.
-        plain: search with torch alone, the twin of the two-stage search.
+        top_k: tokens per row; 0 for none. At most V are returned.
+        plain: search with torch alone, the plain twin of the two-stage search.
 
     Returns:
-        ``argmax`` int64 ``[b, q]``, the first index of the largest logit, or -1 where one of the
-        row is not a number; ``top_tokens`` int64
-        ``[b, q, k]``, likeliest first; ``top_probs`` float32 ``[b, q, k]``, their softmax
-        probabilities, computed in float32. The order of equal logits is not defined.
+        ``argmax`` int64 ``[b, q]``, the first index of the largest logit, or -1 if the row holds a
+        NaN; ``top_tokens`` int64 ``[b, q, k]``, likeliest first; ``top_probs`` float32
+        ``[b, q, k]``, their softmax probabilities in float32. Equal logits come in any order.
     """
     b, q, vocab = logits.shape
     k = min(top_k, vocab)
@@ -74,15 +70,15 @@ def hand_over(logits: torch.Tensor, top_k: int, plain: bool = False) -> Harvest:
 
 
 def _numbers_only(rows: torch.Tensor, argmax: torch.Tensor) -> torch.Tensor:
-    """``argmax`` ``[..]`` of rows ``[.., V]``, overwritten: -1 where it points to a NaN.
+    """Set ``argmax`` ``[..]`` of rows ``[.., V]`` to -1 where a row holds a NaN, in place.
 
-    It does wherever a row holds one, since a search for the largest finds NaN first.
+    The argmax of a row with a NaN is the NaN's index.
     """
     best = rows.gather(-1, argmax[..., None])[..., 0]
     return argmax.masked_fill_(best.isnan(), -1)
 
 
-def _short_rows(rows: torch.Tensor, k: int) -> Harvest:
+def _short_rows(rows: torch.Tensor, k: int) -> HostRows:
     found = None
     if rows.numel() > _FEW_LOGITS:
         found = _two_stages(rows, _chunks(rows).amax(dim=2), k)
@@ -101,12 +97,12 @@ def _short_rows(rows: torch.Tensor, k: int) -> Harvest:
     return argmax, tokens, np.divide(np.exp(top), sums[:, None], dtype=np.float32)
 
 
-def _long_rows(rows: torch.Tensor, k: int) -> Harvest:
+def _long_rows(rows: torch.Tensor, k: int) -> HostRows:
     n, vocab = rows.shape
     single = rows.dtype == torch.float32
     maxima, sums, buffer = torch.empty(_chunks(rows).shape[:2]), torch.empty(n), torch.empty(vocab)
     bodies = _chunks(rows) if single else repeat(_chunks(buffer))
-    # Row by row: what a row comes to depends neither on the others nor on their number.
+    # Row by row, so that a row's sum does not depend on the other rows or their number.
     for row, body, peaks, total in zip(rows, bodies, maxima, sums, strict=False):
         values = row if single else buffer.copy_(row)
         torch.amax(body, dim=1, out=peaks)
@@ -122,7 +118,7 @@ def _long_rows(rows: torch.Tensor, k: int) -> Harvest:
 
 
 def _shifts(top: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """What ``[n, 1]`` to take off each row so that its exponentials are safe; None: nothing."""
+    """Shifts ``[n, 1]`` to subtract from each row so that exp() is safe; None if none is needed."""
     peak = top[:, :1]
     if peak.min() > _SAFE_LOW and peak.max() < _SAFE_HIGH:
         return None
@@ -130,24 +126,24 @@ def _shifts(top: NDArray[np.float32]) -> NDArray[np.float32] | None:
 
 
 def _chunks(rows: torch.Tensor) -> torch.Tensor:
-    """A view ``[.., chunks, width]`` of the rows, less a tail narrower than a chunk."""
+    """A view ``[.., chunks, width]`` of the rows, without a tail narrower than a chunk."""
     vocab = rows.shape[-1]
     width = min(_WIDEST, 1 << (vocab.bit_length() // 2))
     return rows[..., : vocab // width * width].view(*rows.shape[:-1], -1, width)
 
 
-def _one_stage(rows: torch.Tensor, k: int) -> Harvest:
-    """Argmax, and places and values of the ``k`` largest of each row in descending order."""
+def _one_stage(rows: torch.Tensor, k: int) -> HostRows:
+    """Argmax, and indices and values of the ``k`` largest of each row in descending order."""
     top, places = torch.topk(rows, k, dim=1)
     return rows.numpy().argmax(axis=1), places.numpy(), top.numpy()
 
 
-def _two_stages(rows: torch.Tensor, maxima: torch.Tensor, k: int) -> Harvest | None:
-    """The same, given the maxima of the rows' chunks; of equal values the first place is first.
+def _two_stages(rows: torch.Tensor, maxima: torch.Tensor, k: int) -> HostRows | None:
+    """As :func:`_one_stage`, given the chunks' maxima; equal values come in order of index.
 
-    The k-th largest maximum is a floor that at least k values reach, and barely more do; only
-    chunks whose maximum reaches it are looked at again. None where that does not work: too few
-    chunks, ties without end, or NaN.
+    At least k values, and hardly more, reach the k-th largest maximum. Only chunks whose maximum
+    reaches it are searched. Returns None if that does not work: too few chunks, too many ties, or
+    NaN.
     """
     n, vocab = rows.shape
     body, peaks = _chunks(rows), maxima.numpy()
@@ -170,8 +166,8 @@ def _two_stages(rows: torch.Tensor, maxima: torch.Tensor, k: int) -> Harvest | N
         row, values = np.concatenate((row, late)), np.concatenate((values, tail[late, column]))
         place = np.concatenate((place, column + chunks * width))
     values = values + np.float32(0)  # no negative zeros: they equal the others
-    # The bits of a float32, flipped where negative, sort like its value: one integer key serves
-    # to order by row, then value, then place.
+    # The bits of a float32, flipped where negative, sort like its value. So one integer key orders
+    # by row, then value; the stable sort keeps the order of indices.
     bits = values.view(np.int32)
     key = (row << 32) - (bits ^ (bits >> 31 & 0x7FFFFFFF))
     order = np.argsort(key, kind="stable")
@@ -184,7 +180,7 @@ def _two_stages(rows: torch.Tensor, maxima: torch.Tensor, k: int) -> Harvest | N
 def _values(
     body: torch.Tensor, row: NDArray[np.int64], chunk: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Chunks ``[m, width]``. NumPy copies them faster than torch does, but has no bfloat16."""
+    """Chunks ``[m, width]`` in float32. NumPy copies faster than torch, but has no bfloat16."""
     bits = body.view(_BITS[body.element_size()]).numpy()[row, chunk]
     values: NDArray[np.float32] = torch.from_numpy(bits).view(body.dtype).float().numpy()
     return values

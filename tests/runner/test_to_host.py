@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.runner import harvest
-from draftwood.runner.harvest import hand_over
+from draftwood.runner import to_host as module
+from draftwood.runner.to_host import to_host
 
 
 @pytest.fixture(params=["few", "many", "long"], autouse=True)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small inputs take every way."""
     if request.param == "many":
-        monkeypatch.setattr(harvest, "_FEW_LOGITS", 0)
+        monkeypatch.setattr(module, "_FEW_LOGITS", 0)
     if request.param == "long":
-        monkeypatch.setattr(harvest, "_LONG", 0)
+        monkeypatch.setattr(module, "_LONG", 0)
 
 
 def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
@@ -27,8 +27,8 @@ def rows(n: int, vocab: int, scale: float = 4.0) -> torch.Tensor:
 @pytest.mark.parametrize("k", [1, 8, 300])
 def test_both_searches_agree(vocab: int, n: int, k: int) -> None:
     logits = rows(n, vocab)
-    argmax, tokens, probs = hand_over(logits, k)
-    expected, plain_tokens, plain_probs = hand_over(logits, k, plain=True)
+    argmax, tokens, probs = to_host(logits, k)
+    expected, plain_tokens, plain_probs = to_host(logits, k, plain=True)
     assert argmax.tolist() == expected.tolist() == logits.argmax(-1).tolist()
     assert tokens.shape == probs.shape == (1, n, min(k, vocab))
     values = np.take_along_axis(logits.numpy(), tokens, axis=2)
@@ -41,7 +41,7 @@ def test_both_searches_agree(vocab: int, n: int, k: int) -> None:
 @pytest.mark.parametrize("scale", [1e-3, 30.0, 1e4])
 def test_probabilities_of_extreme_logits(scale: float) -> None:
     logits = rows(12, 1024, scale)
-    probs = hand_over(logits, 6)[2]
+    probs = to_host(logits, 6)[2]
     expected = logits.double().softmax(-1).topk(6).values.numpy()
     np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-7)
 
@@ -54,7 +54,7 @@ def test_the_first_of_equal_maxima_is_the_argmax(k: int) -> None:
     logits[0, 4, 2000] = logits[0, 4, 1] = 7.0
     logits[0, 5, 0], logits[0, 5, 9] = -0.0, 0.0
     logits[0, 5, 30] = logits[0, 5, 700] = -1.0
-    argmax, tokens, _ = hand_over(logits, k)
+    argmax, tokens, _ = to_host(logits, k)
     assert argmax.tolist() == logits.argmax(-1).tolist()
     if k == 4:
         assert {*tokens[0, 0, :2].tolist()} == {30, 700}
@@ -64,7 +64,7 @@ def test_the_first_of_equal_maxima_is_the_argmax(k: int) -> None:
 def test_rows_with_removed_tokens() -> None:
     logits = torch.full((1, 7, 4096), -torch.inf)
     logits[0, :, 17] = 1.0
-    argmax, tokens, probs = hand_over(logits, 5)
+    argmax, tokens, probs = to_host(logits, 5)
     assert argmax.tolist() == [[17] * 7]
     assert tokens[0, :, 0].tolist() == [17] * 7
     np.testing.assert_allclose(probs[0, 0], [1, 0, 0, 0, 0], atol=1e-6)
@@ -78,14 +78,14 @@ def test_a_row_that_is_not_numbers_has_no_argmax(vocab: int, plain: bool, k: int
     expected = logits.argmax(-1)
     logits[0, 3, 99] = torch.nan
     expected[0, 3] = -1
-    assert hand_over(logits, k, plain=plain)[0].tolist() == expected.tolist()
+    assert to_host(logits, k, plain=plain)[0].tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("vocab", [4096, 4100])
 def test_other_dtypes(dtype: torch.dtype, vocab: int) -> None:
     logits = rows(16, vocab).to(dtype)
-    argmax, tokens, probs = hand_over(logits, 3)
+    argmax, tokens, probs = to_host(logits, 3)
     assert argmax.tolist() == logits.argmax(-1).tolist()
     expected = logits.float().softmax(-1).topk(3).values.numpy()
     np.testing.assert_allclose(probs, expected, rtol=2e-5)
@@ -96,10 +96,10 @@ def test_other_dtypes(dtype: torch.dtype, vocab: int) -> None:
 
 def test_a_batch_keeps_its_shape() -> None:
     logits = rows(12, 4096).reshape(3, 4, 4096)
-    argmax, tokens, probs = hand_over(logits, 2)
+    argmax, tokens, probs = to_host(logits, 2)
     assert (argmax.shape, tokens.shape, probs.shape) == ((3, 4), (3, 4, 2), (3, 4, 2))
     assert argmax.tolist() == logits.argmax(-1).tolist()
-    nothing = hand_over(logits, 0)
+    nothing = to_host(logits, 0)
     assert (nothing[1].shape, nothing[2].shape) == ((3, 4, 0), (3, 4, 0))
 
 
@@ -107,9 +107,9 @@ def test_a_batch_keeps_its_shape() -> None:
 def test_a_row_does_not_depend_on_the_others(vocab: int) -> None:
     logits = rows(9, vocab)
     logits[0, 4] += 100.0  # exponentials of this one overflow unless it is shifted
-    together = hand_over(logits, 5)
+    together = to_host(logits, 5)
     for i in range(9):
-        alone = hand_over(logits[:, i : i + 1], 5)
+        alone = to_host(logits[:, i : i + 1], 5)
         assert [x[:, i : i + 1].tolist() for x in together] == [x.tolist() for x in alone]
     expected = logits.double().softmax(-1).topk(5).values.numpy()
     np.testing.assert_allclose(together[2], expected, rtol=2e-5)
@@ -118,13 +118,13 @@ def test_a_row_does_not_depend_on_the_others(vocab: int) -> None:
 def test_rows_of_a_wider_tensor() -> None:
     logits = rows(12, 4200)
     cut = logits[:, :, 50:4150]
-    found, expected = hand_over(cut, 7), hand_over(cut.contiguous(), 7)
+    found, expected = to_host(cut, 7), to_host(cut.contiguous(), 7)
     assert [x.tolist() for x in found] == [x.tolist() for x in expected]
 
 
 def test_the_two_stage_search_puts_the_lowest_of_equal_tokens_first() -> None:
     logits = rows(6, 4100).mul(8).round()  # a handful of values, ties everywhere
-    found = harvest._two_stages(logits[0], harvest._chunks(logits[0]).amax(2), 6)
+    found = module._two_stages(logits[0], module._chunks(logits[0]).amax(2), 6)
     assert found is not None
     order = np.argsort(-logits[0].numpy(), axis=1, kind="stable")
     assert found[1].tolist() == order[:, :6].tolist()
@@ -133,6 +133,6 @@ def test_the_two_stage_search_puts_the_lowest_of_equal_tokens_first() -> None:
 
 def test_a_search_that_two_stages_cannot_do() -> None:
     for logits in (torch.zeros(2, 4096), rows(2, 4096)[0].fill_diagonal_(torch.nan)):
-        assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 4) is None
+        assert module._two_stages(logits, module._chunks(logits).amax(2), 4) is None
     logits = rows(2, 4096)[0]
-    assert harvest._two_stages(logits, harvest._chunks(logits).amax(2), 65) is None
+    assert module._two_stages(logits, module._chunks(logits).amax(2), 65) is None

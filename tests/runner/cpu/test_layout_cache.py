@@ -1,4 +1,4 @@
-"""Weight layouts are chosen once for a machine, and chosen anew where nothing good is kept."""
+"""Weight layouts are chosen once per machine, and again if the cached choice cannot be used."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ import torch
 
 from draftwood.costs import cache
 from draftwood.costs.busy import Others, Watched
-from draftwood.runner.cpu import chosen
-from draftwood.runner.cpu.chosen import remembered
-from draftwood.runner.cpu.layouts import TRANSPOSED, Choice, Weight
+from draftwood.runner.cpu import layout_cache
+from draftwood.runner.cpu.layout_cache import cached_layouts
+from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice, Weight
 
 WEIGHTS: list[Weight] = [(torch.zeros(3, 4), None), (torch.zeros(5, 4), torch.zeros(5))]
-CHOSEN = [Choice(TRANSPOSED, 2, 16), None]
+CHOSEN = [LayoutChoice(TRANSPOSED, 2, 16), None]
 
 
 @pytest.fixture(autouse=True)
@@ -31,51 +31,51 @@ def used(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     def watched() -> Iterator[Watched]:
         yield Watched(Others(share, 1.0))
 
-    monkeypatch.setattr(chosen, "watched", watched)
+    monkeypatch.setattr(layout_cache, "watched", watched)
 
 
-def choose(weights: Sequence[Weight]) -> list[Choice | None]:
+def choose(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     assert len(weights) == 2
     return list(CHOSEN)
 
 
-def never(weights: Sequence[Weight]) -> list[Choice | None]:
-    raise AssertionError("chosen again")
+def never(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
+    raise AssertionError("layout_cache again")
 
 
 def test_a_choice_is_kept_for_its_shapes() -> None:
-    assert remembered(WEIGHTS, choose) == CHOSEN
-    assert remembered(WEIGHTS, never) == CHOSEN
+    assert cached_layouts(WEIGHTS, choose) == CHOSEN
+    assert cached_layouts(WEIGHTS, never) == CHOSEN
     for other in ([WEIGHTS[1], WEIGHTS[0]], [(w.bfloat16(), b) for w, b in WEIGHTS]):
-        with pytest.raises(AssertionError, match="chosen again"):
-            remembered(other, never)
+        with pytest.raises(AssertionError, match="layout_cache again"):
+            cached_layouts(other, never)
 
 
 def test_it_is_chosen_anew_when_asked_for() -> None:
-    remembered(WEIGHTS, lambda weights: [None, None])
-    assert remembered(WEIGHTS, choose, fresh=True) == CHOSEN
-    assert remembered(WEIGHTS, never) == CHOSEN
+    cached_layouts(WEIGHTS, lambda weights: [None, None])
+    assert cached_layouts(WEIGHTS, choose, fresh=True) == CHOSEN
+    assert cached_layouts(WEIGHTS, never) == CHOSEN
 
 
 def test_what_was_chosen_on_a_busy_machine_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     used(monkeypatch, 0.5)
-    assert remembered(WEIGHTS, choose) == CHOSEN
+    assert cached_layouts(WEIGHTS, choose) == CHOSEN
     assert not place.exists()
 
 
 @pytest.mark.parametrize("value", ["1", "[null]", '[null, ["folded", 1, 2]]', "[null, [1, 2]]"])
 def test_a_file_that_makes_no_sense_is_replaced(value: str, place: Path) -> None:
-    remembered(WEIGHTS, choose)
+    cached_layouts(WEIGHTS, choose)
     (path,) = place.iterdir()
     text = path.read_text()
     path.write_text(text.replace('[["transposed", 2, 16], null]', value))
     assert path.read_text() != text
-    assert remembered(WEIGHTS, choose) == CHOSEN
+    assert cached_layouts(WEIGHTS, choose) == CHOSEN
     assert path.read_text() == text
 
 
 def test_no_weights_are_no_work(place: Path) -> None:
-    assert remembered([], never) == []
+    assert cached_layouts([], never) == []
     assert not place.exists()

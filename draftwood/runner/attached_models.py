@@ -1,8 +1,7 @@
-"""Remembers which models are attached, so that whoever asks for one gets the runner it has.
+"""Finds the runner of an attached model.
 
-The runner refers to the model and is therefore kept *on* it: a table on the side would keep every
-model alive. A wrapper (PEFT, ``torch.compile``) and what it wraps are one model here. Knows nothing
-of how a model is attached.
+The runner is stored *on* the model. It refers to the model, so a separate table would keep every
+model alive. A wrapper (PEFT, ``torch.compile``) and the wrapped model count as one model.
 """
 
 from dataclasses import dataclass
@@ -15,18 +14,18 @@ _KEY = "_draftwood_runner"
 
 
 @dataclass(frozen=True, eq=False)
-class Attached:
-    """What is known of an attached model.
+class AttachedModel:
+    """The record of an attached model.
 
     Attributes:
-        runner: scores trees with it.
-        ways: the settings it was attached with, as they are spelt.
+        runner: its runner.
+        settings: of the attachment, as text.
         tested: whether it passed the self-test.
-        place: its dtype and device at that time.
+        place: its dtype and device when it was attached.
     """
 
     runner: Runner
-    ways: str
+    settings: str
     tested: bool
     place: str
 
@@ -38,25 +37,25 @@ class Attached:
         return type(None), ()
 
 
-def keep(model: Any, runner: Runner, ways: str, *, tested: bool) -> None:
-    """Remember that the model has a runner."""
-    vars(_base(model))[_KEY] = Attached(runner, ways, tested, _place(model))
+def mark_attached(model: Any, runner: Runner, settings: str, *, tested: bool) -> None:
+    """Store the model's runner on it."""
+    vars(_base(model))[_KEY] = AttachedModel(runner, settings, tested, _place(model))
 
 
-def forget(model: Any) -> Runner | None:
-    """The model's runner, which is its own no longer; None if it has none."""
+def unmark_attached(model: Any) -> Runner | None:
+    """Remove and return the model's runner; None if it is not attached."""
     known = vars(_base(model)).pop(_KEY, None)
-    return known.runner if isinstance(known, Attached) else None
+    return known.runner if isinstance(known, AttachedModel) else None
 
 
-def found(model: Any) -> Attached | None:
-    """What is known of the model; None if it is not attached.
+def find_attached(model: Any) -> AttachedModel | None:
+    """The model's record; None if it is not attached.
 
     Raises:
-        DraftwoodError: it is on another device or of another dtype by now.
+        DraftwoodError: its device or dtype has changed since it was attached.
     """
     known = vars(_base(model)).get(_KEY) if hasattr(model, "__dict__") else None
-    if not isinstance(known, Attached):
+    if not isinstance(known, AttachedModel):
         return None
     place = _place(model)
     if place != known.place:

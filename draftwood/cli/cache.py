@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.costs import cache as kept
+from draftwood.costs import cache as cached
 
 _FILE_WIDTH = 120
 """Columns of the table where there is no terminal to ask."""
@@ -18,7 +18,7 @@ _FILE_WIDTH = 120
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice(kept.KINDS),
+    type=click.Choice(cached.KINDS),
     help="List or delete this kind only. Repeatable.",
 )
 def cache(clear: bool, kinds: tuple[str, ...]) -> None:
@@ -28,12 +28,12 @@ def cache(clear: bool, kinds: tuple[str, ...]) -> None:
     DRAFTWOOD_CACHE names. What is deleted is measured anew when it is needed.
     """
     chosen = frozenset(kinds) or None
-    found = [one for one in kept.entries() if chosen is None or one.kind in chosen]
+    found = [one for one in cached.entries() if chosen is None or one.kind in chosen]
     if clear:
-        kept.clear(chosen)
-        click.echo(f"deleted {_count(len(found))} from {kept.directory()}")
+        cached.clear(chosen)
+        click.echo(f"deleted {_count(len(found))} from {cached.directory()}")
         return
-    click.echo(f"{_count(len(found))} in {kept.directory()}")
+    click.echo(f"{_count(len(found))} in {cached.directory()}")
     if not found:
         return
     table = Table("kind", "of", "measured", "bytes", box=None)

@@ -116,7 +116,7 @@ def tune(
 
     from draftwood import models
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
-    from draftwood.costs.measure import Grid, measure_reached, measure_target
+    from draftwood.costs.measure import Grid, measure_reachable_levels, measure_target
     from draftwood.costs.store import identity_at, key_of
     from draftwood.engine.host import ModelHost
     from draftwood.lab.bench.document import write
@@ -146,7 +146,7 @@ def tune(
         samples = {"target": measure_target(target, grid, needs)}
         if drafter is not None:
             levels = replace(grid, seconds=share * seconds)
-            samples[SOURCE] = measure_reached(drafter, SOURCE, target, levels)
+            samples[SOURCE] = measure_reachable_levels(drafter, SOURCE, target, levels)
             if not samples[SOURCE]:
                 raise DraftwoodError(
                     f"the context of {draft or head} is too short to draft: name one with a "

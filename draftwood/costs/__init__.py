@@ -1,5 +1,5 @@
-"""What a step costs: curves of seconds by size, how they are measured, refined, stored, expected.
+"""Step costs: seconds by size, measured, fitted, cached, refined online or predicted.
 
-Policies that weigh a node's worth against its cost read :mod:`draftwood.costs.curve`, which is
-plain numbers; only :mod:`draftwood.costs.measure` touches a model.
+Policies read :mod:`draftwood.costs.curve`, which is plain numbers. Only
+:mod:`draftwood.costs.measure` runs a model.
 """

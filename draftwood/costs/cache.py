@@ -1,7 +1,7 @@
-"""Measurements kept in the user's cache directory: one small JSON file for each.
+"""Measurements in the user's cache directory, one small JSON file each.
 
-A file says what it belongs to (its key); one that is broken, foreign or of another version is not
-used, with a warning, and replaced by the next measurement. Knows nothing of what was measured.
+A file holds its key. A file that is broken, foreign or of another version is ignored with a warning
+and replaced by the next measurement.
 """
 
 import hashlib
@@ -26,25 +26,25 @@ VARIABLE = "DRAFTWOOD_CACHE"
 
 COSTS, LAYOUTS = "costs", "layouts"
 KINDS = (COSTS, LAYOUTS)
-"""What is kept, each kind in a directory of its name; others are not this package's."""
+"""Kinds of measurements; each has a directory of its name."""
 
 _NAME = re.compile(r"[0-9a-f]{24}\.json")
-"""Names of kept files: a :func:`digest` each."""
+"""File names: a :func:`digest`."""
 
-BUSY = 0.1
-"""Share of the cores; what was measured while other processes used more is not kept."""
+BUSY_LIMIT = 0.1
+"""Share of the cores. If other processes used more, a measurement is not cached."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """One kept measurement.
+class CacheEntry:
+    """One cached measurement.
 
     Attributes:
-        kind: what was measured, e.g. ``"costs"``.
+        kind: ``"costs"`` or ``"layouts"``.
         path: its file.
-        about: what it was measured of and on; empty if the file cannot be read.
+        about: the model and the machine in one line; empty if the file cannot be read.
         size: bytes.
-        changed: when it was written, seconds since the epoch.
+        changed: time of writing, seconds since the epoch.
     """
 
     kind: str
@@ -55,18 +55,18 @@ class Kept:
 
 
 def disturbed(others: Others | None) -> bool:
-    """Whether other processes used too much meanwhile for a measurement to be kept."""
-    return others is not None and others.share > BUSY
+    """Whether other processes used too much of the machine for a measurement to be cached."""
+    return others is not None and others.share > BUSY_LIMIT
 
 
 def directory(kind: str = "") -> Path:
-    """Where a kind is kept: below ``$DRAFTWOOD_CACHE``, or the user's own cache directory."""
+    """The directory of a kind, below ``$DRAFTWOOD_CACHE`` or the user's cache directory."""
     named = os.environ.get(VARIABLE)
     return (Path(named) if named else user_cache_path("draftwood", appauthor=False)) / kind
 
 
 def read(kind: str, key: Mapping[str, object]) -> object | None:
-    """What is kept for the key, as JSON; None if nothing is, or nothing that can be used."""
+    """The cached JSON value of the key; None if there is none, or it cannot be used."""
     path = _path(kind, key)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -76,23 +76,23 @@ def read(kind: str, key: Mapping[str, object]) -> object | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        unused(path, error)
+        warn_unused(path, error)
         return None
 
 
-def unused(path: Path, reason: object) -> None:
-    """Warn that a kept file is not used."""
+def warn_unused(path: Path, reason: object) -> None:
+    """Log a warning that a cached file is not used."""
     logger.warning("%s is not used: %s", path, reason)
 
 
 def write(kind: str, key: Mapping[str, object], value: object, about: str) -> Path:
-    """Keep a value; returns the file, which is replaced in one step.
+    """Cache a value; returns its file, which is replaced in one step.
 
     Args:
-        kind: what was measured.
-        key: what the measurement depends on.
-        value: that JSON can hold.
-        about: one line for people.
+        kind: ``"costs"`` or ``"layouts"``.
+        key: everything that the measurement depends on.
+        value: a JSON value.
+        about: the model and the machine in one line.
 
     Raises:
         DraftwoodError: it cannot be written.
@@ -109,38 +109,38 @@ def write(kind: str, key: Mapping[str, object], value: object, about: str) -> Pa
 
 
 def try_write(kind: str, key: Mapping[str, object], value: object, about: str) -> None:
-    """The same, but a directory that cannot be written to is only warned about."""
+    """As :func:`write`, but log a warning if the directory cannot be written to."""
     try:
         write(kind, key, value, about)
     except DraftwoodError as error:
         logger.warning("%s", error)
 
 
-def entries() -> Iterator[Kept]:
-    """Everything that is kept, by kind, newest first; files of others are left out."""
+def entries() -> Iterator[CacheEntry]:
+    """All cached measurements, by kind, newest first; foreign files are left out."""
     for kind in KINDS:
         named = [p for p in directory(kind).glob("*.json") if _NAME.fullmatch(p.name)]
-        found = [Kept(kind, p, _about(p), *_facts(p)) for p in named if _ours(p)]
-        yield from sorted(found, key=lambda kept: kept.changed, reverse=True)
+        found = [CacheEntry(kind, p, _about(p), *_facts(p)) for p in named if _ours(p)]
+        yield from sorted(found, key=lambda entry: entry.changed, reverse=True)
 
 
 def clear(kinds: frozenset[str] | None = None) -> int:
-    """Delete what is kept of these kinds, or everything; returns how many files.
+    """Delete the cached measurements of some kinds, by default of all; returns how many.
 
     Raises:
         DraftwoodError: a file cannot be deleted.
     """
-    chosen = [kept for kept in entries() if kinds is None or kept.kind in kinds]
-    for kept in chosen:
+    chosen = [entry for entry in entries() if kinds is None or entry.kind in kinds]
+    for entry in chosen:
         try:
-            kept.path.unlink(missing_ok=True)
+            entry.path.unlink(missing_ok=True)
         except OSError as error:
-            raise DraftwoodError(f"cannot delete {kept.path}: {error.strerror}") from error
+            raise DraftwoodError(f"cannot delete {entry.path}: {error.strerror}") from error
     return len(chosen)
 
 
 def digest(found: object) -> str:
-    """A short name for anything that JSON can hold."""
+    """A short hash of a JSON value."""
     text = json.dumps(found, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -154,7 +154,7 @@ def _plain(key: Mapping[str, object]) -> object:
 
 
 def _ours(path: Path) -> bool:
-    """Whether :func:`write` made it; a file of such a name that cannot be read counts as broken."""
+    """Whether :func:`write` made the file, or it has such a name and cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

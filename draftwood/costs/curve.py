@@ -1,15 +1,17 @@
-"""Seconds of a forward by its size, and of a step by its parts: plain numbers and their JSON.
+"""Cost curves: seconds of a forward by its size, and of a step by its parts.
 
 The model of one forward over ``n`` tokens of ``b`` sequences with ``c`` cached tokens in all:
 
     T(n, c, b) = base(n) + per_context * c + per_pair * n * c / b + per_sequence * (b - 1)
 
-``base`` is what weights, arithmetic and launches cost without a cache, linear between its sizes;
-``per_context`` is reading a cached token's keys and values; ``per_pair`` is the attention of one
-token to one cached token of its own sequence, of which there are ``n * c / b`` if trees and
-contexts are alike; ``per_sequence`` is what a sequence costs beside its tokens. No term falls with
-size, so that a larger forward is never cheaper. It refuses to know where its numbers come from:
-they may be measured (:mod:`draftwood.costs.measure`) or expected (:mod:`draftwood.costs.roofline`).
+* ``base``: weights, arithmetic and launches without a cache, linear between its sizes;
+* ``per_context``: reading a cached token's keys and values;
+* ``per_pair``: the attention of one token to one cached token of its sequence; there are
+  ``n * c / b`` such pairs if trees and contexts are alike;
+* ``per_sequence``: overhead of a further sequence.
+
+No term falls with size, so a larger forward is never cheaper. The numbers are measured
+(:mod:`draftwood.costs.measure`) or predicted (:mod:`draftwood.costs.roofline`).
 """
 
 import math
@@ -26,19 +28,19 @@ from numpy.typing import NDArray
 from draftwood.errors import DraftwoodError
 
 VERSION = 1
-"""Of the JSON; other versions are refused."""
+"""Version of the JSON; other versions are refused."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds of one forward.
+    """Seconds of one forward as a function of its size.
 
     Attributes:
-        sizes: tokens scored, ascending from 1, two or more.
-        base: seconds at each size with an empty cache and one sequence, never falling.
-        per_context: seconds for each cached token.
-        per_pair: seconds for each pair of a scored token and a cached one that it attends to.
-        per_sequence: seconds for each sequence beyond the first.
+        sizes: scored tokens, ascending from 1, two or more.
+        base: seconds at each size with an empty cache and one sequence, non-decreasing.
+        per_context: seconds per cached token.
+        per_pair: seconds per pair of a scored token and a cached token that it attends to.
+        per_sequence: seconds per sequence after the first.
 
     Raises:
         DraftwoodError: sizes do not ascend from 1, seconds fall, or something is negative.
@@ -76,10 +78,10 @@ class Curve:
 
     @cached_property
     def slope(self) -> float:
-        """Seconds a token beyond the largest size.
+        """Seconds per token beyond the largest size.
 
-        Taken from the largest size back to the last one of at most half of it, because the step
-        before the largest alone may be flat by chance.
+        The slope between the largest size and the last one of at most half of it. The slope of the
+        last interval alone may be zero because of noise.
         """
         start = bisect_right(self.sizes, self.sizes[-1] // 2) - 1
         rise = self.base[-1] - self.base[start]
@@ -87,7 +89,7 @@ class Curve:
 
     @cached_property
     def _known(self) -> NDArray[np.float64]:
-        """Seconds without a cache by tokens, 0 up to the largest size; none for no tokens."""
+        """Seconds without a cache, float64 for 0 tokens up to the largest size."""
         tokens = np.arange(self.sizes[-1] + 1)
         found = np.interp(tokens, self.sizes, self.base)
         found[0] = 0.0
@@ -99,11 +101,10 @@ class Curve:
         return found
 
     def seconds(self, tokens: int, context: int = 0, batch: int = 1) -> float:
-        """Of one forward; no tokens are no forward, 0.
+        """Seconds of one forward; 0 for no tokens.
 
         Args:
-            tokens: scored in it, roots included; where a target pads the trees of a batch to the
-                largest, padding is scored as well.
+            tokens: scored tokens, roots and padding included.
             context: cached tokens, summed over the batch.
             batch: sequences.
         """
@@ -132,7 +133,7 @@ class Curve:
         return found
 
     def to_json(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """The curve as a JSON value."""
         return {
             "sizes": list(self.sizes),
             "base": list(self.base),
@@ -141,10 +142,10 @@ class Curve:
 
     @classmethod
     def from_json(cls, found: object) -> "Curve":
-        """What :meth:`to_json` returned.
+        """Read the value that :meth:`to_json` returned.
 
         Raises:
-            DraftwoodError: it is something else.
+            DraftwoodError: it is no cost curve.
         """
         known = {f.name for f in fields(cls)}
         if not isinstance(found, Mapping) or set(found) != known:
@@ -160,15 +161,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class StepCosts:
-    """Seconds of one step: draft, score, and everything else.
+    """Seconds of one step: draft forwards, target forward, and host time.
 
     Attributes:
-        target: of the target's forward.
-        drafters: of one level of each drafter that has a model, by source name; tokens are the
-            level's nodes, over the batch.
-        fixed: seconds a step outside of forwards: the loop, verification, the drafters' tables.
-        node: further seconds for each drafted node, the roots excluded.
-        sequence: further seconds for each sequence beyond the first.
+        target: curve of the target's forward.
+        drafters: curve of one draft forward, by source name; tokens are the level's nodes, over
+            the batch.
+        fixed: seconds per step outside of forwards: the loop, verification, the drafters' tables.
+        node: further seconds per drafted node, roots excluded.
+        sequence: further seconds per sequence after the first.
 
     Raises:
         DraftwoodError: a time is negative.
@@ -191,16 +192,16 @@ class StepCosts:
         batch: int = 1,
         levels: Mapping[str, Sequence[int]] | None = None,
     ) -> float:
-        """Of one step of the whole batch.
+        """Seconds of one step of the whole batch.
 
         Args:
             tokens: scored by the target, roots included.
             context: cached tokens, summed over the batch.
             batch: sequences.
-            levels: nodes of every level that was drafted, by source name.
+            levels: number of nodes of every drafted level, by source name.
 
         Raises:
-            DraftwoodError: the costs of a drafter are not known.
+            DraftwoodError: a drafter has no curve.
         """
         drafting = 0.0
         for source, widths in (levels or {}).items():
@@ -216,7 +217,7 @@ class StepCosts:
         return self.target.seconds(tokens, context, batch) + drafting + host
 
     def to_json(self) -> dict[str, object]:
-        """As JSON can hold it, with a version."""
+        """The costs as a JSON value with a version."""
         return {
             "version": VERSION,
             "target": self.target.to_json(),
@@ -226,10 +227,10 @@ class StepCosts:
 
     @classmethod
     def from_json(cls, found: object) -> "StepCosts":
-        """What :meth:`to_json` returned.
+        """Read the value that :meth:`to_json` returned.
 
         Raises:
-            DraftwoodError: it is something else, or of another version.
+            DraftwoodError: these are no step costs, or of another version.
         """
         if not isinstance(found, Mapping) or found.get("version") != VERSION:
             raise DraftwoodError(f"these are no step costs of version {VERSION}: measure them anew")

@@ -1,9 +1,8 @@
-"""From timed forwards to a curve, and from timed steps to what they cost outside of forwards.
+"""Fits: a curve to timed forwards, and host costs to timed steps.
 
-Both are least squares in which every unknown is a cost and hence not negative: rises of
-the table from size to size, and the rates. So the curve never falls because of noise, and a term
-that the timings do not speak of is 0. Errors count relative to the time, since a policy compares
-costs. Pure; refuses to know who took the times.
+Both are non-negative least squares: the unknowns are costs, namely the rises of the table from size
+to size and the rates. So noise never makes the curve fall, and a term that the timings do not show
+is 0. Errors are relative to the time, because policies compare costs.
 """
 
 from collections.abc import Sequence
@@ -17,8 +16,8 @@ from draftwood.costs.curve import Curve
 from draftwood.errors import DraftwoodError
 
 
-def nonnegative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The x of no negative entry that minimises ``|a x - b|``.
+def nnls(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The non-negative x that minimises ``|a x - b|`` (Lawson and Hanson 1974, NNLS).
 
     Args:
         a: float64 ``[m, n]``, no column zero.
@@ -30,7 +29,7 @@ def nonnegative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.fl
     x = np.zeros(n)
     free = np.zeros(n, dtype=bool)
     tolerance = 1e-12 * max(float(np.linalg.norm(b)), 1e-300)
-    for _ in range(3 * n):  # ends by itself; rounding could make it go round
+    for _ in range(3 * n):  # ends earlier, but rounding could make it cycle
         gradient = np.where(free, -np.inf, a.T @ (b - a @ x))
         if free.all() or gradient.max() <= tolerance:
             break
@@ -46,22 +45,25 @@ def _descend(
     x: NDArray[np.float64],
     free: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """The best x on the free entries, those that would turn negative being fixed at 0 again."""
+    """The best x on the free entries; entries that would become negative are fixed at 0 again."""
     while True:
         best = np.zeros_like(x)
         best[free] = np.linalg.lstsq(a[:, free], b, rcond=None)[0]
         wrong = free & (best <= 0.0)
         if not wrong.any():
             return best
-        ways = x[wrong] / np.maximum(x[wrong] - best[wrong], 1e-300)
-        way = float(ways.min())
-        x = x + way * (best - x)
-        free[np.flatnonzero(wrong)[ways <= way]] = False
+        steps = x[wrong] / np.maximum(x[wrong] - best[wrong], 1e-300)
+        step = float(steps.min())
+        x = x + step * (best - x)
+        free[np.flatnonzero(wrong)[steps <= step]] = False
         x[~free] = 0.0
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """What never falls and is nearest to ``values``, in least squares with weights above 0."""
+    """The non-decreasing sequence nearest to ``values`` in weighted least squares.
+
+    The method is pool adjacent violators. All weights are above 0.
+    """
     blocks: list[tuple[float, float, int]] = []  # mean, weight, count
     for value, weight in zip(values, weights, strict=True):
         count = 1
@@ -75,13 +77,13 @@ def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Sample:
-    """A forward of one size, timed.
+    """A timed forward.
 
     Attributes:
-        tokens: scored, over the batch.
-        context: cached, over the batch.
+        tokens: scored tokens, over the batch.
+        context: cached tokens, over the batch.
         batch: sequences.
-        seconds: as typical as its repetitions allow.
+        seconds: typical time over its repetitions.
     """
 
     tokens: int
@@ -92,7 +94,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class HostSample:
-    """What one step took outside of forwards: drafted nodes and sequences of its batch."""
+    """Seconds of one step outside of forwards, with its batch's drafted nodes and sequences."""
 
     nodes: int
     batch: int
@@ -101,7 +103,7 @@ class HostSample:
 
 @dataclass(frozen=True)
 class HostCosts:
-    """Seconds a step outside of forwards, for each drafted node, and for each further sequence."""
+    """Seconds outside of forwards: per step, per drafted node, and per sequence after the first."""
 
     fixed: float
     node: float
@@ -109,15 +111,15 @@ class HostCosts:
 
 
 def fit(samples: Sequence[Sample]) -> Curve:
-    """The curve nearest to the samples.
+    """Fit a curve to the samples.
 
-    Rates are told apart from the table only where samples differ: with a single context the table
-    holds what reading it costs, and with a single batch what its sequences cost. The table's sizes
-    are those of the smallest batch and all larger ones: sizes of its own would let a larger batch
-    explain itself. It begins at one token, at the price of the smallest size if that was not timed.
+    A rate is separated from the table only if samples differ in it: with a single context, the
+    table includes the cost of reading it; with a single batch, that of its sequences. The table has
+    the sizes of the smallest batch and all larger ones, so that larger batches are explained by
+    rates. It begins at one token, at the cost of the smallest size if one token was not timed.
 
     Raises:
-        DraftwoodError: there are not two sizes, or a time is not above 0.
+        DraftwoodError: there are fewer than two sizes, or a time is not above 0.
     """
     fewest = min((sample.batch for sample in samples), default=1)
     alone = {sample.tokens for sample in samples if sample.batch == fewest}
@@ -139,7 +141,7 @@ def fit(samples: Sequence[Sample]) -> Curve:
     if len(set(b)) > 1:
         columns.append(b - 1)
         rates.append("per_sequence")
-    found = nonnegative(np.stack(columns, axis=1) / seconds[:, None], np.ones_like(seconds))
+    found = nnls(np.stack(columns, axis=1) / seconds[:, None], np.ones_like(seconds))
     base = np.cumsum(np.maximum(found[: len(sizes)], 0.0))
     # A context that explains everything would leave nothing for the table.
     base = np.maximum(base, 1e-3 * seconds.min())
@@ -150,7 +152,7 @@ def fit(samples: Sequence[Sample]) -> Curve:
 
 
 def fit_host(samples: Sequence[HostSample]) -> HostCosts:
-    """Costs outside of forwards; steps of one size count by their median, and by their number.
+    """Fit the costs outside of forwards to the median of each size, weighted by its steps.
 
     Raises:
         DraftwoodError: there are no steps.
@@ -168,6 +170,10 @@ def fit_host(samples: Sequence[HostSample]) -> HostCosts:
     middles = np.array([median(found) for found in groups.values()])
     found = dict.fromkeys(range(3), 0.0)
     found |= dict(
-        zip(varied, nonnegative(matrix * weights[:, None], middles * weights), strict=True)
+        zip(
+            varied,
+            nnls(matrix * weights[:, None], middles * weights),
+            strict=True,
+        )
     )
     return HostCosts(float(found[0]), float(found[1]), float(found[2]))

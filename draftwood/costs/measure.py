@@ -1,10 +1,9 @@
-"""Times forwards of a live target, and levels of a live drafter, within a bound.
+"""Times forwards of a target and levels of a drafter, within a time limit.
 
-Sizes take turns, so that a slow phase of a noisy machine falls on all of them alike; the first
-forward of each size is a warm-up, and of the others the lower quartile counts: what disturbs a
-machine only ever adds time, so three forwards in four may be disturbed before it moves.
-A forward ends when its result is on the host and the device has nothing left to do: wall-clock
-seconds, launching included, because that is what a step waits for. Knows no policy and no engine.
+Sizes are timed in rounds, so that a slow phase of the machine affects all of them alike. The first
+forward of each size is a warm-up. The lower quartile of the others counts: disturbances only add
+time, so three forwards in four may be disturbed before the result changes. Times are wall-clock
+seconds, launching included, until the result is on the host and the device is idle.
 """
 
 import logging
@@ -26,32 +25,30 @@ from draftwood.tree import ROOT, TokenTree, TreeBuilder
 logger = logging.getLogger(__name__)
 
 Clock: TypeAlias = Callable[[], float]
-Cell: TypeAlias = tuple[int, int, int]
+GridPoint: TypeAlias = tuple[int, int, int]
 """Tokens of one sequence, cached tokens of one sequence, sequences."""
 Probe: TypeAlias = Callable[[], float]
 """Runs a forward and returns its seconds."""
 
 SHORTEST = 3
-"""Tokens of the shortest context in which forwards can be timed: one that is cached, and a tree of
-two. A shorter one has no room for a draft either."""
+"""Tokens of the shortest context in which forwards can be timed: one cached, and a tree of two."""
 
 _CHILDREN = 8
-"""Children asked for of each node of a drafter's level."""
+"""Children requested for each node of a drafter's level."""
 _QUANTILE = 0.25
 _SHARE = 0.5
-"""Of the time, what filling the caches may take before larger contexts are left out."""
+"""Share of the time that filling caches may take before larger contexts are left out."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Which forwards are timed.
+    """The sizes of forwards to time.
 
     Attributes:
         sizes: tokens of each sequence's tree, root included.
         contexts: cached tokens of each sequence.
-        batches: sequences.
-        seconds: how long all of it may take, filling the caches included. Whatever it is, two
-            sizes are timed once.
+        batches: numbers of sequences.
+        seconds: time limit, filling the caches included. Two sizes are always timed once.
 
     Raises:
         DraftwoodError: one of these is empty, does not ascend, or is below 1.
@@ -73,8 +70,9 @@ class Grid:
             raise DraftwoodError(f"costs are measured for {self.seconds} seconds: give more than 0")
 
     def fitted(self, limit: int) -> "Grid":
-        """The same for a model that reaches ``limit`` tokens: trees of at most half of that, and
-        contexts that fit beside the largest, or all that it leaves.
+        """The grid cut to a context of ``limit`` tokens.
+
+        Trees take at most half of it, and contexts fit beside the largest tree.
 
         Raises:
             DraftwoodError: the limit is below :data:`SHORTEST`.
@@ -92,18 +90,18 @@ class Grid:
 
 
 class NoLevelError(DraftwoodError):
-    """A drafter ran no forward where a level of it was to be timed."""
+    """A drafter ran no forward when a level was to be timed."""
 
 
 def measure_target(
     target: Target, grid: Grid, needs: Needs | None = None, clock: Clock = perf_counter
 ) -> list[Sample]:
-    """Time the target's forward, of every size at every context and batch of the grid.
+    """Time the target's forward at every point of the grid.
 
     Args:
-        target: a live one; slots are opened and given back.
+        target: its slots are released afterwards.
         grid: what to time. Contexts that would take too long to fill are left out.
-        needs: what drafters want handed over with every row, which takes time as well.
+        needs: what drafters want computed with every row; it takes time as well.
         clock: seconds.
 
     Raises:
@@ -112,36 +110,36 @@ def measure_target(
     needs, deadline = needs or Needs(), clock() + grid.seconds
     _check_room(target, grid)
     vocab = target.info.vocab_size
-    probes: dict[Cell, Probe] = {}
+    probes: dict[GridPoint, Probe] = {}
     with ExitStack() as stack:
         for context, slots, _ in _fill(target, grid, Needs(), deadline, clock, stack):
             for batch, size in product(grid.batches, grid.sizes):
-                tree = heap(size, vocab)
+                tree = binary_tree(size, vocab)
                 probes[size, context, batch] = _forward(
                     target, slots[:batch], [tree] * batch, needs, clock
                 )
-        return take_turns(probes, deadline, clock)
+        return time_in_rounds(probes, deadline, clock)
 
 
 def measure_levels(
     drafter: Drafter, source: str, target: Target, grid: Grid, clock: Clock = perf_counter
 ) -> list[Sample]:
-    """Time one level of a drafter with a model: the forward and the ranking of its children.
+    """Time one level of a drafter with a model: the forward and the ranking of the children.
 
     Args:
-        drafter: a live one, beside ``target``.
-        source: its name, which queries carry.
+        drafter: built for ``target``.
+        source: its name in queries.
         target: fills the caches.
         grid: what to time; sizes are nodes of a level.
         clock: seconds.
 
     Raises:
         DraftwoodError: a context does not fit the target.
-        NoLevelError: the drafter runs no model there: it has none, or its own context is shorter.
+        NoLevelError: the drafter ran no forward: it has no model, or its context is shorter.
     """
     deadline = clock() + grid.seconds
     _check_room(target, grid)
-    probes: dict[Cell, Probe] = {}
+    probes: dict[GridPoint, Probe] = {}
     with ExitStack() as stack:
         for context, slots, begun in _fill(target, grid, drafter.needs, deadline, clock, stack):
             for slot, prefill in zip(slots, begun, strict=True):
@@ -150,16 +148,16 @@ def measure_levels(
             for batch, width in product(grid.batches, grid.sizes):
                 level = _Level(drafter, source, target, slots[:batch], width, clock)
                 probes[width, context, batch] = level
-        return take_turns(probes, deadline, clock)
+        return time_in_rounds(probes, deadline, clock)
 
 
-def measure_reached(
+def measure_reachable_levels(
     drafter: Drafter, source: str, target: Target, grid: Grid, clock: Clock = perf_counter
 ) -> list[Sample]:
-    """The same at contexts that the drafter's own model reaches, if need be shorter ones.
+    """As :func:`measure_levels`, with shorter contexts if the draft model's context is shorter.
 
     Returns:
-        Empty if its context is too short to draft at all.
+        Nothing if the draft model's context is too short to draft at all.
 
     Raises:
         DraftwoodError: a context does not fit the target.
@@ -174,19 +172,21 @@ def measure_reached(
             grid = replace(grid, contexts=shorter)
 
 
-def take_turns(probes: Mapping[Cell, Probe], deadline: float, clock: Clock) -> list[Sample]:
-    """Run the probes in rounds until the deadline; lower quartiles without the first round.
+def time_in_rounds(
+    probes: Mapping[GridPoint, Probe], deadline: float, clock: Clock
+) -> list[Sample]:
+    """Run the probes in rounds until the deadline; returns lower quartiles after the first round.
 
-    Those that the first round did not come to before the deadline have no sample; the first two
-    always have.
+    Probes that the first round did not reach before the deadline have no sample. The first two
+    always have one.
     """
-    times: dict[Cell, list[float]] = {}
+    times: dict[GridPoint, list[float]] = {}
     rounds = 0
     while not rounds or clock() < deadline:
-        for i, (cell, probe) in enumerate(probes.items()):
+        for i, (point, probe) in enumerate(probes.items()):
             if clock() >= deadline and (rounds or i >= 2):
                 break
-            times.setdefault(cell, []).append(probe())
+            times.setdefault(point, []).append(probe())
         rounds += 1
     if len(times) < len(probes):
         logger.info("%d of %d sizes could be timed", len(times), len(probes))
@@ -198,7 +198,7 @@ def take_turns(probes: Mapping[Cell, Probe], deadline: float, clock: Clock) -> l
     ]
 
 
-def heap(size: int, vocab: int) -> TokenTree:
+def binary_tree(size: int, vocab: int) -> TokenTree:
     """A binary tree of ``size`` nodes, filled level by level."""
     builder = TreeBuilder(0)
     for i in range(1, size):
@@ -207,9 +207,9 @@ def heap(size: int, vocab: int) -> TokenTree:
 
 
 class _Level:
-    """Times the second level of a tree, both of whose levels have ``width`` nodes.
+    """Times the second of two levels of ``width`` nodes.
 
-    The first level is forwarded together with what was committed before it, and is not timed.
+    The first level is forwarded together with earlier committed tokens and is not timed.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class _Level:
             queries = [Expand(self._source, tree, above, k) for tree in trees]
             before, start = self._drafter.forwards, self._clock()
             self._drafter.expand(self._slots, queries)
-            _settle(self._info.device)
+            _synchronize(self._info.device)
             seconds = self._clock() - start
             if timed and self._drafter.forwards != before + 1:
                 raise NoLevelError(
@@ -259,14 +259,14 @@ def _forward(
     def probe() -> float:
         start = clock()
         target.forward(slots, trees, needs)
-        _settle(device)
+        _synchronize(device)
         return clock() - start
 
     return probe
 
 
-def _settle(device: torch.device) -> None:
-    """Wait until the device has nothing left to do; a CPU never has."""
+def _synchronize(device: torch.device) -> None:
+    """Wait until the device is idle."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -274,7 +274,7 @@ def _settle(device: torch.device) -> None:
 def _fill(
     target: Target, grid: Grid, needs: Needs, deadline: float, clock: Clock, stack: ExitStack
 ) -> Iterator[tuple[int, list[int], list[Prefill]]]:
-    """Slots that hold a context each, smallest first, as long as time allows; with their rows."""
+    """Contexts, smallest first while time allows, with slots that hold them and their prefills."""
     vocab, begin, seen, sequences = target.info.vocab_size, clock(), 0, grid.batches[-1]
     for context in grid.contexts:
         spent = clock() - begin
@@ -287,7 +287,7 @@ def _fill(
             stack.callback(target.release, slots[-1])
         prompt = np.arange(context) % vocab
         rows = target.prefill(slots, [prompt.tolist()] * sequences, needs)
-        _settle(target.info.device)
+        _synchronize(target.info.device)
         seen += context
         yield context, slots, [Prefill(prompt, 0, found) for found in rows]
 

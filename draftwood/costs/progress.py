@@ -1,7 +1,4 @@
-"""Says on standard error what is being done, where somebody waits for it.
-
-Knows nothing of what is done.
-"""
+"""Progress messages on standard error, for work that keeps a user waiting."""
 
 import logging
 import time
@@ -12,13 +9,15 @@ from threading import Timer
 logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds after which whoever waits is told why."""
+"""Seconds after which the message is shown."""
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Say ``text`` once the block has lasted a second, on a terminal or in a notebook; log it, with
-    its seconds, in any case."""
+    """Show ``text`` on a terminal or in a notebook once the block has lasted a second.
+
+    The text and the block's seconds are always logged.
+    """
     begin = time.perf_counter()
     timer = Timer(PATIENCE, _say, [text])
     timer.daemon = True

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import fit
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.measure import SHORTEST, Grid, measure_reached, measure_target
+from draftwood.costs.measure import SHORTEST, Grid, measure_reachable_levels, measure_target
 from draftwood.costs.progress import working
-from draftwood.costs.store import key_of, recall
+from draftwood.costs.store import key_of, read_or_measure
 from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
 
 _OUTSIDE, _NODE = 0.08, 0.001
@@ -48,7 +48,7 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
         places = {s: host.identity(built.spec.model) for s, built in with_model.items()}
         if host.info.identity and all(places.values()):
             key = key_of(host.info, places)
-            return LiveCosts(recall(key, lambda: _measured(host.target, with_model)))
+            return LiveCosts(read_or_measure(key, lambda: _measured(host.target, with_model)))
         return LiveCosts(_measured(host.target, with_model))
 
     key = CostsOf(tuple((source, built.spec) for source, built in with_model.items()))
@@ -70,5 +70,5 @@ def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
 
 def _level(source: str, built: Built, target: Target, grid: Grid) -> Curve:
     """Seconds of a draft forward, at contexts that the drafter's own model reaches."""
-    samples = measure_reached(built.drafter, source, target, grid)
+    samples = measure_reachable_levels(built.drafter, source, target, grid)
     return fit(samples) if samples else _FLAT

@@ -1,17 +1,15 @@
-"""A curve that comes right while steps are being timed: pure, one observation at a time.
+"""Online refinement of a cost curve from timed forwards: pure, one observation at a time.
 
-What a forward took is compared with what the curve says, as the logarithm of the ratio. The error
-goes to two places. *Drift* is one factor for all sizes: a machine that has become slower as a
-whole, which changes no decision that weighs costs against one another. *Offsets* are a further
-factor for each of the curve's sizes; the size that was seen moves, the sizes beside it half as
-much, and what all seen ones have in common goes over to the drift. A size that was never seen takes
-the offsets of those around it, linear in the logarithm of size, so that seeing one size alone is
-drift alone.
+An observation's error is the log of measured over predicted seconds. It updates two corrections.
+*Drift* is one factor for all sizes: the whole machine has become slower, which changes no
+comparison of costs. *Offsets* are a further factor per size of the curve. The observed size moves,
+its neighbours move half as much, and the mean of all offsets is added to the drift. A size that was
+never observed interpolates its neighbours' offsets, linear in the log of the size. So observations
+of a single size change the drift alone.
 
-Robust: an error counts up to a few times the usual one and no further, so that a pause of any
-length moves the curve as little as a merely slow step does (Huber's estimator, taken one step of
-stochastic approximation at a time; Huber 1964, Robbins and Monro 1951). The usual error is itself
-an average of errors so cut, and grows if all of them are large. Knows neither engine nor clock.
+Errors are clipped at a multiple of the mean error, so a long pause moves the curve no more than a
+slow step does (Huber's estimator by stochastic approximation; Huber 1964, Robbins and Monro 1951).
+The mean error is a moving average of clipped errors, and grows if all of them are large.
 """
 
 import math
@@ -25,47 +23,47 @@ from draftwood.costs.curve import Curve
 from draftwood.costs.fit import isotonic
 
 _DRIFT = 0.1
-"""Part of an error that goes to the drift."""
+"""Learning rate of the drift."""
 _OWN, _SETTLED = 0.25, 0.02
-"""Part of an error that goes to the offset of its size: at first, and at least."""
+"""Learning rate of a size's offset: the first, and the least."""
 _PATIENCE = 4.0
-"""The larger, the longer that part stays large."""
+"""That rate is 1 / (1 / first + observations / this)."""
 _BESIDE = 0.5
-"""Part of that which goes to the sizes beside it."""
+"""Learning rate of the neighbouring sizes, relative to it."""
 _CUT = 2.0
-"""An error counts up to so many usual ones."""
-_USUAL = 0.1
-"""Part of an error's size that goes to the usual error."""
+"""Errors are clipped at this multiple of the mean error."""
+_ERROR_RATE = 0.1
+"""Learning rate of the mean error."""
 _LEAST, _BEGIN = 0.01, 0.15
-"""The usual error: never below, and before anything was seen."""
+"""Mean error: its lower bound, and its value before any observation."""
 
 
 @dataclass(frozen=True)
 class Refined:
-    """A curve and what observations say of it.
+    """A curve and its corrections.
 
     Attributes:
-        prior: as measured or expected.
+        prior: the curve as measured or predicted.
         drift: log of the factor for all sizes.
-        offsets: log of the further factor, by size that was seen, as an index into the curve's.
-        seen: observations, by the same.
-        usual: typical absolute error of the log.
+        offsets: log of the further factor, by index of an observed size.
+        seen: number of observations, by index of the size.
+        mean_error: moving average of the absolute error of the log.
     """
 
     prior: Curve
     drift: float = 0.0
     offsets: Mapping[int, float] = field(default_factory=dict)
     seen: Mapping[int, int] = field(default_factory=dict)
-    usual: float = _BEGIN
+    mean_error: float = _BEGIN
 
     def observe(self, tokens: int, context: int, batch: int, seconds: float) -> "Refined":
-        """With one more forward; one without tokens or seconds says nothing.
+        """The curve after one more forward; ignored without tokens or a positive time.
 
         Args:
-            tokens: as of :meth:`draftwood.costs.curve.Curve.seconds`, like the next two.
+            tokens: see :meth:`draftwood.costs.curve.Curve.seconds`.
             context: see there.
             batch: see there.
-            seconds: what it took.
+            seconds: measured.
         """
         if tokens < 1 or not 0.0 < seconds < math.inf:
             return self
@@ -73,34 +71,34 @@ class Refined:
         seen = self.seen.get(size, 0)
         offset = self.offsets[size] if size in self.offsets else self._offsets()[size]
         expected = math.log(self.prior.seconds(tokens, context, batch)) + self.drift + offset
-        cut = _CUT * self.usual
+        cut = _CUT * self.mean_error
         error = min(max(math.log(seconds) - expected, -cut), cut)
-        # Where many were seen the shape is known better than any one of them tells: who takes the
-        # best of several sizes would take the one that noise flatters most.
+        # The rate falls with observations: choosing the best of several sizes would otherwise
+        # choose the one with the luckiest noise.
         own = max(_SETTLED, 1.0 / (1.0 / _OWN + seen / _PATIENCE))
         offsets = {**self.offsets, size: offset + own * error}
         for beside in (size - 1, size + 1):
             if beside in offsets:
                 offsets[beside] += own * _BESIDE * error
         counts = {**self.seen, size: seen + 1}
-        # What all offsets have in common belongs to the drift.
+        # The mean of all offsets belongs to the drift.
         common = sum([offsets[i] * n for i, n in counts.items()]) / sum(counts.values())
         return Refined(
             self.prior,
             self.drift + _DRIFT * error + common,
             {i: value - common for i, value in offsets.items()},
             counts,
-            max(_LEAST, self.usual + _USUAL * (abs(error) - self.usual)),
+            max(_LEAST, self.mean_error + _ERROR_RATE * (abs(error) - self.mean_error)),
         )
 
     @property
     def factor(self) -> float:
-        """How much slower the machine is as a whole than the curve says."""
+        """The drift as a factor: how much slower the machine is than the prior says."""
         return math.exp(self.drift)
 
     @cached_property
     def curve(self) -> Curve:
-        """The curve as refined; the rates move with the drift alone."""
+        """The refined curve; the rates change by the drift alone."""
         base = [
             seconds * math.exp(self.drift + offset)
             for seconds, offset in zip(self.prior.base, self._offsets(), strict=True)
@@ -122,7 +120,7 @@ class Refined:
         return below if tokens * tokens < sizes[below] * sizes[above] else above
 
     def _offsets(self) -> list[float]:
-        """Of each size its own, or what those of its neighbours say."""
+        """The offset of each size, observed or interpolated."""
         if not self.offsets:
             return [0.0] * len(self.prior.sizes)
         own, places = self.offsets, _places(self.prior.sizes)
@@ -136,5 +134,5 @@ class Refined:
 
 @cache
 def _places(sizes: tuple[int, ...]) -> tuple[float, ...]:
-    """On a logarithmic scale."""
+    """Logarithms of the sizes."""
     return tuple(map(math.log, sizes))

@@ -1,21 +1,21 @@
-"""What a forward should cost on a GPU, from its memory bandwidth and its arithmetic.
+"""Predicted cost of a forward on a GPU, from memory bandwidth and arithmetic.
 
-An expectation from data sheets, never a measurement: good for asking how a method would fare on a
-device that is not at hand, in ratios more than in seconds. With W bytes of weights that every
-forward reads, F operations a token in its linear layers, K bytes of keys and values a cached token,
-A operations for each pair of a scored and a cached token, bandwidth B, peak P, the parts of them
-that kernels reach, and an overhead O a forward:
+A prediction from data sheets, never a measurement. It serves to estimate a method's speed on a
+device that is not at hand, in ratios more than in seconds. The inputs are W bytes of weights, F
+operations per token in linear layers, K bytes of keys and values per cached token, A operations per
+pair of a scored and a cached token, bandwidth B and peak P with the shares b and p of them that
+kernels reach, and an overhead O per forward:
 
     T(n, c) = O + max(W / (b B), n F / (p P)) + c K / (b B) + n c A / (p P)
 
-The first maximum is Williams et al. (2009), *Roofline*: reading weights hides the arithmetic or the
-other way round. Attention's two terms are added instead, because a curve is linear in the context;
-that is too much by at most the smaller of them. Refuses to know what was ever timed.
+The maximum is Williams et al. (2009), *Roofline*: reading weights hides the arithmetic, or the
+other way round. Attention's two terms are added instead, because a curve is linear in the context.
+The sum is too large by at most the smaller term.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from draftwood.costs.curve import Curve
 from draftwood.errors import DraftwoodError
@@ -23,17 +23,17 @@ from draftwood.errors import DraftwoodError
 
 @dataclass(frozen=True)
 class Gpu:
-    """A device as its maker describes it, and what software gets of it.
+    """A GPU's data sheet, and the shares of it that software reaches.
 
     Attributes:
-        name: what it is called.
-        bandwidth: of its memory, bytes a second.
-        flops: dense bfloat16 operations a second of its matrix units, multiply and add counted as
-            two, accumulated in float32.
+        name: of the product.
+        bandwidth: of its memory, bytes per second.
+        flops: dense bfloat16 operations per second of its matrix units, multiply and add counted
+            as two, accumulated in float32.
         source: the data sheet.
-        bandwidth_share: part of the bandwidth that kernels reach when they stream weights.
-        flops_share: part of the peak that matrix products of a few hundred rows reach.
-        overhead: seconds a forward that neither hides: launching kernels, synchronising.
+        bandwidth_share: share of the bandwidth that kernels reach when they stream weights.
+        flops_share: share of the peak that matrix products of a few hundred rows reach.
+        overhead: further seconds per forward: launching kernels, synchronising.
 
     Raises:
         DraftwoodError: something is not above 0, or a share is above 1.
@@ -67,11 +67,11 @@ GPUS = {
     "l40s": Gpu("L40S", 0.864e12, 362.05e12, "NVIDIA L40S data sheet"),
     "rtx4090": Gpu("GeForce RTX 4090", 1.008e12, 165.2e12, "NVIDIA Ada architecture, appendix A"),
 }
-"""By short name."""
+"""GPUs by short name."""
 
 
 class Shape(Protocol):
-    """Widths and counts of a Llama's layers, as :class:`draftwood.lab.inflate.shapes.Shape` has."""
+    """Widths and counts of a Llama's layers."""
 
     @property
     def hidden(self) -> int: ...
@@ -89,13 +89,13 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Workload:
-    """What a forward reads and computes.
+    """Bytes read and operations computed by a forward.
 
     Attributes:
-        weights: bytes of weights that every forward reads.
-        flops: operations for each scored token, in linear layers.
-        cache: bytes of keys and values of each cached token.
-        attention: operations for each pair of a scored token and a cached one.
+        weights: bytes of weights per forward.
+        flops: operations per scored token, in linear layers.
+        cache: bytes of keys and values per cached token.
+        attention: operations per pair of a scored and a cached token.
     """
 
     weights: float
@@ -107,13 +107,13 @@ class Workload:
 def workload(
     shape: Shape, vocabulary: int, width: float = 2.0, cache_width: float = 2.0
 ) -> Workload:
-    """Of a dense model with gated feed-forward layers.
+    """The workload of a dense model with gated feed-forward layers.
 
     Args:
         shape: its layers.
-        vocabulary: tokens; the output matrix is read, of the embedding only a few rows are.
-        width: bytes a weight.
-        cache_width: bytes a cached number.
+        vocabulary: tokens. The output matrix is read whole, the embedding only in a few rows.
+        width: bytes per weight.
+        cache_width: bytes per cached number.
     """
     attention = 2 * shape.hidden * shape.head_dim * (shape.heads + shape.kv_heads)
     linear = shape.layers * (attention + 3 * shape.hidden * shape.ffn) + shape.hidden * vocabulary
@@ -125,42 +125,10 @@ def workload(
     )
 
 
-def workload_of(config: Any, width: float = 2.0, cache_width: float = 2.0) -> Workload:
-    """The same from a transformers configuration of a dense model.
-
-    Raises:
-        DraftwoodError: it does not name the sizes that are needed, or has experts, of which a
-            forward reads as many as its tokens choose.
-    """
-    config = config.get_text_config()
-    experts = ("num_experts", "num_local_experts", "n_routed_experts")
-    if any(getattr(config, name, None) for name in experts):
-        raise DraftwoodError(
-            f"a {config.model_type} has experts, and what a forward reads depends on its tokens: "
-            "measure it"
-        )
-    try:
-        heads = int(config.num_attention_heads)
-        found = _Named(
-            hidden=int(config.hidden_size),
-            layers=int(config.num_hidden_layers),
-            heads=heads,
-            kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
-            head_dim=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
-            ffn=int(config.intermediate_size),
-        )
-        return workload(found, int(config.vocab_size), width, cache_width)
-    except (AttributeError, TypeError) as error:
-        raise DraftwoodError(
-            f"the configuration of this {config.model_type} does not say how large it is "
-            f"({error}): give a shape instead"
-        ) from error
-
-
 def expected(gpu: Gpu, work: Workload, limit: int = 1024) -> Curve:
-    """The curve of the module's formula, exact up to ``limit`` tokens at least.
+    """The curve of the module's formula, exact up to at least ``limit`` tokens.
 
-    Its table bends once, where arithmetic overtakes reading the weights.
+    Its table bends once, where arithmetic takes longer than reading the weights.
 
     Raises:
         DraftwoodError: the limit is below 2.
@@ -170,7 +138,7 @@ def expected(gpu: Gpu, work: Workload, limit: int = 1024) -> Curve:
     bandwidth, flops = gpu.bandwidth * gpu.bandwidth_share, gpu.flops * gpu.flops_share
     read, compute = work.weights / bandwidth, work.flops / flops
     knee = math.floor(read / compute)
-    # Up to twice the bend at least, so that what lies beyond is continued along arithmetic.
+    # At least up to twice the bend, so that extrapolation follows the arithmetic.
     sizes = sorted({1, max(1, knee), knee + 1, max(limit, 2 * (knee + 1))})
     return Curve(
         sizes=tuple(sizes),
@@ -178,13 +146,3 @@ def expected(gpu: Gpu, work: Workload, limit: int = 1024) -> Curve:
         per_context=work.cache / bandwidth,
         per_pair=work.attention / flops,
     )
-
-
-@dataclass(frozen=True)
-class _Named:
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int

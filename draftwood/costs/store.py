@@ -1,4 +1,4 @@
-"""Keeps measured costs, by what they depend on; knows nothing of how costs are measured."""
+"""Cached step costs: the key of a target and its drafters, and reading and writing by key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import draftwood
-from draftwood.costs import cache as kept
+from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What two checkpoints of one shape may differ in.
+# Fields of a config that do not affect costs.
 _IMMATERIAL = {"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype"}
 
 
 @dataclass(frozen=True)
 class Key:
-    """What costs depend on, and are therefore kept by.
+    """Everything that costs depend on.
 
     Attributes:
         model: :func:`identity` of the target's configuration.
-        drafters: the same by source name, for drafters with a model, sorted.
-        device: name of the device: the GPU, or the processor.
+        drafters: source names and identities of the drafters with a model, sorted.
+        device: name of the GPU or the processor.
         dtype: of the target's weights.
-        threads: of the CPU.
+        threads: CPU threads.
         torch: version.
-        draftwood: version, because its kernels change as well.
+        draftwood: version.
     """
 
     model: str
@@ -50,47 +50,48 @@ class Key:
 
 
 def identity(config: Mapping[str, object]) -> str:
-    """A digest of a model's configuration: costs depend on its shape, not on its weights' values.
+    """A digest of a model's configuration, on which costs depend; weights and path do not count.
 
     Args:
-        config: what a transformers configuration's ``to_dict()`` gives; where it was loaded from
-            does not count.
+        config: a transformers configuration's ``to_dict()``.
     """
-    return kept.digest({k: v for k, v in config.items() if k not in _IMMATERIAL})
+    return cache.digest({k: v for k, v in config.items() if k not in _IMMATERIAL})
 
 
 def read(key: Key) -> StepCosts | None:
-    """What is kept for the key; None if nothing is, or nothing that can be used."""
-    found = kept.read(kept.COSTS, asdict(key))
+    """The cached costs of the key; None if there are none, or they cannot be used."""
+    found = cache.read(cache.COSTS, asdict(key))
     try:
         return None if found is None else StepCosts.from_json(found)
     except DraftwoodError as error:
-        kept.unused(kept.directory(kept.COSTS), error)
+        cache.warn_unused(cache.directory(cache.COSTS), error)
         return None
 
 
 def write(key: Key, costs: StepCosts) -> Path:
-    """Keep the costs; returns the file, which is replaced in one step.
+    """Cache the costs; returns the file, which is replaced in one step.
 
     Raises:
         DraftwoodError: it cannot be written.
     """
-    return kept.write(kept.COSTS, asdict(key), costs.to_json(), _about(key, costs))
+    return cache.write(cache.COSTS, asdict(key), costs.to_json(), _about(key, costs))
 
 
-def recall(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
-    """What is kept for the key, or is measured now; kept if the machine was quiet meanwhile and the
-    cache can be written to."""
+def read_or_measure(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
+    """The cached costs of the key, or the result of ``measure``.
+
+    A new measurement is cached unless other processes disturbed it or the cache is read-only.
+    """
     found = read(key)
     if found is not None:
-        logger.info("costs: as kept in %s", kept.directory(kept.COSTS))
+        logger.info("costs: as kept in %s", cache.directory(cache.COSTS))
     else:
         with watched() as neighbours:
             found = measure()
-        if kept.disturbed(neighbours.others):
+        if cache.disturbed(neighbours.others):
             logger.info("costs are not kept: other processes used too much of the cores")
         else:
-            kept.try_write(kept.COSTS, asdict(key), found.to_json(), _about(key, found))
+            cache.try_write(cache.COSTS, asdict(key), found.to_json(), _about(key, found))
     return found
 
 
@@ -103,7 +104,7 @@ def _about(key: Key, costs: StepCosts) -> str:
 
 
 def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
-    """The key of a target and its drafters, as of now: threads may be set anew at any time.
+    """The key of a target and its drafters, with the present number of threads.
 
     Args:
         info: of the attached target.
@@ -123,7 +124,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
 
 
 def identity_at(where: str) -> str:
-    """The identity of a model or head in a directory, or by its hub id if there is none."""
+    """The identity of a model or head in a directory, or else by its hub id."""
     try:
         found = json.loads((Path(where) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -132,14 +133,14 @@ def identity_at(where: str) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """What the device is called: the GPU's name, or the processor's."""
+    """The name of the GPU or the processor."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
 def cpu_model() -> str:
-    """The processor's name as the system tells it."""
+    """The processor's name."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")

@@ -12,7 +12,15 @@ from click.testing import CliRunner
 
 from draftwood import cli, models
 from draftwood.costs import busy
-from draftwood.costs.busy import Counters, Others, advice, between, counters, together, watched
+from draftwood.costs.busy import (
+    Counters,
+    Others,
+    advice,
+    counters,
+    total_usage,
+    usage_between,
+    watched,
+)
 from draftwood.errors import DraftwoodError
 
 STAT = "cpu  9 9 9 9 9 9 9 9 9 9\n{cores}intr 1 2 3\n"
@@ -56,20 +64,20 @@ def test_they_are_unknown_without_a_file_and_where_a_sandbox_shows_zeros(tmp_pat
 def test_others_are_what_is_left_without_our_own() -> None:
     before = Counters(time=10.0, busy=100.0, own=5.0, cores=2)
     after = Counters(time=20.0, busy=116.0, own=14.0, cores=2)
-    found = between(before, after)
+    found = usage_between(before, after)
     assert found == Others(seconds=7.0, available=20.0)
     assert found.share == pytest.approx(0.35)
-    assert between(None, after) is None
-    assert between(before, None) is None
+    assert usage_between(None, after) is None
+    assert usage_between(before, None) is None
     # A tick may be counted a moment late.
     assert Others(-0.01, 2.0).share == 0.0
 
 
 def test_stretches_of_time_add_up_and_one_unknown_makes_all_unknown() -> None:
-    found = together([Others(1.0, 2.0), Others(0.0, 8.0)])
+    found = total_usage([Others(1.0, 2.0), Others(0.0, 8.0)])
     assert found == Others(1.0, 10.0)
-    assert together([Others(1.0, 2.0), None]) is None
-    assert together([]) is None
+    assert total_usage([Others(1.0, 2.0), None]) is None
+    assert total_usage([]) is None
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli.cache import cache
-from draftwood.costs import cache as kept
+from draftwood.costs import cache as cached
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(cached.VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -22,10 +22,10 @@ def listed(*argv: str) -> str:
 
 
 def test_every_file_belongs_to_its_key() -> None:
-    kept.write("costs", {"model": "a", "threads": 2}, [1], "a model")
-    assert kept.read("costs", {"model": "a", "threads": 2}) == [1]
-    assert kept.read("costs", {"model": "a", "threads": 3}) is None
-    assert kept.read("layouts", {"model": "a", "threads": 2}) is None
+    cached.write("costs", {"model": "a", "threads": 2}, [1], "a model")
+    assert cached.read("costs", {"model": "a", "threads": 2}) == [1]
+    assert cached.read("costs", {"model": "a", "threads": 3}) is None
+    assert cached.read("layouts", {"model": "a", "threads": 2}) is None
 
 
 def test_nothing_kept_is_an_empty_list(place: Path) -> None:
@@ -34,9 +34,9 @@ def test_nothing_kept_is_an_empty_list(place: Path) -> None:
 
 
 def test_the_command_lists_and_clears() -> None:
-    kept.write("costs", {"model": "a"}, 1, "model a")
-    kept.write("costs", {"model": "b"}, 1, "model b")
-    broken = kept.write("layouts", {"model": "a"}, 1, "layouts of a")
+    cached.write("costs", {"model": "a"}, 1, "model a")
+    cached.write("costs", {"model": "b"}, 1, "model b")
+    broken = cached.write("layouts", {"model": "a"}, 1, "layouts of a")
     broken.write_text("{")
     text = listed()
     assert "model a" in text
@@ -44,13 +44,13 @@ def test_the_command_lists_and_clears() -> None:
     assert "not readable" in text
     assert "model a" not in listed("--kind", "layouts")
     assert "deleted 2 files" in listed("--clear", "--kind", "costs")
-    assert [one.kind for one in kept.entries()] == ["layouts"]
+    assert [one.kind for one in cached.entries()] == ["layouts"]
     assert "deleted 1 file from" in listed("--clear")
-    assert list(kept.entries()) == []
+    assert list(cached.entries()) == []
 
 
 def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
-    ours = kept.write("costs", {"model": "a"}, 1, "model a")
+    ours = cached.write("costs", {"model": "a"}, 1, "model a")
     foreign = [
         place / "mine.json",
         place / "other" / "mine.json",
@@ -64,7 +64,7 @@ def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
     ):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    assert [one.path for one in kept.entries()] == [ours]
+    assert [one.path for one in cached.entries()] == [ours]
     assert "deleted 1 file from" in listed("--clear")
     assert all(path.exists() for path in foreign)
     assert not ours.exists()
@@ -77,7 +77,7 @@ def test_another_kind_is_refused() -> None:
 
 
 def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(kept.VARIABLE)
-    found = kept.directory("costs")
+    monkeypatch.delenv(cached.VARIABLE)
+    found = cached.directory("costs")
     assert found.name == "costs"
     assert "draftwood" in found.parts

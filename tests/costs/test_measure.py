@@ -13,10 +13,10 @@ from draftwood.costs.fit import fit
 from draftwood.costs.measure import (
     SHORTEST,
     Grid,
-    heap,
+    binary_tree,
     measure_levels,
     measure_target,
-    take_turns,
+    time_in_rounds,
 )
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.model import ModelDrafter
@@ -115,7 +115,7 @@ def test_disturbed_rounds_do_not_count() -> None:
         clock.now += took
         return took
 
-    (sample,) = take_turns({(1, 10, 2): probe}, 500.0, clock)
+    (sample,) = time_in_rounds({(1, 10, 2): probe}, 500.0, clock)
     assert (sample.tokens, sample.context, sample.batch, sample.seconds) == (2, 20, 2, 2.0)
 
 
@@ -128,7 +128,7 @@ def test_sizes_take_turns() -> None:
         clock.now += 1.0
         return 1.0
 
-    take_turns({(i, 1, 1): (lambda i=i: probe(i)) for i in (1, 2, 3)}, 7.5, clock)  # type: ignore[misc]
+    time_in_rounds({(i, 1, 1): (lambda i=i: probe(i)) for i in (1, 2, 3)}, 7.5, clock)  # type: ignore[misc]
     assert order == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
@@ -201,10 +201,10 @@ def test_a_grid_out_of_range_is_refused(wrong: dict[str, object], message: str) 
 
 
 def test_the_timed_tree_is_a_heap() -> None:
-    tree = heap(7, 13)
+    tree = binary_tree(7, 13)
     assert tree.parents.tolist() == [-1, 0, 0, 1, 1, 2, 2]
     assert np.all(tree.tokens < 13)
-    assert len(heap(64, 100)) == 64
+    assert len(binary_tree(64, 100)) == 64
 
 
 def test_on_a_real_clock_it_keeps_its_bound() -> None:

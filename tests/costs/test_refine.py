@@ -48,7 +48,7 @@ def test_one_observation_by_hand() -> None:
     # The error of 0.2 is within twice the usual 0.15. One size alone is drift alone.
     assert found.drift == pytest.approx(0.1 * 0.2 + 0.25 * 0.2)
     assert found.offsets == {0: pytest.approx(0.0)}
-    assert found.usual == pytest.approx(0.15 + 0.1 * (0.2 - 0.15))
+    assert found.mean_error == pytest.approx(0.15 + 0.1 * (0.2 - 0.15))
     # A pause of any length counts as 0.3.
     assert Refined(curve).observe(1, 0, 1, 1e9).drift == pytest.approx(0.35 * 0.3)
     assert Refined(curve).observe(1, 0, 1, 1e9) == Refined(curve).observe(1, 0, 1, 2.0)

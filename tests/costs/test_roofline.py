@@ -1,9 +1,8 @@
 """The roofline by hand, and what it refuses."""
 
 import pytest
-from transformers import GPT2Config, LlamaConfig, MixtralConfig
 
-from draftwood.costs.roofline import GPUS, Gpu, Workload, expected, workload, workload_of
+from draftwood.costs.roofline import GPUS, Gpu, Workload, expected, workload
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import PRESETS
 
@@ -37,27 +36,6 @@ def test_the_workload_of_a_preset() -> None:
     assert found.flops == found.weights
     assert found.cache == 16 * 2 * 8 * 64 * 2
     assert found.attention == 16 * 4 * 32 * 64
-
-
-def test_a_configuration_says_the_same() -> None:
-    shape = PRESETS["1b"]
-    config = LlamaConfig(
-        vocab_size=1000,
-        hidden_size=2048,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=64,
-        intermediate_size=8192,
-    )
-    assert workload_of(config, width=0.5) == workload(shape, 1000, width=0.5)
-
-
-def test_experts_and_unknown_configurations_are_refused() -> None:
-    with pytest.raises(DraftwoodError, match="a mixtral has experts"):
-        workload_of(MixtralConfig())
-    with pytest.raises(DraftwoodError, match="gpt2 does not say how large it is"):
-        workload_of(GPT2Config())
 
 
 @pytest.mark.parametrize("name", sorted(GPUS))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from draftwood.costs import cache as kept
+from draftwood.costs import cache as cached
 from draftwood.costs import store
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
@@ -25,7 +25,7 @@ KEY = Key("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(cached.VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(cache: Path) -> None:
     path = store.write(KEY, COSTS)
     assert path.parent == cache
     assert store.read(KEY) == COSTS
-    assert store.recall(KEY, never) == COSTS
+    assert store.read_or_measure(KEY, never) == COSTS
     assert json.loads(path.read_text())["about"] == (
         "cpu, 2 threads, float32: 1e+03 ms for one token, with a draft"
     )
@@ -68,9 +68,9 @@ def test_a_broken_file_is_measured_anew_with_a_warning(
     path.write_bytes(content.encode("latin-1"))
     other = StepCosts(Curve((1, 2), (3.0, 4.0)))
     with caplog.at_level(logging.WARNING):
-        assert store.recall(KEY, lambda: other) == other
+        assert store.read_or_measure(KEY, lambda: other) == other
     assert "is not used" in caplog.text
-    assert store.recall(KEY, never) == other
+    assert store.read_or_measure(KEY, never) == other
 
 
 def test_a_file_of_another_version_or_owner_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
@@ -103,7 +103,7 @@ def test_what_was_measured_on_a_busy_machine_is_used_but_not_kept(
     neighbours: Others, seconds: float, is_kept: bool, cache: Path
 ) -> None:
     object.__setattr__(neighbours, "seconds", seconds)
-    assert store.recall(KEY, lambda: COSTS) == COSTS
+    assert store.read_or_measure(KEY, lambda: COSTS) == COSTS
     assert cache.is_dir() == is_kept
 
 
@@ -114,11 +114,11 @@ def test_a_cache_that_cannot_be_written_only_warns(
     neighbours: Others,
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(cached.VARIABLE, str(tmp_path / "file"))
     with pytest.raises(DraftwoodError, match=r"cannot keep costs in .*DRAFTWOOD_CACHE"):
         store.write(KEY, COSTS)
     assert neighbours.share == 0.0
-    assert store.recall(KEY, lambda: COSTS) == COSTS
+    assert store.read_or_measure(KEY, lambda: COSTS) == COSTS
     assert "cannot keep costs" in caplog.text
 
 

@@ -306,7 +306,7 @@ def test_without_the_mend_each_defect_shows(name: str, monkeypatch: pytest.Monke
 def test_a_cache_that_is_kept_too_long_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("draftwood.runner.attach.recomputed_at", lambda *_: None)
+    monkeypatch.setattr("draftwood.runner.attach.recompute_limit", lambda *_: None)
     with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
         attach(TURNING[name]())
 

@@ -85,6 +85,6 @@ def test_sinks_that_were_ignored_would_be_noticed(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = attention._unfused
-    monkeypatch.setattr(attention, "_spelled", lambda *given: whole(*given[:-1]))
+    monkeypatch.setattr(attention, "_unfused", lambda *given: whole(*given[:-1]))
     with pytest.raises(DraftwoodError, match="self-test failed"):
         attach(model)

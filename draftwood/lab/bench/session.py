@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from draftwood.costs import busy
-from draftwood.costs.busy import between, together
+from draftwood.costs.busy import total_usage, usage_between
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.aggregate import Baselines
@@ -184,7 +184,7 @@ class Session:
 
     def _others(self) -> dict[str, object]:
         jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}
-        return recorded(together(jobs.values()), between(self._began, busy.counters()))
+        return recorded(total_usage(jobs.values()), usage_between(self._began, busy.counters()))
 
     def _add_peers(self, names: Sequence[str]) -> None:
         for name in names:

@@ -19,7 +19,7 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.read_or_measure import CostsOf
+from draftwood.costs.recall import CostsOf
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Finished, Request

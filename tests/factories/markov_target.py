@@ -11,7 +11,7 @@ import torch
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.read_or_measure import CostsOf
+from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.protocols import DraftModel, Head, Needs, Target, TargetInfo, TargetOutput

@@ -89,7 +89,7 @@ class Auto(Policy):
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner that starts from the calibration and from the target's measured costs."""
-        from draftwood.costs.read_or_measure import recall_or_measure  # which loads torch
+        from draftwood.costs.recall import recall_or_measure  # which loads torch
 
         prior = load(Path(self.calibration)) if self.calibration else shipped()
         return AutoTuner(Calibration(prior), recall_or_measure(host, drafters), self.level)

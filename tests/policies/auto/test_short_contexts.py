@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from draftwood.costs import cache, read_or_measure
+from draftwood.costs import cache, recall
 from draftwood.costs.measure import Grid
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
@@ -24,7 +24,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(read_or_measure, "Grid", partial(Grid, seconds=0.001))
+    monkeypatch.setattr(recall, "Grid", partial(Grid, seconds=0.001))
 
 
 def prompt(length: int) -> list[int]:

@@ -83,22 +83,26 @@ def test_loaded_in_float32_on_a_cpu(loaded: models.Loaded) -> None:
     assert loaded.eos == frozenset({loaded.tokenizer.eos_token_id})
 
 
-@pytest.mark.parametrize("prompt", sorted(PROMPTS))
+@pytest.mark.parametrize(
+    ("prompt", "count"),
+    [("code", 12), *(pytest.param(p, 64, marks=pytest.mark.slow) for p in sorted(PROMPTS))],
+)
 def test_every_method_equals_generate(
-    loaded: models.Loaded, runner: Runner, host: ModelHost, prompt: str
+    loaded: models.Loaded, runner: Runner, host: ModelHost, prompt: str, count: int
 ) -> None:
     ids = encode(loaded.tokenizer, PROMPTS[prompt], chat=False)
     untouched: Any = models.load("embedded").model
     expected = untouched.generate(
-        torch.tensor([ids]), max_new_tokens=64, do_sample=False, pad_token_id=0
+        torch.tensor([ids]), max_new_tokens=count, do_sample=False, pad_token_id=0
     )
     plain = tuple(expected[0, len(ids) :].tolist())
     for name in recipes():
         engine = Engine(runner, method(name), host=host)
-        found = engine.generate([Request(ids, 64, eos=loaded.eos)])[0]
+        found = engine.generate([Request(ids, count, eos=loaded.eos)])[0]
         assert found.tokens == plain, name
 
 
+@pytest.mark.slow
 def test_methods_without_sampled_drafts_equal_plain_sampling(
     loaded: models.Loaded, runner: Runner, host: ModelHost
 ) -> None:

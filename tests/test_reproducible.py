@@ -132,6 +132,7 @@ def test_load_changes_no_token(name: str) -> None:
     assert [found[number] for number in numbers] == alone(name)
 
 
+@pytest.mark.slow
 def test_another_process_yields_the_same_tokens() -> None:
     code = (
         "import json, tests.test_reproducible as t; "

@@ -144,6 +144,7 @@ def test_sampled_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> No
     assert len(found["excerpts"]) == 6  # of the first seed only
 
 
+@pytest.mark.slow
 def test_a_page_and_figures_of_the_same_document(
     tmp_path: Path, checkpoint: str, prompts: str
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_page_and_figures_of_the_same_document(
     assert "Calibration: predicted and observed acceptance" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_draft_model_for_whoever_has_none_of_its_own(
     tmp_path: Path, checkpoint: str, prompts: str
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_draft_model_for_whoever_has_none_of_its_own(
     assert "hf-assistant" not in joined["missing"]
 
 
+@pytest.mark.slow
 def test_warm_tables_live_on_and_have_not_seen_the_warm_up(
     tmp_path: Path, checkpoint: str, prompts: str
 ) -> None:
@@ -230,6 +233,7 @@ def test_all_peers_join_and_one_that_cannot_is_reported(
     assert "missing hf-assistant: the assistant 'embedded-draft' has 4096 tokens" in err
 
 
+@pytest.mark.slow
 def test_assisted_peers_in_batches(tmp_path: Path, checkpoint: str, prompts: str) -> None:
     assistant = f"hf-assistant:draft={checkpoint}:tokens=4"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", f"hf-lookup,{assistant}"]

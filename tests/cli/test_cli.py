@@ -23,6 +23,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
+@pytest.fixture(scope="module")
+def plain(checkpoint: str) -> dict[str, object]:
+    return generate(checkpoint, "--method", "ar")
+
+
 def run(*argv: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of ``draftwood ARGV``."""
 
@@ -47,8 +52,9 @@ def generate(checkpoint: str, *argv: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", sorted(recipes()))
-def test_every_method_generates_the_same_tokens(checkpoint: str, name: str) -> None:
-    plain = generate(checkpoint, "--method", "ar")
+def test_every_method_generates_the_same_tokens(
+    checkpoint: str, plain: dict[str, object], name: str
+) -> None:
     extra: list[str] = []
     if "draft" in recipes()[name].drafters:
         extra = ["--draft", checkpoint]

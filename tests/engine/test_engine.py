@@ -41,7 +41,7 @@ def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_greedy_equals_plain_decoding(name: str, seed: int) -> None:
     target = MarkovTarget(seed=seed)
     tokens = decode(target, name, Request(PROMPT, max_new_tokens=60))
@@ -49,7 +49,7 @@ def test_greedy_equals_plain_decoding(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("seed", [0, pytest.param(7, marks=pytest.mark.slow)])
 def test_sampling_is_the_seed_s_and_without_sampled_drafts_plain_sampling_s(
     name: str, seed: int
 ) -> None:

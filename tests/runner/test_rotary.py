@@ -7,6 +7,7 @@ factors remember the longest text.
 import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +138,12 @@ def generated(model: Any, prompt: Sequence[int]) -> tuple[list[int], torch.Tenso
     return found.sequences[0, len(prompt) :].tolist(), torch.cat(found.logits)
 
 
+@cache
+def expected_of(name: str) -> list[tuple[list[int], torch.Tensor]]:
+    """The same for each of the three prompts."""
+    return [generated(MODELS[name](), prompt) for prompt in prompts_of(LENGTHS)]
+
+
 def decoded(runner: Runner, prompts: Sequence[Sequence[int]], method: str) -> list[list[int]]:
     engine = Engine(runner, make_method(method))
     requests = [Request(tuple(prompt), NEW) for prompt in prompts]
@@ -159,12 +166,14 @@ def test_every_type_is_here() -> None:
     assert found == {"default", *ROPE_INIT_FUNCTIONS}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [*TURNING, *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)]
+)
 def test_tokens_are_those_of_generate(name: str) -> None:
     """In batch 1 and 3, with prompts in chunks and at once, by every way to draft."""
     model = MODELS[name]()
     prompts = prompts_of(LENGTHS)
-    expected = [generated(model, prompt)[0] for prompt in prompts]
+    expected = [tokens for tokens, _ in expected_of(name)]
     for chunk in (512, 5):
         runner = attach(model, chunk=chunk)
         for method in ("ar", "goose:budget=12", "tr:budget=12"):
@@ -179,7 +188,7 @@ def test_logits_are_those_of_generate(name: str) -> None:
     """Along a tree that crosses the turn, beside one that does not and one that has."""
     model = TURNING[name]()
     prompts = prompts_of(LENGTHS)
-    expected = [generated(model, prompt) for prompt in prompts]
+    expected = expected_of(name)
     runner = attach(model, chunk=5)
     slots = [runner.open(64) for _ in prompts]
     rows = runner.prefill(slots, prompts, Needs())
@@ -260,7 +269,7 @@ def test_text_may_be_added_and_taken_back_across_the_turn() -> None:
 def test_a_draft_model_may_turn_too(draft: str) -> None:
     prompts = prompts_of(LENGTHS)
     target = _llama(_LONG)()
-    expected = [generated(target, prompt)[0] for prompt in prompts]
+    expected = [tokens for tokens, _ in expected_of("longrope")]
     other = TURNING[draft]()
     method = make_method("sd", draft=other)
     runner = attach(target)

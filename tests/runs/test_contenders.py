@@ -10,6 +10,8 @@ from draftwood.sampling.sampler import SamplingParams
 from runs.contenders import contenders
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
+pytestmark = pytest.mark.slow
+
 EVERY = contenders("all", ["model", "eagle3"])
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
 

@@ -16,6 +16,8 @@ from runs.results_page import kept as module
 from runs.results_page.kept import complaint, load, write
 from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
 
+pytestmark = pytest.mark.slow
+
 METHODS = {"ar": timed(10, 10), "goose": timed(15, 15)}
 MEMORY = {"peak_memory": {"ar": {"peak_mb": 512.0, "tokens": 9}}}
 

@@ -16,6 +16,8 @@ from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.run_page import run_page
 from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
 
+pytestmark = pytest.mark.slow
+
 
 def compared(*identical: bool | None) -> list[Row]:
     rows = timed(*[10.0] * len(identical))

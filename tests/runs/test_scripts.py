@@ -20,6 +20,8 @@ from draftwood.lab.bench.contenders import choose
 from draftwood.methods import method
 from runs.contenders import contenders
 
+pytestmark = pytest.mark.slow
+
 RUNS = Path(__file__).parents[2] / "runs"
 SETS = ["humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test"]
 SETS += ["spec_bench", "pg_prompts"]

@@ -39,6 +39,7 @@ def test_the_joint_law_is_the_targets(verifier: Verifier, grow: Grow, seed: int)
     assert loss(verifier, grow, seed) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verifier", "grow"), ALL)
 def test_in_single_precision_it_is_up_to_rounding(verifier: Verifier, grow: Grow) -> None:
     assert loss(verifier, grow, 2, torch.float32) < 1e-6

@@ -320,6 +320,7 @@ def many(count: int) -> dict[str, Any]:
     return document(methods=methods)
 
 
+@pytest.mark.slow
 def test_labels_of_25_methods_do_not_touch() -> None:
     for name, figure in draw(many(25)).items():
         figure.set_dpi(72)
@@ -345,6 +346,7 @@ def test_each_figure_is_written_twice(tmp_path: Path) -> None:
     assert set(re.findall(r"(?<=[ :])([\d.]+)px", svg)) == {"10"}, "all type is legible"
 
 
+@pytest.mark.slow
 def test_figures_of_looping_outputs_say_so_below_everything_else(tmp_path: Path) -> None:
     save(document(), tmp_path)
     said = " ".join((tmp_path / "speedup.svg").read_text(encoding="utf-8").split())

@@ -443,6 +443,7 @@ def test_values_of_any_kind_can_be_shown() -> None:
     assert text("a\n\t\u2028") == "a\n\t\\u2028"
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(document()))

@@ -138,6 +138,7 @@ def test_what_is_compared_is_not_nothing(whole: tuple[dict[str, Any], bytes]) ->
     assert len(kept["excerpts"]) == 6
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_what_it_would_have_come_to(
     tmp_path: Path, command: list[str], whole: tuple[dict[str, Any], bytes]
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_killed_run_goes_on_to_what_it_would_have_come_to(
     assert parts[0]["date"] <= parts[1]["date"] == found["provenance"]["date"]
 
 
+@pytest.mark.slow
 def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     tmp_path: Path,
     command: list[str],

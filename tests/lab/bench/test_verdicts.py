@@ -82,8 +82,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
-@pytest.mark.parametrize("temperature", ["0", "1"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "temperature"),
+    [
+        ("bfloat16", "1"),
+        pytest.param("bfloat16", "0", marks=pytest.mark.slow),
+        pytest.param("float32", "0", marks=pytest.mark.slow),
+        pytest.param("float32", "1", marks=pytest.mark.slow),
+    ],
+)
 def test_a_wrong_token_is_a_fault_in_every_dtype(
     tmp_path: Path,
     checkpoint: str,

@@ -337,6 +337,7 @@ def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier
     assert check.outcomes > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection(), Walk()], ids=type)
 @pytest.mark.parametrize("forecast", FORECASTS[1:4])
 def test_so_is_what_is_drawn_with_the_targets_numbers_and_may_be_dropped(

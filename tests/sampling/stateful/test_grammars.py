@@ -1,5 +1,7 @@
 """A grammar's processor under every way to verify: each path is masked by its own tokens."""
 
+from functools import cache
+
 import pytest
 
 from draftwood.engine.engine import Engine
@@ -13,7 +15,12 @@ from tests.factories.markov_target import FakeHost, MarkovTarget
 METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:drafter=model"]
 PROMPTS = [(1, 5, 2, 7, 1, 5, 2, 7, 1), (3, 3, 4), (9, 0, 2, 9, 0)]
 SEEDS = range(12)
-MAKES = [(Matcher, 1), (Forking, 12), (Rolling, 1)]
+MAKES = [
+    (Matcher, 1),
+    (Forking, 2),
+    (Rolling, 1),
+    pytest.param(Forking, 12, marks=pytest.mark.slow),
+]
 
 
 def decode(name: str, processors: list[object], temperature: float, seed: int) -> Completion:
@@ -33,6 +40,7 @@ def decode(name: str, processors: list[object], temperature: float, seed: int) -
     return engine.generate(requests)[0]
 
 
+@cache
 def expected(name: str, temperature: float, seed: int, rows: int = 1) -> tuple[int, ...]:
     twins: list[object] = [Twin(i, len(PROMPTS[i])) for i in range(rows)]
     return decode(name, twins, temperature, seed).tokens

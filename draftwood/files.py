@@ -1,13 +1,90 @@
-"""Files that a command writes: refused before any work is done, written whole or not at all.
+"""Files that a command writes, checked before any work and replaced in one step; typed JSON.
 
-Knows nothing of what is in them.
+:func:`encode` turns frozen dataclasses into values that JSON holds, and :func:`decode` turns them
+back: numbers, strings, ``None``, literals, tuples, lists, mappings and dataclasses of these, by the
+annotations of the class. A mapping with string keys is an object, another one a list of pairs.
 """
 
+import json
+import math
 import os
 import tempfile
+import typing
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from inspect import isabstract
 from pathlib import Path
+from types import GenericAlias, MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from draftwood.errors import DraftwoodError
+
+T = TypeVar("T")
+
+UNWRITTEN: Mapping[str, bool] = MappingProxyType({"written": False})
+"""``metadata`` of a dataclass field that JSON leaves out; the field needs a default."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds of a number, both allowed: ``Annotated[float, Range(0, 1)]``."""
+
+    least: float
+    most: float = math.inf
+
+
+Count: TypeAlias = Annotated[int, Range(0)]
+"""An integer from 0 up."""
+
+
+def encode(value: object) -> Any:
+    """The value as JSON holds it. A number that is not finite is unknown: null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        written = (f.name for f in fields(value) if f.metadata.get("written", True))
+        return {name: encode(getattr(value, name)) for name in written}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: encode(item) for key, item in value.items()}
+        return [[encode(key), encode(item)] for key, item in value.items()]
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def decode(kind: type[T], plain: object, place: str = "") -> T:
+    """The value of type ``kind`` that :func:`encode` gave ``plain`` for.
+
+    Args:
+        kind: a type as in an annotation.
+        plain: parsed JSON. Unknown members of objects are ignored, missing ones have their default.
+        place: name of the value in messages, such as ``"methods.ar"``.
+
+    Raises:
+        DraftwoodError: a value has another type or range, or a member without a default is missing;
+            the message begins with the place of the value.
+    """
+    return cast(T, _decoded(kind, plain, place))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write what :func:`encode` takes, in one step."""
+    write_text(path, json.dumps(encode(content), allow_nan=False, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The parsed content of a JSON file.
+
+    Raises:
+        DraftwoodError: the file cannot be read or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DraftwoodError(f"{path} is not JSON: {error}") from error
 
 
 def check_writable(path: Path) -> None:
@@ -103,3 +180,111 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _decoded(kind: Any, plain: Any, place: str) -> Any:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind is object or kind is Any:
+        return plain
+    if origin is Annotated:
+        with suppress(DraftwoodError):
+            found = _decoded(inner[0], plain, place)
+            if inner[1].least <= found <= inner[1].most:
+                return found
+    elif origin in (typing.Union, UnionType):
+        others = [one for one in inner if one is not NoneType]
+        if plain is None and len(others) < len(inner):
+            return None
+        for one in others:
+            if not _simple(one):
+                return _decoded(one, plain, place)
+            with suppress(DraftwoodError):
+                return _decoded(one, plain, place)
+    elif is_dataclass(kind) and isinstance(plain, Mapping):
+        return _dataclass(kind, plain, place)
+    elif origin in (tuple, list) and isinstance(plain, list):
+        same = origin is list or inner[-1] is Ellipsis
+        kinds = [inner[0]] * len(plain) if same else inner
+        if len(kinds) == len(plain):
+            each = zip(kinds, plain, strict=True)
+            return origin(_decoded(a, b, f"{place}[{i}]") for i, (a, b) in enumerate(each))
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        made: Any = dict if isabstract(origin) else origin
+        return made(_pairs(*inner, plain=plain, place=place))
+    elif kind is float and type(plain) in (int, float) and math.isfinite(plain):
+        return float(plain)
+    elif (kind is not float and type(plain) is kind) or (origin is Literal and plain in inner):
+        return plain
+    shown = json.dumps(plain, default=repr, ensure_ascii=False)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    raise DraftwoodError(f"{place or 'the top level'}: expected {_name(kind)}, found {shown}")
+
+
+def _dataclass(kind: Any, plain: Mapping[str, Any], place: str) -> Any:
+    given = {}
+    for name, (hint, required) in _members(kind).items():
+        if name in plain:
+            given[name] = _decoded(hint, plain[name], _below(place, name))
+        elif required:
+            raise DraftwoodError(f"{_below(place, name)} is missing")
+    try:
+        return kind(**given)
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{place}: {error}" if place else str(error)) from error
+
+
+def _pairs(key: Any, item: Any = int | float, *, plain: Any, place: str) -> Any:
+    """The members of a mapping. A Counter's annotation lacks the type of its values."""
+    if isinstance(plain, Mapping) and (key is str or not plain):
+        return {name: _decoded(item, one, _below(place, name)) for name, one in plain.items()}
+    if key is str:
+        return _decoded(Mapping, plain, place)
+    return dict(_decoded(GenericAlias(list, GenericAlias(tuple, (key, item))), plain, place))
+
+
+def _below(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+@cache
+def _members(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """Type of each written field, and whether it has no default."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {
+        f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
+        for f in fields(kind)
+        if f.metadata.get("written", True)
+    }
+
+
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    NoneType: "null",
+}
+_PLURAL = (int, float, str)
+_SHOWN = 60
+
+
+def _simple(kind: Any) -> bool:
+    return kind in _NAMES or typing.get_origin(kind) in (Literal, Annotated)
+
+
+def _name(kind: Any) -> str:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if origin is Annotated:
+        up = "up" if inner[1].most == math.inf else f"to {inner[1].most:g}"
+        return f"{_name(inner[0])} from {inner[1].least:g} {up}"
+    if origin is Literal:
+        return " or ".join(json.dumps(one) for one in inner)
+    if origin in (typing.Union, UnionType):
+        return " or ".join(map(_name, inner))
+    if origin is list or (origin is tuple and inner[-1] is Ellipsis):
+        return f"a list of {_NAMES[inner[0]].split()[1]}s" if inner[0] in _PLURAL else "a list"
+    if origin is tuple:
+        return f"a list of {len(inner)} values"
+    return "an object"

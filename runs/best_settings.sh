@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Each method as published and at its best setting, found on other prompts of the same kind: of each
 # set every second prompt is searched on, and the others are measured. Sequoia's tree is searched too.
-#   search     the best settings, by tokens per second (BY=tau: by tokens per forward)
+#   search     the best settings, by tokens per second (BY=mean_acceptance_length: by tokens per forward)
 #   greedy_1   both settings of each method, auto and transformers' generate beside them
 #   sampled_1  the same at temperature 1, settings searched at that temperature
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=128] [SEEDS=1] runs/best_settings.sh [PART]...

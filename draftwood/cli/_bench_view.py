@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -17,9 +16,12 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from draftwood.lab.bench.loop_marks import marked, note
+from draftwood.lab.bench.loop_marks import marked
 
 if TYPE_CHECKING:
+    from draftwood.lab.bench.document import Document, Method, Searched
+    from draftwood.lab.bench.figures import Metrics
+    from draftwood.lab.bench.intervals import Estimate
     from draftwood.lab.bench.runs import Job
 
 _PERIOD = 3600.0
@@ -71,107 +73,85 @@ class Bar:
         self._ended += timed
 
 
-_VERSUS_HF = "speedup_vs_hf"
-_FIGURES = (
-    ("tokens_per_second", "median", "{:.1f}"),
-    ("speedup_vs_ar", "median", "{:.2f}"),
-    (_VERSUS_HF, "median", "{:.2f}"),
-    ("mean_acceptance_length", "value", "{:.2f}"),
-)
-"""Figures with an interval: the metric, its member and how it is written."""
-
-
-def table(document: Mapping[str, object]) -> Table:
+def table(document: Document) -> Table:
     """One line per method; speeds and τ with their 95 % intervals.
 
     The speed-up over transformers' plain ``generate`` has a column if the run has that peer.
     """
-    methods = cast(Mapping[str, Mapping[str, Any]], document["methods"])
-    versus_hf = any(entry["speedup_vs_hf"]["median"] is not None for entry in methods.values())
+    methods = document.methods
+    versus_hf = any(m.speedup_vs_hf.median is not None for m in methods.values())
     shown = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        title=None if document["complete"] else "incomplete",
-        caption=_caption(methods),
+        title=None if document.complete else "incomplete",
+        caption=_caption(document),
     )
     shown.add_column("method", overflow="fold")
     heads = ["tok/s", "vs ar", *(["vs hf"] if versus_hf else []), "τ", "accept", "TTFT ms"]
     for column in (*heads, "ms/tok", "overhead", "same", "loops"):
         shown.add_column(column, justify="right")
-    for name, entry in methods.items():
+    for name, m in methods.items():
+        speeds = [(m.tokens_per_second, "{:.1f}"), (m.speedup_vs_ar, "{:.2f}")]
+        speeds += [(m.speedup_vs_hf, "{:.2f}")] if versus_hf else []
         shown.add_row(
             name,
-            *(_interval(entry, *each) for each in _FIGURES if versus_hf or each[0] != _VERSUS_HF),
-            marked(_number(entry["acceptance_rate"]["value"], "{:.0%}"), entry["looping_texts"]),
-            _number(entry["ttft_ms"]["median"], "{:.1f}"),
-            marked(_number(entry["tpot_ms"]["median"], "{:.2f}"), entry["looping_texts"]),
-            _number(entry["overhead_percent"], "{:.0f} %"),
-            _identical(entry),
-            _loops(entry),
+            *(_interval(figure, form, m.looping_texts) for figure, form in speeds),
+            _interval(m.mean_acceptance_length, "{:.2f}", m.looping_texts),
+            marked(_number(m.acceptance_rate.value, "{:.0%}"), m.looping_texts),
+            _number(m.ttft_ms.median, "{:.1f}"),
+            marked(_number(m.tpot_ms.median, "{:.2f}"), m.looping_texts),
+            _number(m.overhead_percent, "{:.0f} %"),
+            _identical(m),
+            f"{m.looping_texts}/{m.texts}\n{_number(m.repeated_8grams.value, '{:.0%}')}",
         )
     return shown
 
 
-def best_table(document: Mapping[str, object]) -> Table:
+def best_table(document: Document, best: Searched) -> Table:
     """Each method as published and at its best setting: tokens a second, over ar, and τ."""
-    methods = cast(Mapping[str, Mapping[str, Any]], document["methods"])
-    best = cast(Mapping[str, Any], document["best"])
-    note = f"tok/s, over ar, τ; settings found by {best['by']} on other prompts"
-    if disturbed := best.get("disturbed"):
-        note += f"; the search's times are not reliable: {disturbed}"
-    shown = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        caption=note,
-    )
+    note = f"tok/s, over ar, τ; settings found by {best.by} on other prompts"
+    if best.disturbed:
+        note += f"; the search's times are not reliable: {best.disturbed}"
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=note)
     for head in ("method", "as published", "best setting", ""):
         shown.add_column(head, overflow="fold")
-    for name, pair in best["methods"].items():
-        if pair["published"] in methods and pair["best"] in methods:
-            both = (_three(methods[pair[key]]) for key in ("published", "best"))
-            shown.add_row(name, *both, pair["best"])
+    for name, pair in best.methods.items():
+        both = [document.methods.get(text) for text in (pair.published, pair.best)]
+        if all(both):
+            shown.add_row(name, *(_three(m) for m in both if m is not None), pair.best)
     return shown
 
 
-def _three(entry: Mapping[str, Any]) -> str:
-    figures = (_FIGURES[0], _FIGURES[1], _FIGURES[3])
-    return "  ".join(
-        marked(_number(entry[key][figure], form), entry["looping_texts"])
-        for key, figure, form in figures
-    )
+def _three(metrics: Metrics) -> str:
+    figures = [
+        _number(metrics.tokens_per_second.median, "{:.1f}"),
+        _number(metrics.speedup_vs_ar.median, "{:.2f}"),
+        _number(metrics.mean_acceptance_length.value, "{:.2f}"),
+    ]
+    return "  ".join(marked(figure, metrics.looping_texts) for figure in figures)
 
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def _interval(entry: Mapping[str, Any], key: str, figure: str, form: str) -> str:
-    value = entry[key]
-    middle = marked(_number(value[figure], form), entry["looping_texts"])
-    if value["low"] is None or value["high"] is None:
+def _interval(value: Estimate, form: str, looping_texts: int) -> str:
+    middle = marked(_number(value.middle, form), looping_texts)
+    if value.low is None or value.high is None:
         return middle
-    return f"{middle}\n{form.format(value['low'])}-{form.format(value['high'])}"
+    return f"{middle}\n{form.format(value.low)}-{form.format(value.high)}"
 
 
-def _loops(entry: Mapping[str, Any]) -> str:
-    share = _number(entry["repeated_8grams"]["value"], "{:.0%}")
-    return f"{entry['looping_texts']}/{entry['texts']}\n{share}"
-
-
-def _caption(methods: Mapping[str, Mapping[str, Any]]) -> str:
+def _caption(document: Document) -> str:
     said = "speeds and times: medians over prompts; others pooled; below: 95 % intervals,\n"
     said += "and below loops the share of repeated 8-grams"
-    worst = max(methods.values(), key=lambda entry: int(entry["looping_texts"]), default=None)
-    if worst is None or not worst["looping_texts"]:
-        return said
-    share = worst["repeated_8grams"]["value"]
-    return f"{said}\n{note(worst['texts'], worst['looping_texts'], share)}"
+    return f"{said}\n{document.loops}" if document.loops else said
 
 
-def _identical(entry: Mapping[str, Any]) -> str:
-    if not entry["compared"]:
+def _identical(method: Method) -> str:
+    if not method.compared:
         return "-"
-    rounding, faults = entry["rounding_prompts"], entry["fault_prompts"]
+    rounding, faults = method.rounding_prompts, method.fault_prompts
     why = f"\n{rounding} rounded" if rounding else ""
     why += f"\n{faults} FAULT" if faults else ""
-    return f"{entry['identical']}/{entry['compared']}{why}"
+    return f"{method.identical}/{method.compared}{why}"

@@ -6,10 +6,9 @@ Knows nothing of how runs are made; :mod:`draftwood.lab.bench.session` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -203,11 +202,11 @@ def bench(
         except OSError as error:
             unwritten = error  # raised below: the table is the part of the result that is left
         console.print(table(found))
-        if "best" in found:
-            console.print(best_table(found))
+        if found.best is not None:
+            console.print(best_table(found, found.best))
         for line in differences(found):
             console.print(line, markup=False, highlight=False)
-        disturbed = warning(cast(Mapping[str, Any], found["provenance"]))
+        disturbed = warning(found.provenance)
         if disturbed is not None:
             console.print(disturbed, style="yellow", markup=False, highlight=False)
         if unwritten is not None:

@@ -3,7 +3,6 @@
 Knows nothing of what is on the page.
 """
 
-import json
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from draftwood.cli._options import PATH
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 from draftwood.lab.bench import plots
-from draftwood.lab.bench.plots.reading import read
+from draftwood.lab.bench.document import load
 from draftwood.lab.bench.report.page import html
 
 
@@ -39,32 +38,13 @@ def report(run: Path, page: Path | None, directory: Path | None) -> None:
     plots.check()
     if page is not None:
         check_writable(page)
-    document = _document(run)
+    document = load(run)
     if page is not None:
         write_text(page, html(document))
         click.echo(page)
     if directory is not None:
         for path in plots.save(document, _made(directory)):
             click.echo(path)
-
-
-def _document(path: Path) -> dict[str, object]:
-    """The file's content, which is known to be a document.
-
-    Raises:
-        DraftwoodError: the file cannot be read or is something else.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        read(found)
-    except OSError as error:
-        raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
-    except DraftwoodError as error:
-        raise DraftwoodError(f"{path}: {error}") from error
-    except ValueError as error:
-        raise DraftwoodError(f"{path} is not JSON: {error}") from error
-    document: dict[str, object] = found
-    return document
 
 
 def _made(directory: Path) -> Path:

@@ -7,11 +7,10 @@ method.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -33,7 +32,7 @@ from draftwood.cli._options import (
 )
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
+from draftwood.files import write_json
 from draftwood.lab.bench import best, grid
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.quiet import warning
@@ -42,14 +41,11 @@ from draftwood.methods import recipe
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
-    from draftwood.lab.bench.session import Session
+    from draftwood.lab.bench.document import Document
     from draftwood.lab.bench.settings import Settings
 
-_FIGURES = {
-    "tokens_per_second": ("tokens_per_second", "median"),
-    "tau": ("mean_acceptance_length", "value"),
-}
-"""What a setting may be chosen by: the metric and its member."""
+_FIGURES = ("tokens_per_second", "mean_acceptance_length")
+"""Metrics that a setting may be chosen by."""
 
 
 @click.command()
@@ -63,7 +59,7 @@ _FIGURES = {
 )
 @click.option(
     "--by",
-    type=click.Choice(list(_FIGURES)),
+    type=click.Choice(_FIGURES),
     default="tokens_per_second",
     show_default=True,
     help="What is best: speed on this machine, or accepted tokens, which do not depend on it.",
@@ -136,17 +132,16 @@ def search(
             Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
         )
     document = session.document(complete=True)
-    found = _found(document, tried, by)
-    found["prompts"] = _digests(session)
+    found = _found(document, tried, by, sorted(map(best.digest, session.prompts)))
     try:
-        write_text(output, json.dumps(found, indent=1) + "\n")
+        write_json(output, found)
     except OSError as error:
         raise outputs.unwritten(error, found) from error
     if journal is not None:
         journal.remove()
-    console.print(_table(found, by))
-    disturbed = warning(cast(Mapping[str, Any], document["provenance"]))
-    if disturbed is not None and by != "tau":
+    console.print(_table(found))
+    disturbed = warning(document.provenance)
+    if disturbed is not None and by != best.TIMELESS:
         console.print(disturbed, style="yellow", markup=False, highlight=False)
     click.echo(f"{output}: best settings of {len(tried)} methods, for bench --best {output}")
 
@@ -175,41 +170,28 @@ def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str
 
 
 def _found(
-    document: Mapping[str, object], tried: Mapping[str, Sequence[str]], by: str
-) -> dict[str, Any]:
-    entries = cast(Mapping[str, Mapping[str, Any]], document["methods"])
-    metric, member = _FIGURES[by]
-
-    def figures(text: str) -> dict[str, float | None]:
-        return {name: entries[text][m][k] for name, (m, k) in _FIGURES.items()}
-
-    def rank(text: str) -> float:
-        value = entries[text][metric][member]
-        return float("-inf") if value is None else float(value)
-
-    return {
-        "best_settings": best.SCHEMA,
-        "by": by,
-        "provenance": document["provenance"],
-        "methods": {
-            name: {
-                "published": texts[0],
-                "best": max(texts, key=rank),
-                "tried": {text: figures(text) for text in texts},
-            }
-            for name, texts in tried.items()
-        },
+    document: Document, tried: Mapping[str, Sequence[str]], by: str, prompts: Sequence[str]
+) -> best.Search:
+    figures = {
+        name: {figure: getattr(method, figure).middle for figure in _FIGURES}
+        for name, method in document.methods.items()
     }
 
+    def rank(text: str) -> float:
+        value = figures[text][by]
+        return float("-inf") if value is None else value
 
-def _digests(session: Session) -> list[str]:
-    return sorted(best.digest(prompt) for prompt in session.prompts)
+    methods = {
+        name: best.Tried(texts[0], max(texts, key=rank), {text: figures[text] for text in texts})
+        for name, texts in tried.items()
+    }
+    return best.Search(best.SCHEMA, by, document.provenance, methods, tuple(prompts))
 
 
-def _table(found: Mapping[str, Any], by: str) -> Table:
+def _table(found: best.Search) -> Table:
     shown = Table("method", "tried", "as published", "best", "best setting", box=None)
-    for name, each in found["methods"].items():
-        published, chosen = (each["tried"][each[key]][by] for key in ("published", "best"))
-        cells = ["-" if value is None else f"{value:.2f}" for value in (published, chosen)]
-        shown.add_row(name, str(len(each["tried"])), *cells, each["best"])
+    for name, each in found.methods.items():
+        both = (each.tried[text][found.by] for text in (each.published, each.best))
+        cells = ["-" if value is None else f"{value:.2f}" for value in both]
+        shown.add_row(name, str(len(each.tried)), *cells, each.best)
     return shown

@@ -23,7 +23,7 @@ from draftwood.cli._options import (
     prompts_option,
     temperature_option,
 )
-from draftwood.files import check_writable
+from draftwood.files import check_writable, write_json
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.sources import Source
 from draftwood.methods.shipped import check_drafts
@@ -88,7 +88,6 @@ def sequoia(
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Request
     from draftwood.lab.bench.contexts import Contexts
-    from draftwood.lab.bench.document import write
     from draftwood.lab.bench.makers.rank_trees import Counted, one_level
     from draftwood.lab.bench.ranks import count_ranks, target_seconds
     from draftwood.runner.attach import attach
@@ -110,7 +109,7 @@ def sequoia(
     progress = track(requests, "counting", console=Console(stderr=True), transient=True)
     found = Counted(count_ranks(engine, progress, ranks), target_seconds(target, nodes, context))
     tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
-    write(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
+    write_json(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
     click.echo(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
         f"{tree.length:.2f} tokens expected a step"

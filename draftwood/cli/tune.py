@@ -35,7 +35,7 @@ from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable
+from draftwood.files import check_writable, write_json
 from draftwood.methods import method, registry
 from draftwood.protocols import DrafterSpec
 
@@ -119,7 +119,6 @@ def tune(
     from draftwood.costs.measure import Grid, measure_reachable_levels, measure_target
     from draftwood.costs.store import identity_at, key_of
     from draftwood.engine.host import ModelHost
-    from draftwood.lab.bench.document import write
     from draftwood.runner.attach import attach
 
     grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
@@ -185,7 +184,7 @@ def tune(
     console.print(verdict(checks))
     if output is not None:
         settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
-        write(output, document(key, found, samples, checks, loaded.name, settings))
+        write_json(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
         _draw(picture, found, samples)
     click.echo(ending)

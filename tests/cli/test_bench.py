@@ -161,10 +161,10 @@ def test_a_page_and_figures_of_the_same_document(
     assert [name for name in entries if "reliability" in entries[name]] == ["auto"]
     whole = entries["auto"]["reliability"]["all_steps"]
     steps = [json.loads(line) for line in trace.read_text().splitlines()]
-    told = [step for step in steps if step["expected"] is not None]
+    told = [step for step in steps if step["predicted"] is not None]
     assert {step["method"] for step in told} == {"auto"}
     assert whole["steps"] == len(told) > 0
-    assert whole["expected"] == pytest.approx(sum(step["expected"] for step in told))
+    assert whole["predicted"] == pytest.approx(sum(step["predicted"] for step in told))
     assert whole["committed"] == sum(step["accepted"] + 1 for step in told)
     assert sum(each["candidates"] for each in whole["by_source"].values()) > 0
     assert "Calibration: predicted and observed acceptance" in page.read_text()

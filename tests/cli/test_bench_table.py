@@ -1,25 +1,24 @@
 """The table of a document."""
 
-from dataclasses import replace
 from typing import cast
 
 from rich.console import Console
 
 from draftwood.cli._bench_view import table
 from draftwood.engine.stats import Tally
-from draftwood.lab.bench.aggregate import Baselines
-from draftwood.lab.bench.document import document, method_entry
-from draftwood.lab.bench.rows import Row
+from draftwood.lab.bench.aggregate import Baselines, method_entry
+from draftwood.lab.bench.document import SCHEMA, Document
+from draftwood.lab.bench.figures import Row
 from draftwood.lab.loops import Repeats
-from tests.factories.bench_rows import row
+from tests.factories.bench_rows import repeating, row
 
 
 def shown(methods: dict[str, list[Row]], *, complete: bool = True) -> str:
     baselines = Baselines(methods["ar"], methods.get("hf", []))
-    entries = {name: method_entry(rows, baselines, [], {}) for name, rows in methods.items()}
+    entries = {n: method_entry(n, rows, baselines, [], {}) for n, rows in methods.items()}
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(table(document({}, entries, {}, [], complete=complete)))
+        console.print(table(Document(SCHEMA, complete, {}, entries, {}, ())))
     return captured.get()
 
 
@@ -47,7 +46,7 @@ def test_the_speed_up_over_hf_is_shown_if_hf_ran() -> None:
 
 def test_figures_taken_on_looping_texts_are_marked() -> None:
     assert "†" not in shown({"ar": rows(1.0)})
-    looping = [replace(each, repeats=(Repeats(9, 10), Repeats(1, 10))) for each in rows(1.0)]
+    looping = [repeating(each, Repeats(9, 10), Repeats(1, 10)) for each in rows(1.0)]
     text = shown({"ar": looping})
     (line,) = (line for line in text.splitlines() if line.split()[:1] == ["ar"])
     assert line.split()[1:] == ["10.0†", "1.00†", "-", "-", "100.0", "100.00†", "-", "-", "3/6"]

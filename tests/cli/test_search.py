@@ -12,7 +12,8 @@ from draftwood import cli
 from draftwood.cli._bench_view import best_table
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best, contenders
-from draftwood.lab.bench.best import Best, Pair
+from draftwood.lab.bench.best import Best
+from draftwood.lab.bench.document import Document, Pair
 from draftwood.lab.bench.prompts import Prompt
 from tests.factories.bench_command import run, two_sets
 from tests.factories.tiny_llama import save_tiny
@@ -55,7 +56,7 @@ def tuning(tmp_path_factory: pytest.TempPathFactory) -> str:
 def found(tmp_path_factory: pytest.TempPathFactory, model: str, tuning: str) -> Path:
     out = tmp_path_factory.mktemp("found") / "best.json"
     argv = ["--prompts", tuning, "--model", model, "--draft", model, "--methods", "pld,sequoia"]
-    code, err = search(str(out), *argv, "--by", "tau", "--max-new-tokens", "8")
+    code, err = search(str(out), *argv, "--by", best.TIMELESS, "--max-new-tokens", "8")
     assert code == 0, err
     assert "best settings" not in err
     return out
@@ -63,13 +64,13 @@ def found(tmp_path_factory: pytest.TempPathFactory, model: str, tuning: str) -> 
 
 def test_the_best_of_what_was_tried_is_written_with_its_provenance(found: Path) -> None:
     said = json.loads(found.read_text())
-    assert said["by"] == "tau"
+    assert said["by"] == best.TIMELESS
     assert said["provenance"]["other_processes"]["limit"] == 0.05
     pld = said["methods"]["pld"]
     assert pld["published"] == "pld"
     assert set(pld["tried"]) == {"pld", "pld:budget=5", "pld:budget=10", "pld:budget=40"}
-    most = max(each["tau"] for each in pld["tried"].values())
-    assert pld["tried"][pld["best"]]["tau"] == most
+    most = max(each[best.TIMELESS] for each in pld["tried"].values())
+    assert pld["tried"][pld["best"]][best.TIMELESS] == most
     assert not found.with_suffix(".journal.jsonl").exists()
 
 
@@ -118,7 +119,9 @@ def test_prompts_of_the_search_and_other_models_are_refused(
 
 
 def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
-    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {"pld": Pair("pld", "pld:budget=5")})
+    some = Best(
+        "b.json", best.TIMELESS, SEARCHED, None, frozenset(), {"pld": Pair("pld", "pld:budget=5")}
+    )
     asked = ("ar", "pld", "auto", "hf", "goose:budget=9", "pld:budget=5")
     assert some.contenders(asked) == ("ar", "pld", "pld:budget=5", "auto", "hf", "goose:budget=9")
     with pytest.raises(DraftwoodError, match=r"b\.json has no best setting of tr: search it too"):
@@ -142,14 +145,18 @@ def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
 def test_runs_that_a_search_says_nothing_of_are_refused(
     change: dict[str, Any], said: str | None
 ) -> None:
-    some = Best("b.json", "tau", SEARCHED, None, frozenset(), {})
+    some = Best("b.json", best.TIMELESS, SEARCHED, None, frozenset(), {})
     with nullcontext() if said is None else pytest.raises(DraftwoodError, match=said):
         some.refuse([], {**SEARCHED, **change})
 
 
 @pytest.mark.parametrize(
     ("by", "share", "noted"),
-    [("tau", 0.4, False), ("tokens_per_second", 0.4, True), ("tokens_per_second", 0.01, False)],
+    [
+        (best.TIMELESS, 0.4, False),
+        ("tokens_per_second", 0.4, True),
+        ("tokens_per_second", 0.01, False),
+    ],
 )
 def test_a_disturbed_search_by_speed_is_said_in_the_note(
     found: Path, tmp_path: Path, by: str, share: float, noted: bool
@@ -160,8 +167,8 @@ def test_a_disturbed_search_by_speed_is_said_in_the_note(
     again = tmp_path / "again.json"
     again.write_text(json.dumps(said))
     told = best.load(again).recorded(["pld"])
-    assert ("disturbed" in told) is noted
-    caption = str(best_table({"methods": {}, "best": {**told, "methods": {}}}).caption)
+    assert (told.disturbed is not None) is noted
+    caption = str(best_table(Document(0, True, {}, {}, {}, ()), told).caption)
     assert ("not reliable: other processes used 40% of the cores" in caption) is noted
 
 
@@ -199,7 +206,7 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
     for content, said in (
         ("{", "is not JSON"),
         ("[1]", "is not a file of best settings"),
-        ('{"best_settings": 1}', "is damaged"),
+        ('{"best_settings": 2}', "by is missing: search again"),
     ):
         wrong.write_text(content)
         with pytest.raises(DraftwoodError, match=said):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +10,12 @@ from draftwood.engine.request import Completion
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.acceptance import Acceptance
 from draftwood.lab.bench.contexts import Context
+from draftwood.lab.bench.figures import Row
 from draftwood.lab.bench.forecast import Forecasts
 from draftwood.lab.bench.measure import Turn
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.bench.rows import Row, Run
-from draftwood.lab.loops import Repeats
+from draftwood.lab.bench.rows import Run
+from draftwood.lab.loops import Repeats, pooled
 from draftwood.protocols import Labelled, Prediction, StepTimes
 from draftwood.tree import TokenTree, TreeBuilder
 
@@ -30,38 +32,68 @@ def row(
     tally: Tally | None = None,
     acceptance: Acceptance | None = None,
     forecasts: Forecasts | None = None,
-    overhead: float = float("nan"),
+    overhead_ms: float | None = None,
     peak_memory_mb: float | None = None,
     identical: bool | None = None,
     looping: bool = False,
     set: str = "a",
     task: str = "test",
 ) -> Row:
-    return Row(
+    made = Row(
         id=id,
         set=set,
         task=task,
-        run_seed=run_seed,
-        seed=run_seed,
         repeat=repeat,
         group=group,
+        run_seed=run_seed,
+        seed=run_seed,
         turns=1,
         prompt_tokens=5,
+        truncated=False,
         tokens=tokens,
         seconds=seconds,
         group_seconds=seconds,
         ttft=ttft,
-        tpot=(seconds - ttft) / (tokens - 1) if tokens > 1 else float("nan"),
-        tally=tally or Tally(),
+        tpot=(seconds - ttft) / (tokens - 1) if tokens > 1 else None,
+        **counted(tally or Tally()),
+        overhead_ms_per_step=overhead_ms,
+        finish_reasons=("length",),
+        looping=looping,
+        repeated_8grams=0,
+        total_8grams=0,
+        peak_memory_mb=peak_memory_mb,
+        other_processes=None,
+        identical=identical,
         acceptance=acceptance or Acceptance(),
         forecasts=forecasts or Forecasts(),
-        other=0.0,
-        overhead=overhead,
-        repeats=(Repeats(10, 10) if looping else Repeats(0, 10),),
-        truncated=False,
-        reasons=("length",),
-        peak_memory_mb=peak_memory_mb,
-        identical=identical,
+    )
+    return repeating(made, Repeats(10 if looping else 0, 10))
+
+
+def counted(tally: Tally) -> dict[str, Any]:
+    """The fields of a row that sum up its steps."""
+    return {
+        "steps": tally.steps,
+        "committed": tally.committed,
+        "drafted": tally.drafted,
+        "draft_calls": tally.draft_calls,
+        "accepted": tally.accepted,
+        "mean_acceptance_length": tally.mean_acceptance_length if tally.steps else None,
+        "routes": tally.routes,
+        "kinds": tally.kinds,
+        "phases": {**tally.seconds, "other": 0.0} if tally.seconds else {},
+    }
+
+
+def repeating(row: Row, *texts: Repeats) -> Row:
+    """The row with answers that repeat themselves so much."""
+    whole = pooled(texts)
+    return replace(
+        row,
+        repeats=texts,
+        looping=any(each.loops for each in texts),
+        repeated_8grams=whole.repeated,
+        total_8grams=whole.total,
     )
 
 

@@ -1,17 +1,16 @@
 """Kept runs made by hand, and the pages made of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from draftwood.lab.bench.aggregate import Baselines
-from draftwood.lab.bench.divergence import Divergence
-from draftwood.lab.bench.document import document, method_entry
-from draftwood.lab.bench.rows import Row
+from draftwood.files import encode
+from draftwood.lab.bench.aggregate import Baselines, method_entry
+from draftwood.lab.bench.document import SCHEMA, Divergence, Document
+from draftwood.lab.bench.figures import Row
 from draftwood.lab.loops import Repeats
 from runs.results_page.kept import Run, compact
-from tests.factories.bench_rows import row
+from tests.factories.bench_rows import repeating, row
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +38,7 @@ def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int =
         for i, speed in enumerate(speeds)
     ]
     split = len(rows) - looping
-    return [*rows[:split], *(replace(each, repeats=(Repeats(10, 10),)) for each in rows[split:])]
+    return [*rows[:split], *(repeating(each, Repeats(10, 10)) for each in rows[split:])]
 
 
 def bench(
@@ -50,10 +49,11 @@ def bench(
     """Document that ``draftwood bench`` would write of these rows."""
     baselines = Baselines(methods["ar"], methods.get("hf", ()))
     entries = {
-        name: method_entry(rows, baselines, (divergences or {}).get(name, ()), {})
+        name: method_entry(name, rows, baselines, (divergences or {}).get(name, ()), {})
         for name, rows in methods.items()
     }
-    return document(provenance or origin(), entries, {}, [], complete=True)
+    whole = Document(SCHEMA, True, provenance or origin(), entries, {}, ())
+    return cast(dict[str, Any], encode(whole))
 
 
 def kept(run: Mapping[str, Any], part: str = "every_method.sh greedy_1") -> Run:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from draftwood.engine.stats import Tally
-from draftwood.lab.bench.divergence import Divergence
-from draftwood.lab.bench.rows import Row
+from draftwood.lab.bench.document import Divergence
+from draftwood.lab.bench.figures import Row
 from runs.results_page.costs import TABLES
 from runs.results_page.kept import LARGEST, Runs, load
 from runs.results_page.page import SECTIONS, page, pages
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.run_page import run_page
+from tests.factories.bench_rows import counted
 from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def compared(*identical: bool | None) -> list[Row]:
 
 
 def committing(rows: list[Row], tokens_a_step: int) -> list[Row]:
-    return [replace(row, tally=Tally(steps=10, committed=10 * tokens_a_step)) for row in rows]
+    return [replace(row, **counted(Tally(steps=10, committed=10 * tokens_a_step))) for row in rows]
 
 
 def difference(*, near_tie: bool) -> Divergence:

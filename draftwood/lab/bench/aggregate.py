@@ -5,20 +5,19 @@ taken per group and seed: its tokens over its wall-clock seconds, prefill includ
 repeats. A group's value is the median over its seeds. Counts and ratios are pooled over all rows.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isnan
+from dataclasses import dataclass
 from statistics import median
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from draftwood.engine.stats import Tally
-from draftwood.lab.bench.acceptance import Acceptance, RankCount, merged
-from draftwood.lab.bench.intervals import NAN, Median, Ratio, median_interval, ratio_intervals
-from draftwood.lab.bench.rows import Row, phases
-from draftwood.lab.loops import pooled
+from draftwood.lab.bench.acceptance import Acceptance, merged
+from draftwood.lab.bench.document import Divergence, Method
+from draftwood.lab.bench.figures import DepthRate, Metrics, RankCount, Row, Section, SourceRate
+from draftwood.lab.bench.intervals import Median, Ratio, median_interval, ratio_intervals
+from draftwood.lab.bench.reliability import reliability
 
 
 def speedup(tau: float, draft_cost: float, draft_efficiency: float) -> float:
@@ -53,77 +52,22 @@ Key: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Baselines:
-    """What speeds are held against: the rows of plain decoding, by us and by transformers."""
+    """Rows that speeds are compared with: plain decoding, by us and by transformers."""
 
     ar: Sequence[Row] = ()
     hf: Sequence[Row] = ()
 
 
-@dataclass(frozen=True)
-class DepthRate:
-    """See :class:`draftwood.lab.bench.acceptance.DepthCount`."""
-
-    depth: int
-    offered: int
-    reached: int
-    rate: Ratio
-
-
-@dataclass(frozen=True)
-class SourceRate:
-    """See :class:`draftwood.lab.bench.acceptance.SourceCount`."""
-
-    drafted: int
-    accepted: int
-    rate: Ratio
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What some rows of one method come to; ``docs/bench.md`` defines every field."""
-
-    prompts: int
-    tokens: int
-    tokens_per_second: Median
-    speedup_vs_ar: Median
-    speedup_vs_hf: Median
-    ttft_ms: Median
-    tpot_ms: Median
-    mean_acceptance_length: Ratio
-    acceptance_rate: Ratio
-    draft_calls: int
-    draft_efficiency: Ratio
-    predicted_speedup: float
-    predicted_speedup_with_verification: float
-    target_calls: int
-    identical: int
-    compared: int
-    texts: int
-    looping_texts: int
-    repeated_8grams: Ratio
-    acceptance_by_depth: tuple[DepthRate, ...]
-    acceptance_by_source: Mapping[str, SourceRate]
-    acceptance_by_rank: tuple[RankCount, ...]
-    routes: Mapping[str, int]
-    kinds: Mapping[str, int]
-    phases: Mapping[str, float]
-    time_share: Mapping[str, float]
-    overhead_percent: float
-    overhead_ms_per_step: Median
-    peak_memory_mb: float
-
-
 def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
     """Metrics of a method's rows; speed-ups are paired by group and seed."""
-    tally = _tally(rows)
     acceptance = merged(row.acceptance for row in rows)
     tau, rate, efficiency, repeated, *rates = _ratios(rows, acceptance)
-    texts = _texts(rows)
     depths, sources = acceptance.by_depth, acceptance.by_source
-    compared = _by_prompt(rows, lambda row: row.identical)
-    spent = phases(*rows)
+    texts = _texts(rows)
+    compared = _compared(rows)
+    spent = _phases(rows)
     total = sum(spent.values())
-    predicted = _predicted(tally, baselines.ar)
+    predicted = _predicted(rows, baselines.ar)
     fast = speeds(rows)
     memory = [row.peak_memory_mb for row in rows if row.peak_memory_mb is not None]
     return Metrics(
@@ -132,36 +76,46 @@ def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
         tokens_per_second=_over_groups(fast),
         speedup_vs_ar=_over_groups(_paired(fast, speeds(baselines.ar))),
         speedup_vs_hf=_over_groups(_paired(fast, speeds(baselines.hf))),
-        ttft_ms=_milliseconds(rows, lambda row: row.ttft),
-        tpot_ms=_milliseconds(rows, lambda row: row.tpot),
+        ttft_ms=_medians(rows, lambda row: row.ttft * 1e3),
+        tpot_ms=_medians(rows, lambda row: None if row.tpot is None else row.tpot * 1e3),
         mean_acceptance_length=tau,
         acceptance_rate=rate,
-        draft_calls=tally.draft_calls,
+        draft_calls=sum(row.draft_calls for row in rows),
         draft_efficiency=efficiency,
-        predicted_speedup=predicted[0],
-        predicted_speedup_with_verification=predicted[1],
-        target_calls=tally.steps,
-        identical=sum(all(found) for found in compared.values()),
+        predicted_speedup=predicted and predicted[0],
+        predicted_speedup_with_verification=predicted and predicted[1],
+        target_calls=sum(row.steps for row in rows),
+        identical=sum(compared.values()),
         compared=len(compared),
         texts=len(texts),
         looping_texts=sum(texts.values()),
         repeated_8grams=repeated,
         acceptance_by_depth=tuple(
-            DepthRate(count.depth, count.offered, count.reached, found)
-            for count, found in zip(depths, rates[: len(depths)], strict=True)
+            DepthRate(depth, *counts, found)
+            for (depth, counts), found in zip(depths.items(), rates[: len(depths)], strict=True)
         ),
         acceptance_by_source={
-            count.source: SourceRate(count.drafted, count.accepted, found)
-            for count, found in zip(sources, rates[len(depths) :], strict=True)
+            source: SourceRate(*counts, found)
+            for (source, counts), found in zip(sources.items(), rates[len(depths) :], strict=True)
         },
-        acceptance_by_rank=acceptance.by_rank,
-        routes=dict(tally.routes),
-        kinds=dict(tally.kinds),
+        acceptance_by_rank=tuple(
+            RankCount(*place, *counts) for place, counts in acceptance.by_rank.items()
+        ),
+        routes=_summed(row.routes for row in rows),
+        kinds=_summed(row.kinds for row in rows),
         phases=spent,
         time_share={phase: seconds / total for phase, seconds in spent.items()} if total else {},
-        overhead_percent=100 * (1 - spent["target"] / total) if total else NAN,
-        overhead_ms_per_step=_milliseconds(rows, lambda row: row.overhead),
-        peak_memory_mb=median(memory) if memory else NAN,
+        overhead_percent=100 * (1 - spent["target"] / total) if total else None,
+        overhead_ms_per_step=_medians(rows, lambda row: row.overhead_ms_per_step),
+        peak_memory_mb=median(memory) if memory else None,
+    )
+
+
+def section(rows: Sequence[Row], baselines: Baselines) -> Section:
+    """Metrics of some rows, with and without looping outputs."""
+    return Section(
+        **vars(aggregate(rows, baselines)),
+        without_looping=aggregate(without_looping(rows), baselines),
     )
 
 
@@ -186,49 +140,62 @@ def without_looping(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if (row.group, row.run_seed) not in wrong]
 
 
-def report(rows: Sequence[Row], baselines: Baselines) -> dict[str, object]:
-    """Metrics of all rows, of each set and task, and of each seed if there are several.
+def sections(
+    rows: Sequence[Row], baselines: Baselines, name: Callable[[Row], str]
+) -> dict[str, Section]:
+    """The sections of the rows that share a name, by name."""
+    chosen: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        chosen[name(row)].append(row)
+    return {key: section(found, baselines) for key, found in chosen.items()}
 
-    Each of them again without looping answers.
+
+def method_entry(
+    name: str,
+    rows: Sequence[Row],
+    baselines: Baselines,
+    divergences: Sequence[Divergence],
+    settings: Mapping[str, object],
+) -> Method:
+    """The entry of one method.
+
+    A prompt with a difference that is not explained (the run was interrupted) counts neither as
+    rounding nor as a fault.
     """
-
-    def each(name: Callable[[Row], str]) -> dict[str, object]:
-        chosen: dict[str, list[Row]] = defaultdict(list)
-        for row in rows:
-            chosen[name(row)].append(row)
-        return {key: _with_and_without(found, baselines) for key, found in chosen.items()}
-
-    whole = {
-        **_with_and_without(rows, baselines),
-        "by_set": each(lambda row: row.set),
-        "by_task": each(lambda row: row.task),
-    }
-    if len({row.run_seed for row in rows}) > 1:
-        whole["by_seed"] = each(lambda row: str(row.run_seed))
-    return whole
-
-
-def _with_and_without(rows: Sequence[Row], baselines: Baselines) -> dict[str, object]:
-    kept = without_looping(rows)
-    return {
-        **asdict(aggregate(rows, baselines)),
-        "without_looping": asdict(aggregate(kept, baselines)),
-    }
+    faults = {found.id for found in divergences if found.fault}
+    unknown = {found.id for found in divergences if found.near_tie is None}
+    several = len({row.run_seed for row in rows}) > 1
+    return Method(
+        **vars(section(rows, baselines)),
+        name=name,
+        by_set=sections(rows, baselines, lambda row: row.set),
+        by_task=sections(rows, baselines, lambda row: row.task),
+        by_seed=sections(rows, baselines, lambda row: str(row.run_seed)) if several else {},
+        near_ties=sum(found.near_tie is True for found in divergences),
+        rounding_prompts=len({found.id for found in divergences} - faults - unknown),
+        fault_prompts=len(faults),
+        divergences=tuple(divergences),
+        settings=settings,
+        rows=tuple(rows),
+        reliability=reliability(rows),
+    )
 
 
-def _predicted(tally: Tally, reference: Sequence[Row]) -> tuple[float, float]:
+def _predicted(rows: Sequence[Row], plain: Sequence[Row]) -> tuple[float, float] | None:
     """TALON's Eq. 7 without and with the cost of verifying, from this run's own phases.
 
     All drafting counts as the draft forwards' cost, so that drafters without a model, whose
     efficiency is 0, are predicted as if they drafted for nothing.
     """
-    plain = _tally(reference)
-    if not (tally.steps and plain.steps and plain.seconds["target"] and tally.seconds["target"]):
-        return NAN, NAN
-    alone = plain.seconds["target"] / plain.steps
-    verification = tally.seconds["target"] / tally.steps / alone
-    cost = tally.seconds["draft"] / tally.draft_calls / alone if tally.draft_calls else 0.0
-    tau, delta = tally.mean_acceptance_length, tally.draft_efficiency
+    spent, target = _phases(rows), _phases(plain).get("target")
+    steps, plain_steps = (sum(row.steps for row in each) for each in (rows, plain))
+    if not (steps and plain_steps and target and spent.get("target")):
+        return None
+    alone = target / plain_steps
+    verification = spent["target"] / steps / alone
+    calls = sum(row.draft_calls for row in rows)
+    cost = spent["draft"] / calls / alone if calls else 0.0
+    tau, delta = sum(row.committed for row in rows) / steps, calls / steps
     return speedup(tau, cost, delta), speedup_with_verification(tau, verification, cost, delta)
 
 
@@ -239,18 +206,22 @@ def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
         by_group[row.group].append(row)
     pairs: list[list[tuple[int, int]]] = []
     for members in by_group.values():
-        tally, part = _tally(members), merged(row.acceptance for row in members)
-        repeated = pooled(each for row in members for each in row.repeats)
-        depths = {count.depth: (count.reached, count.offered) for count in part.by_depth}
-        sources = {count.source: (count.accepted, count.drafted) for count in part.by_source}
+        part = merged(row.acceptance for row in members)
+        steps = sum(row.steps for row in members)
+        of_parts = [
+            *(part.by_depth.get(depth, (0, 0)) for depth in acceptance.by_depth),
+            *(part.by_source.get(source, (0, 0)) for source in acceptance.by_source),
+        ]
         pairs.append(
             [
-                (tally.committed, tally.steps),
-                (tally.accepted, tally.drafted),
-                (tally.draft_calls, tally.steps),
-                (repeated.repeated, repeated.total),
-                *(depths.get(count.depth, (0, 0)) for count in acceptance.by_depth),
-                *(sources.get(count.source, (0, 0)) for count in acceptance.by_source),
+                (sum(row.committed for row in members), steps),
+                (sum(row.accepted for row in members), sum(row.drafted for row in members)),
+                (sum(row.draft_calls for row in members), steps),
+                (
+                    sum(row.repeated_8grams for row in members),
+                    sum(row.total_8grams for row in members),
+                ),
+                *((accepted, offered) for offered, accepted in of_parts),
             ]
         )
     ratios = 4 + len(acceptance.by_depth) + len(acceptance.by_source)
@@ -267,23 +238,42 @@ def _texts(rows: Iterable[Row]) -> dict[tuple[str, int, int], bool]:
     return found
 
 
-def _tally(rows: Iterable[Row]) -> Tally:
-    whole = Tally()
+def _compared(rows: Iterable[Row]) -> dict[str, bool]:
+    """Whether all rows of a prompt are identical, for each prompt that was compared."""
+    found: dict[str, bool] = {}
     for row in rows:
-        whole.merge(row.tally)
-    return whole
+        if row.identical is not None:
+            found[row.id] = found.get(row.id, True) and row.identical
+    return found
+
+
+def _phases(rows: Iterable[Row]) -> dict[str, float]:
+    """Seconds of decoding by phase; empty if no row knows its phases."""
+    found = _summed(row.phases for row in rows)
+    return found if "target" in found else {}
+
+
+N = TypeVar("N", int, float)
+
+
+def _summed(parts: Iterable[Mapping[str, N]]) -> dict[str, N]:
+    whole: Counter[str] = Counter()
+    for part in parts:
+        whole.update(part)
+    return dict(whole)
 
 
 def _paired(fast: Mapping[Key, float], plain: Mapping[Key, float]) -> dict[Key, float]:
     return {key: speed / plain[key] for key, speed in fast.items() if key in plain}
 
 
-def _milliseconds(rows: Sequence[Row], seconds: Callable[[Row], float]) -> Median:
-    """Of each group and seed the median over its rows, in milliseconds."""
+def _medians(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Median:
+    """The median over the rows of each group and seed, then over seeds and groups."""
     found: dict[Key, list[float]] = defaultdict(list)
     for row in rows:
-        if not isnan(seconds(row)):
-            found[row.group, row.run_seed].append(seconds(row) * 1e3)
+        known = value(row)
+        if known is not None:
+            found[row.group, row.run_seed].append(known)
     return _over_groups({key: median(values) for key, values in found.items()})
 
 
@@ -293,12 +283,3 @@ def _over_groups(values: Mapping[Key, float]) -> Median:
     for (group, _), value in values.items():
         by_group[group].append(value)
     return median_interval([median(found) for found in by_group.values()])
-
-
-def _by_prompt(rows: Sequence[Row], value: Callable[[Row], bool | None]) -> dict[str, list[bool]]:
-    found: dict[str, list[bool]] = defaultdict(list)
-    for row in rows:
-        known = value(row)
-        if known is not None:
-            found[row.id].append(known)
-    return found

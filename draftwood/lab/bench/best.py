@@ -7,18 +7,21 @@ judged on others: :meth:`Best.refuse` sees to that. Knows nothing of how setting
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import decode, read_json
+from draftwood.lab.bench.document import Pair, Searched
 from draftwood.lab.bench.grid import grid
 from draftwood.lab.bench.peers import names as peer_names
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.quiet import objection
-from draftwood.lab.bench.records import decode
 
-SCHEMA = 1
+SCHEMA = 2
+TIMELESS = "mean_acceptance_length"
+"""The figure of a search that does not depend on times."""
 
 _NEEDED = ("model", "draft", "head", "dtype", "batch", "sampling")
 _SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
@@ -29,11 +32,29 @@ _OPTIONAL = ("draft", "head")
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A method as published and at its best setting; both texts name contenders."""
+class Tried(Pair):
+    """A method with the figures of every setting that was tried."""
 
-    published: str
-    best: str
+    tried: Mapping[str, Mapping[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The file that ``draftwood search`` writes.
+
+    Attributes:
+        best_settings: :data:`SCHEMA`.
+        by: the figure that decided: ``tokens_per_second`` or ``mean_acceptance_length``.
+        provenance: of the search.
+        methods: by the name of the recipe.
+        prompts: digests of the prompts on which it was found.
+    """
+
+    best_settings: int
+    by: str
+    provenance: Mapping[str, Any]
+    methods: Mapping[str, Tried]
+    prompts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +63,7 @@ class Best:
 
     Attributes:
         file: where it is written.
-        by: the figure that decided: ``tokens_per_second`` or ``tau``.
+        by: the figure that decided: ``tokens_per_second`` or ``mean_acceptance_length``.
         settings: every setting of the search, as its provenance has them.
         disturbed: why its times are not reliable; None if they are, or did not decide.
         prompts: digests of the prompts on which it was found.
@@ -103,11 +124,10 @@ class Best:
                 "on other prompts of the same kind"
             )
 
-    def recorded(self, methods: Sequence[str]) -> dict[str, object]:
-        """What a document says of it: the pairs of the methods that were asked for."""
-        pairs = {name: asdict(pair) for name, pair in self.methods.items() if name in methods}
-        said: dict[str, object] = {"file": self.file, "by": self.by, "methods": pairs}
-        return said if self.disturbed is None else {**said, "disturbed": self.disturbed}
+    def recorded(self, methods: Sequence[str]) -> Searched:
+        """The part for a document: the pairs of the methods that were asked for."""
+        pairs = {name: pair for name, pair in self.methods.items() if name in methods}
+        return Searched(self.file, self.by, pairs, self.disturbed)
 
 
 def digest(prompt: Prompt) -> str:
@@ -129,26 +149,24 @@ def load(path: Path) -> Best:
     Raises:
         DraftwoodError: the file cannot be read, or is something else.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise DraftwoodError(f"{path} is not JSON: {error}") from error
+    found = read_json(path)
     if not isinstance(found, dict) or found.get("best_settings") != SCHEMA:
         raise DraftwoodError(
             f"{path} is not a file of best settings of version {SCHEMA}: make one with "
             "draftwood search"
         )
     try:
-        settings = found["provenance"]["settings"]
+        search = decode(Search, found)
+        settings = decode(dict[str, Any], search.provenance.get("settings"), "provenance.settings")
         return Best(
             file=str(path),
-            by=str(found["by"]),
+            by=search.by,
             settings={name: settings[name] for name in _NEEDED},
-            disturbed=None if found["by"] == "tau" else objection(found),
-            prompts=frozenset(found["prompts"]),
-            methods={name: decode(Pair, each) for name, each in found["methods"].items()},
+            disturbed=None if search.by == TIMELESS else objection(found),
+            prompts=frozenset(search.prompts),
+            methods={n: Pair(each.published, each.best) for n, each in search.methods.items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DraftwoodError(f"{path} is damaged ({error}): search again") from error
+    except KeyError as error:
+        raise DraftwoodError(f"{path}: provenance has no {error}: search again") from error
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{path}: {error}: search again") from error

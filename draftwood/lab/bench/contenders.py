@@ -16,6 +16,7 @@ from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.defaults import Defaults
+from draftwood.lab.bench.document import REFERENCE
 from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
@@ -25,9 +26,6 @@ from draftwood.models import Loaded
 from draftwood.protocols import Host, Target
 from draftwood.protocols.settings import settings as fields_of
 from draftwood.runner.attach import attach
-
-REFERENCE = "ar"
-"""Plain decoding through our engine: every run has it, and speed and tokens are held against it."""
 
 
 class Stage:

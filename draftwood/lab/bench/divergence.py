@@ -10,46 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeAlias
 
+from draftwood.lab.bench.document import Divergence
+from draftwood.lab.bench.figures import Row
 from draftwood.lab.bench.margins import Margin
-from draftwood.lab.bench.rows import Row, Run, row_of
+from draftwood.lab.bench.rows import Run, row_of
 
 Ask: TypeAlias = Callable[[Sequence[int], Sequence[int]], Margin]
 """The margin between tokens (the second argument) after others (the first)."""
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """The first difference between a run and the reference's.
-
-    Attributes:
-        id: the prompt's.
-        run_seed: of the run.
-        repeat: of the run.
-        turn: whose answer differs, from 0.
-        position: of the first differing token in that answer, from 0.
-        expected: the reference's token there, None if its answer had ended.
-        found: the method's, None likewise.
-        gap: how far the worse of the two tokens was from being chosen there, in logits; None if
-            an answer had ended, and before it is computed.
-        bound: how far rounding can move that; None likewise.
-        near_tie: whether rounding decides; None before it is computed.
-    """
-
-    id: str
-    run_seed: int
-    repeat: int
-    turn: int
-    position: int
-    expected: int | None
-    found: int | None
-    gap: float | None = None
-    bound: float | None = None
-    near_tie: bool | None = None
-
-    @property
-    def fault(self) -> bool:
-        """Whether it is known that rounding cannot explain it."""
-        return self.near_tie is False
 
 
 def divergence(run: Run, reference: Run) -> Divergence | None:

@@ -1,67 +1,27 @@
 """A few steps of an answer in words, for a reader: what was drafted, kept and thrown away.
 
-Made outside the clock, of the first prompt of each task only, and kept as plain values. Knows
-nothing of how a report shows them.
+Made outside the clock, of the first prompt of each task only. Knows nothing of how a report shows
+them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.stats import StepStats
+from draftwood.lab.bench.document import Committed, Excerpt, StepExcerpt, TreeExcerpt
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from draftwood.tree import ROOT, TokenTree
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 PROMPT_CHARACTERS = 300
 STEPS = 48
 TREES = 3
 REJECTED = 8
-
-
-@dataclass(frozen=True)
-class Committed:
-    """A committed token's text, and the drafter that offered it (``""`` for the bonus)."""
-
-    text: str
-    source: str
-
-
-@dataclass(frozen=True)
-class StepExcerpt:
-    """One step.
-
-    Attributes:
-        route: the tree's.
-        drafted: nodes, root excluded.
-        depth: of the tree.
-        committed: the tokens that became part of the answer; accepted ones, then the bonus.
-        rejected: texts of the chain of first children below the last accepted node, at most 8.
-    """
-
-    route: str
-    drafted: int
-    depth: int
-    committed: tuple[Committed, ...]
-    rejected: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """The beginning of an answer.
-
-    Attributes:
-        prompt: the last 300 characters of the context.
-        steps: at most 48, from the first one.
-        trees: of at most 3 of these steps, evenly spaced among those that drafted.
-    """
-
-    prompt: str
-    steps: tuple[StepExcerpt, ...]
-    trees: tuple[TreeExcerpt, ...]
 
 
 Quote: TypeAlias = Callable[
@@ -71,14 +31,14 @@ Quote: TypeAlias = Callable[
 
 
 class Excerpts:
-    """Makes the excerpts of a run; a :data:`Quote`.
+    """Makes the excerpts of a run.
 
     Args:
         tokenizer: the target's.
         prompts: all prompts of the run, in order.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompts: Iterable[Prompt]) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", prompts: Iterable[Prompt]) -> None:
         self._tokenizer = tokenizer
         firsts: dict[str, str] = {}
         for prompt in prompts:
@@ -87,6 +47,7 @@ class Excerpts:
 
     def __call__(
         self,
+        method: str,
         prompt: Prompt,
         context: Sequence[int],
         answer: Sequence[int],
@@ -95,7 +56,7 @@ class Excerpts:
         """The excerpt, or None if the prompt is not its task's first or there are no steps."""
         if prompt.id not in self._chosen or not steps:
             return None
-        return excerpt(self._text, context, answer, steps)
+        return excerpt(self._text, method, prompt, context, answer, steps)
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(
@@ -107,6 +68,8 @@ class Excerpts:
 
 def excerpt(
     text: Callable[[Sequence[int]], str],
+    method: str,
+    prompt: Prompt,
     context: Sequence[int],
     answer: Sequence[int],
     steps: Sequence[StepStats],
@@ -115,6 +78,8 @@ def excerpt(
 
     Args:
         text: turns token ids into text.
+        method: name of the contender.
+        prompt: what was answered.
         context: ids that were continued.
         answer: ids of the whole answer; the first one came with the prefill.
         steps: all steps, in order; together they committed the rest of the answer.
@@ -126,14 +91,14 @@ def excerpt(
         words = tuple(text([token]) for token in answer[at : at + step.committed])
         at += step.committed
         sources = (*(step.tree.sources[node] for node in step.path), "")
-        last = step.path[-1] if step.path else ROOT
+        end = step.path[-1] if step.path else ROOT
         shown.append(
             StepExcerpt(
                 route=step.tree.route,
                 drafted=step.tree.drafted,
                 depth=step.tree.depth,
                 committed=tuple(map(Committed, words, sources)),
-                rejected=tuple(text([int(step.tree.tokens[i])]) for i in chain(step.tree, last)),
+                rejected=tuple(text([int(step.tree.tokens[i])]) for i in chain(step.tree, end)),
             )
         )
         if step.tree.drafted:
@@ -149,7 +114,8 @@ def excerpt(
             )
     count = min(TREES, len(trees))
     evenly = tuple(trees[i * len(trees) // count] for i in range(count))
-    return Excerpt(text(context)[-PROMPT_CHARACTERS:], tuple(shown), evenly)
+    last = text(context)[-PROMPT_CHARACTERS:]
+    return Excerpt(method, prompt.id, prompt.set, prompt.task, last, tuple(shown), evenly)
 
 
 def chain(tree: TokenTree, node: int) -> list[int]:

@@ -1,87 +1,77 @@
-"""What was foretold against what came of it: plain counts by source and by the chance foretold.
+"""Counts of predicted and observed acceptance, by source and by predicted probability.
 
-Counted from steps, outside the clock; counts of several answers add up with :func:`merged`. A
-candidate counts if its step has shown whether it was right, drafted or not, so that what a policy
-chooses to draft does not decide what is counted. Knows nothing of prompts and rates.
+Counted from steps, outside the clock. A candidate counts if its step has shown whether it was
+right, drafted or not, so that a policy's choice of nodes does not bias the counts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engine.stats import StepStats
+from draftwood.files import Count
+
+if TYPE_CHECKING:
+    from draftwood.engine.stats import StepStats
 
 BINS = 10
-"""Of equal width, from 0 to 1; a chance on the border of two is in the upper one, 1 in the last."""
+"""Of equal width, from 0 to 1; a probability on a border is in the upper bin, 1 in the last one."""
 EARLY = 200
-"""Steps that make a beginning: in so many the counts of ``auto`` lose half of what they held."""
+"""Steps of the beginning: in so many the counts of ``auto`` lose half of their prior weight."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Candidates whose chance was in one bin.
+    """Candidates whose predicted probability is in one bin.
 
     Attributes:
-        candidates: how many.
-        expected: the sum of their chances.
-        taken: how many the target took.
+        candidates: their number.
+        predicted: the sum of their probabilities.
+        accepted: how many of them the target accepted.
     """
 
-    candidates: int = 0
-    expected: float = 0.0
-    taken: int = 0
+    candidates: Count = 0
+    predicted: float = 0.0
+    accepted: Count = 0
 
     def __add__(self, other: "Bin") -> "Bin":
         return Bin(
             self.candidates + other.candidates,
-            self.expected + other.expected,
-            self.taken + other.taken,
+            self.predicted + other.predicted,
+            self.accepted + other.accepted,
         )
 
 
 @dataclass(frozen=True)
-class SourceBins:
-    """The judged candidates that a source was the first to offer: a bin for each tenth."""
-
-    source: str
-    bins: tuple[Bin, ...]
-
-    @property
-    def whole(self) -> Bin:
-        """All bins together."""
-        return sum(self.bins, Bin())
-
-
-@dataclass(frozen=True)
 class Forecast:
-    """What was foretold of some steps, and what came of it.
+    """Predicted steps and their outcome.
 
     Attributes:
-        steps: of which something was foretold.
-        expected: tokens that they were expected to commit.
-        committed: tokens that they did commit, before any cut.
-        by_source: of the candidates, sorted by source.
+        steps: number of steps with a prediction.
+        predicted: tokens that they were predicted to commit.
+        committed: tokens that they committed, before any cut.
+        by_source: :data:`BINS` bins for the candidates that a source was the first to offer.
     """
 
     steps: int = 0
-    expected: float = 0.0
+    predicted: float = 0.0
     committed: int = 0
-    by_source: tuple[SourceBins, ...] = ()
+    by_source: Mapping[str, tuple[Bin, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Of all steps, and of those alone before which the tuner had seen ``EARLY`` others."""
+    """Counts of all steps, and of those before which the tuner had seen ``EARLY`` others."""
 
-    whole: Forecast = field(default_factory=Forecast)
-    late: Forecast = field(default_factory=Forecast)
+    all_steps: Forecast = field(default_factory=Forecast)
+    late_steps: Forecast = field(default_factory=Forecast)
 
 
-def forecasts_of(steps: Iterable[StepStats]) -> Forecasts:
+def forecasts_of(steps: Iterable["StepStats"]) -> Forecasts:
     """The counts of some steps."""
     every = list(steps)
     late = [s for s in every if s.prediction is not None and s.prediction.step > EARLY]
@@ -91,31 +81,33 @@ def forecasts_of(steps: Iterable[StepStats]) -> Forecasts:
 def merged(parts: Iterable[Forecasts]) -> Forecasts:
     """The counts of all parts together."""
     every = list(parts)
-    return Forecasts(_sum(part.whole for part in every), _sum(part.late for part in every))
-
-
-def _forecast(steps: Iterable[StepStats]) -> Forecast:
-    predicted = [(s.prediction, len(s.path) + 1) for s in steps if s.prediction is not None]
-    if not predicted:
-        return Forecast()
-    labelled = [prediction.candidates for prediction, _ in predicted]
-    sources = np.array([name for each in labelled for name in each.sources], dtype=np.str_)
-    chances = np.array([p for each in labelled for p in each.probabilities], dtype=np.float64)
-    taken = np.array([hit for each in labelled for hit in each.taken], dtype=np.bool_)
-    return Forecast(
-        steps=len(predicted),
-        expected=fsum(prediction.tokens for prediction, _ in predicted),
-        committed=sum(committed for _, committed in predicted),
-        by_source=tuple(
-            SourceBins(str(name), _binned(chances[sources == name], taken[sources == name]))
-            for name in np.unique(sources)
-        ),
+    return Forecasts(
+        _sum(part.all_steps for part in every), _sum(part.late_steps for part in every)
     )
 
 
-def _binned(chances: NDArray[np.float64], taken: NDArray[np.bool_]) -> tuple[Bin, ...]:
-    places = np.minimum((chances * BINS).astype(np.int64), BINS - 1)
-    columns = (np.bincount(places, weights, BINS) for weights in (None, chances, taken))
+def _forecast(steps: Iterable["StepStats"]) -> Forecast:
+    known = [(s.prediction, len(s.path) + 1) for s in steps if s.prediction is not None]
+    if not known:
+        return Forecast()
+    labelled = [prediction.candidates for prediction, _ in known]
+    sources = np.array([name for each in labelled for name in each.sources], dtype=np.str_)
+    predicted = np.array([p for each in labelled for p in each.probabilities], dtype=np.float64)
+    accepted = np.array([hit for each in labelled for hit in each.taken], dtype=np.bool_)
+    return Forecast(
+        steps=len(known),
+        predicted=fsum(prediction.tokens for prediction, _ in known),
+        committed=sum(committed for _, committed in known),
+        by_source={
+            str(name): _binned(predicted[sources == name], accepted[sources == name])
+            for name in np.unique(sources)
+        },
+    )
+
+
+def _binned(predicted: NDArray[np.float64], accepted: NDArray[np.bool_]) -> tuple[Bin, ...]:
+    places = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+    columns = (np.bincount(places, weights, BINS) for weights in (None, predicted, accepted))
     return tuple(
         Bin(int(n), float(total), int(hits)) for n, total, hits in zip(*columns, strict=True)
     )
@@ -125,12 +117,11 @@ def _sum(parts: Iterable[Forecast]) -> Forecast:
     every = list(parts)
     bins: dict[str, tuple[Bin, ...]] = defaultdict(lambda: (Bin(),) * BINS)
     for part in every:
-        for found in part.by_source:
-            pairs = zip(bins[found.source], found.bins, strict=True)
-            bins[found.source] = tuple(mine + other for mine, other in pairs)
+        for source, found in part.by_source.items():
+            bins[source] = tuple(a + b for a, b in zip(bins[source], found, strict=True))
     return Forecast(
         steps=sum(part.steps for part in every),
-        expected=fsum(part.expected for part in every),
+        predicted=fsum(part.predicted for part in every),
         committed=sum(part.committed for part in every),
-        by_source=tuple(SourceBins(name, bins[name]) for name in sorted(bins)),
+        by_source=dict(sorted(bins.items())),
     )

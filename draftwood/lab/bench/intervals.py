@@ -7,12 +7,13 @@ intervals. scipy is imported when an interval is asked for.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 2000
-NAN = float("nan")
 _PERCENTILES = (2.5, 97.5)
 _MEMORY = 2**23
 """Most values of one batch of resamples."""
@@ -22,26 +23,40 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Median:
-    """A median over groups with its interval (NaN where there are too few groups)."""
+    """A median over groups and its interval; None where there is too little data."""
 
-    median: float
-    low: float
-    high: float
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def middle(self) -> float | None:
+        """The figure itself, as :attr:`Ratio.middle`."""
+        return self.median
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two sums over groups with its interval (NaN likewise)."""
+    """A ratio of two sums over groups and its interval; None where there is too little data."""
 
-    value: float
-    low: float
-    high: float
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def middle(self) -> float | None:
+        """The figure itself, as :attr:`Median.middle`."""
+        return self.value
+
+
+Estimate: TypeAlias = Median | Ratio
+"""A figure with its 95 % interval."""
 
 
 def median_interval(values: Sequence[float], resamples: int = RESAMPLES) -> Median:
     """The median of ``values``, one per group, with its interval. One value has no interval."""
     if len(values) < 2:
-        return Median(values[0] if values else NAN, NAN, NAN)
+        return Median(*values)
     given = np.asarray(values, dtype=np.float64)
     low, high = np.percentile(_resampled(given, np.median, resamples), _PERCENTILES)
     return Median(float(np.median(given)), float(low), float(high))
@@ -53,7 +68,7 @@ def ratio_intervals(
     """Ratios of sums over groups, one for each column, with their intervals.
 
     Resamples with a denominator of zero are left out. One group has no interval. The ratio of a
-    column whose denominators are all zero is NaN.
+    column whose denominators are all zero is None.
 
     Args:
         numerators: ``[groups, ratios]``.
@@ -61,7 +76,7 @@ def ratio_intervals(
         resamples: number of resamples.
     """
     both = np.stack([numerators, denominators])
-    found = [Ratio(value, NAN, NAN) for value in _quotients(both.sum(axis=1)).tolist()]
+    found = [Ratio(v if isfinite(v) else None) for v in _quotients(both.sum(axis=1)).tolist()]
     known = denominators.sum(axis=0) > 0
     if len(numerators) < 2 or not known.any():
         return found
@@ -74,7 +89,7 @@ def ratio_intervals(
 
 def _quotients(sums: Floats) -> Floats:
     """Numerators ``sums[0]`` over denominators ``sums[1]``; NaN where the latter are zero."""
-    found: Floats = np.full_like(sums[0], NAN)
+    found: Floats = np.full_like(sums[0], np.nan)
     np.divide(sums[0], sums[1], out=found, where=sums[1] > 0)
     return found
 

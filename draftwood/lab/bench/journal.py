@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import reason, write_text
+from draftwood.files import decode, encode, reason, write_text
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.bench.records import decode, encode
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
 
@@ -61,7 +60,7 @@ class Journal:
             return
         wrong = [
             found
-            for key, value in json.loads(json.dumps(facts)).items()
+            for key, value in encode(facts).items()
             for found in differences(self._decides.get(key), value, key)
         ]
         if wrong:
@@ -91,7 +90,7 @@ class Journal:
             part: when it began, and what the machine was like.
         """
         if self._decides is None:
-            self._waiting.append({"decides": decides})
+            self._waiting.append({"decides": encode(decides)})
         self._waiting.append({"part": part})
         self.parts.append(dict(part))
 

@@ -18,7 +18,8 @@ from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.acceptance import Acceptance, acceptance_of
 from draftwood.lab.bench.contexts import Context, Contexts
-from draftwood.lab.bench.excerpts import Excerpt, Quote
+from draftwood.lab.bench.document import Excerpt
+from draftwood.lab.bench.excerpts import Quote
 from draftwood.lab.bench.forecast import Forecasts, forecasts_of
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.sampling.sampler import SamplingParams

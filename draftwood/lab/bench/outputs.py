@@ -4,14 +4,13 @@ Knows nothing of what is in them.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, reason, rescued, write_text
+from draftwood.files import check_writable, encode, reason, rescued, write_json, write_text
 from draftwood.lab.bench import journal
-from draftwood.lab.bench.document import write
+from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.journal import Journal
 
 
@@ -78,7 +77,7 @@ class Outputs:
             )
         return journal.continued(journal.beside(self.json))
 
-    def write(self, document: Mapping[str, object]) -> None:
+    def write(self, document: Document) -> None:
         """Write the document, its page and its figures.
 
         Raises:
@@ -89,7 +88,7 @@ class Outputs:
         except OSError as error:
             raise self.unwritten(error, document) from error
 
-    def unwritten(self, error: OSError, result: Mapping[str, object]) -> OSError:
+    def unwritten(self, error: OSError, result: object) -> OSError:
         """The error that says where a result is that could not be written.
 
         That is the journal, or without one a file in the temporary directory, written here.
@@ -102,12 +101,12 @@ class Outputs:
             )
         else:
             name = "result.json" if self.json is None else self.json.name
-            where = rescued(name, (json.dumps(result, indent=1) + "\n").encode())
+            where = rescued(name, (json.dumps(encode(result), indent=1) + "\n").encode())
         return OSError(f"{reason(error)}; {where}")
 
-    def _write(self, document: Mapping[str, object]) -> None:
+    def _write(self, document: Document) -> None:
         if self.json is not None:
-            write(self.json, document)
+            write_json(self.json, document)
         if self.html is not None:
             from draftwood.lab.bench.report import page
 

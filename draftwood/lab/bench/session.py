@@ -6,6 +6,7 @@ first timed run. Knows nothing of flags and of the terminal.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -13,9 +14,8 @@ from draftwood.costs import busy
 from draftwood.costs.busy import total_usage, usage_between
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError, need
-from draftwood.lab.bench.aggregate import Baselines
+from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.contenders import (
-    REFERENCE,
     Choice,
     Kept,
     OwnChoice,
@@ -26,8 +26,8 @@ from draftwood.lab.bench.contenders import (
     unnamed_peers,
 )
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.divergence import Compared, Divergence, compare, explain, references
-from draftwood.lab.bench.document import document, excerpt_entries, method_entry
+from draftwood.lab.bench.divergence import Compared, compare, explain, references
+from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Divergence, Document
 from draftwood.lab.bench.excerpts import Excerpts, Quote
 from draftwood.lab.bench.journal import Journal
 from draftwood.lab.bench.margins import Margin, margin
@@ -40,9 +40,6 @@ from draftwood.lab.bench.runs import Job, Where, execute, grouped, items, plan, 
 from draftwood.lab.bench.settings import Settings
 from draftwood.methods.shipped import check_drafts
 from draftwood.models import load_quietly
-
-HF = "hf"
-"""transformers' plain ``generate``: where it takes part, speeds are held against it too."""
 
 
 class Session:
@@ -144,7 +141,7 @@ class Session:
                 self._journal.add(job, runs)
             self._runs += runs
 
-    def document(self, *, complete: bool) -> dict[str, object]:
+    def document(self, *, complete: bool) -> Document:
         """The output so far; gaps of divergences are looked up only for a complete run."""
         explained = self._explained if complete else _unexplained
         against = references(self._runs, REFERENCE)
@@ -153,9 +150,11 @@ class Session:
             runs = [run for run in self._runs if run.method == choice.name]
             comparable = choice.same_tokens(self.settings.sampling.temperature)
             found[choice.name] = compare(runs, against if comparable else {}, explained)
-        baselines = Baselines(ar=found[REFERENCE].rows, hf=found[HF].rows if HF in found else ())
+        hf = found[PEER].rows if PEER in found else ()
+        baselines = Baselines(ar=found[REFERENCE].rows, hf=hf)
         entries = {
             choice.name: method_entry(
+                choice.name,
                 found[choice.name].rows,
                 baselines,
                 found[choice.name].divergences,
@@ -164,18 +163,19 @@ class Session:
             for choice in self.choices
         }
         order = {choice.name: number for number, choice in enumerate(self.choices)}
-        quoted = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
+        runs = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
+        quoted = (run.turns[0].excerpt for run in runs)
         parts = self._journal.parts if self._journal is not None and self.ended else []
-        whole = document(
-            {**self._provenance, "resumed": parts, "other_processes": self._others()},
-            entries,
-            self.missing,
-            excerpt_entries(quoted),
-            complete=complete,
-        )
         best = self.settings.best
-        pairs = {} if best is None else {"best": best.recorded(self.settings.methods)}
-        return {**whole, **pairs}
+        return Document(
+            schema=SCHEMA,
+            complete=complete,
+            provenance={**self._provenance, "resumed": parts, "other_processes": self._others()},
+            methods=entries,
+            missing=self.missing,
+            excerpts=tuple(excerpt for excerpt in quoted if excerpt is not None),
+            best=None if best is None else best.recorded(self.settings.methods),
+        )
 
     @property
     def unsearched(self) -> list[str]:
@@ -213,7 +213,7 @@ class Session:
 
     def _quote(self, job: Job) -> Quote | None:
         first = job.run_seed == self.settings.seeds[0] and not job.repeat
-        return self._excerpts if first else None
+        return partial(self._excerpts, job.method) if first else None
 
     def _tokens(self, group: Sequence[Item]) -> int:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)

@@ -45,7 +45,7 @@ def fields(step: StepStats) -> dict[str, object]:
         "depth": tree.depth,
         "accepted": len(step.path),
         "committed": step.committed,
-        "expected": step.expected,
+        "predicted": step.expected,
         "drafted_by_source": dict(Counter(tree.sources[1:])),
         "accepted_by_source": dict(Counter(tree.sources[i] for i in step.path)),
         "batch": step.batch,

@@ -3,8 +3,14 @@
 Knows nothing of how differences were found and explained.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from draftwood.lab.bench.document import Divergence, Document, Method
 
 
 def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) -> str:
@@ -28,37 +34,36 @@ def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) ->
     return "; ".join(parts)
 
 
-def differences(document: Mapping[str, Any]) -> list[str]:
+def differences(document: Document) -> list[str]:
     """A line for each method whose tokens differ: the verdict, and its worst first difference."""
-    dtype = str(document["provenance"].get("model", {}).get("dtype", ""))
     return [
-        f"{name}: {_of(entry, dtype)}{_example(entry['divergences'])}"
-        for name, entry in document["methods"].items()
-        if entry["divergences"]
+        f"{name}: {of_method(method, document.dtype)}{_example(method.divergences)}"
+        for name, method in document.methods.items()
+        if method.divergences
     ]
 
 
-def _of(entry: Mapping[str, Any], dtype: str) -> str:
-    counts = ("identical", "compared", "rounding_prompts", "fault_prompts")
-    same, compared, rounding, faults = (int(entry[key]) for key in counts)
-    return verdict(same, compared, rounding, faults, dtype)
+def of_method(method: Method, dtype: str) -> str:
+    """The verdict on a method's tokens."""
+    rounding, faults = method.rounding_prompts, method.fault_prompts
+    return verdict(method.identical, method.compared, rounding, faults, dtype)
 
 
-def _example(divergences: list[Mapping[str, Any]]) -> str:
-    known = [found for found in divergences if found["near_tie"] is not None]
-    faults = [found for found in known if not found["near_tie"]]
+def _example(divergences: Sequence[Divergence]) -> str:
+    known = [found for found in divergences if found.near_tie is not None]
     if not known:
         return ""
-    first = (faults or known)[0]
+    first = next((found for found in known if found.fault), known[0])
     expected, found = (
-        "the end" if first[key] is None else str(first[key]) for key in ("expected", "found")
+        "the end" if token is None else str(token) for token in (first.expected, first.found)
     )
-    place = f"{first['id']}, turn {first['turn']}, token {first['position']}"
+    place = f"{first.id}, turn {first.turn}, token {first.position}"
     where = f". First in {place}: {found} instead of {expected}"
-    if first["bound"] is None:
+    if first.bound is None:
         return where
-    gap = "out of reach" if first["gap"] is None else f"{first['gap']:.2g} behind"
-    return f"{where}, {gap} (rounding moves {first['bound']:.2g})"
+    out_of_reach = first.gap is None or not isfinite(first.gap)
+    gap = "out of reach" if out_of_reach else f"{first.gap:.2g} behind"
+    return f"{where}, {gap} (rounding moves {first.bound:.2g})"
 
 
 def _differ(count: int) -> str:

@@ -1,8 +1,8 @@
-"""Documents made by code, for whoever reads them."""
+"""Documents made by code, as JSON and as read."""
 
 from typing import Any
 
-from draftwood.lab.bench.document import SCHEMA
+from draftwood.lab.bench.document import SCHEMA, Document, read
 
 TASKS = ("code", "chat")
 
@@ -94,27 +94,27 @@ def peer(speedup: float = 0.8) -> dict[str, Any]:
 
 
 def forecast(tenths: dict[str, dict[int, tuple[int, int]]], **others: Any) -> dict[str, Any]:
-    """What was foretold: of each source candidates and how many were taken, by tenth.
+    """Predictions: of each source, candidates and how many were accepted, by tenth.
 
-    Every chance is in the middle of its tenth.
+    Every probability is in the middle of its tenth.
     """
     by_source = {}
     for source, found in tenths.items():
         bins = [
-            {"candidates": n, "expected": (k + 0.5) / 10 * n, "taken": taken}
-            for k, (n, taken) in ((k, found.get(k, (0, 0))) for k in range(10))
+            {"candidates": n, "predicted": (k + 0.5) / 10 * n, "accepted": hits}
+            for k, (n, hits) in ((k, found.get(k, (0, 0))) for k in range(10))
         ]
-        expected, taken = (sum(each[key] for each in bins) for key in ("expected", "taken"))
+        predicted, accepted = (sum(each[key] for each in bins) for key in ("predicted", "accepted"))
         by_source[source] = {
             "candidates": sum(each["candidates"] for each in bins),
-            "expected": expected,
-            "taken": taken,
-            "error": ratio(expected / taken - 1 if taken else None),
+            "predicted": predicted,
+            "accepted": accepted,
+            "error": ratio(predicted / accepted - 1 if accepted else None),
             "bins": bins,
         }
     return {
         "steps": 80,
-        "expected": 210.0,
+        "predicted": 210.0,
         "committed": 200,
         "error": ratio(0.05),
         "by_source": by_source,
@@ -123,17 +123,17 @@ def forecast(tenths: dict[str, dict[int, tuple[int, int]]], **others: Any) -> di
 
 
 def reliability() -> dict[str, Any]:
-    """Of 80 steps, 20 of them late, in which only what was copied was judged."""
+    """Figures of 80 steps, 20 of them late; in late steps only ``context`` has candidates."""
     return {
         "all_steps": forecast({"adjacency": {0: (400, 16), 4: (40, 20)}, "context": {8: (20, 17)}}),
-        "late_steps": forecast({"context": {9: (10, 8)}}, steps=20, expected=44.0, committed=40),
+        "late_steps": forecast({"context": {9: (10, 8)}}, steps=20, predicted=44.0, committed=40),
     }
 
 
 def method(whole: dict[str, Any], **others: Any) -> dict[str, Any]:
     """A method's entry: the same figures in every task, a fifth lower without looping outputs.
 
-    Whatever drafts foretells something.
+    A method that drafts predicts.
     """
     tau = whole["mean_acceptance_length"]["value"]
     calm = {
@@ -148,6 +148,7 @@ def method(whole: dict[str, Any], **others: Any) -> dict[str, Any]:
         **part,
         "by_set": {"made": part},
         "by_task": dict.fromkeys(TASKS, part),
+        "by_seed": {},
         "settings": {"budget": 16},
         "near_ties": 0,
         "rounding_prompts": 0,
@@ -210,9 +211,20 @@ def excerpt(name: str, id: str = "made/0", task: str = "code", **others: Any) ->
     }
 
 
-def document(**others: Any) -> dict[str, Any]:
-    """``ar``, ``hf`` and two drafting methods."""
-    return {
+def document(**others: Any) -> Document:
+    """The document of :func:`parsed`."""
+    return read(parsed(**others))
+
+
+def parsed(**others: Any) -> dict[str, Any]:
+    """The JSON of ``ar``, ``hf`` and two drafting methods."""
+    methods = {
+        "ar": method(plain()),
+        "goose:budget=16": method(metrics(2.0)),
+        "pld": method(metrics(1.4, 1.6)),
+        "hf": method(peer()),
+    }
+    found = {
         "schema": SCHEMA,
         "complete": True,
         "provenance": {
@@ -226,13 +238,11 @@ def document(**others: Any) -> dict[str, Any]:
             "prompts": [{"file": "made.jsonl", "sha256": "0" * 64}],
             "settings": {"max_new_tokens": 48, "repeats": 1},
         },
-        "methods": {
-            "ar": method(plain()),
-            "goose:budget=16": method(metrics(2.0)),
-            "pld": method(metrics(1.4, 1.6)),
-            "hf": method(peer()),
-        },
+        "methods": methods,
         "missing": {"hf-assistant": "no assistant fits"},
         "excerpts": [excerpt("goose:budget=16"), excerpt("pld"), excerpt("ar", trees=[])],
         **others,
     }
+    for name, entry in found["methods"].items():
+        entry.setdefault("name", name)
+    return found

@@ -6,14 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from draftwood.engine.stats import StepStats
-from draftwood.lab.bench.acceptance import (
-    Acceptance,
-    DepthCount,
-    RankCount,
-    SourceCount,
-    acceptance_of,
-    merged,
-)
+from draftwood.lab.bench.acceptance import Acceptance, acceptance_of, merged
 from draftwood.tree import Draw, TreeBuilder
 from tests.factories.bench_rows import random_steps, step, tree
 
@@ -30,17 +23,17 @@ SOURCES = ("root", "x", "x", "y", "x", "y", "y", "x")
 
 def test_a_tree_is_counted_by_hand() -> None:
     found = acceptance_of([step(tree(PARENTS, sources=SOURCES), (2, 5))])
-    assert found.by_depth == (DepthCount(1, 1, 1), DepthCount(2, 1, 1), DepthCount(3, 1, 0))
-    assert found.by_source == (SourceCount("x", 4, 1), SourceCount("y", 3, 1))
+    assert found.by_depth == {1: (1, 1), 2: (1, 1), 3: (1, 0)}
+    assert found.by_source == {"x": (4, 1), "y": (3, 1)}
     # Node 4 was not offered, its parent being rejected; node 7 was, and was rejected.
-    assert found.by_rank == (
-        RankCount(1, 1, 1, 0),
-        RankCount(1, 2, 1, 1),
-        RankCount(1, 3, 1, 0),
-        RankCount(2, 1, 1, 1),
-        RankCount(2, 2, 1, 0),
-        RankCount(3, 1, 1, 0),
-    )
+    assert found.by_rank == {
+        (1, 1): (1, 0),
+        (1, 2): (1, 1),
+        (1, 3): (1, 0),
+        (2, 1): (1, 1),
+        (2, 2): (1, 0),
+        (3, 1): (1, 0),
+    }
 
 
 def test_steps_without_a_draft_count_for_nothing() -> None:
@@ -55,15 +48,15 @@ def test_equal_siblings_are_told_apart_by_their_nodes() -> None:
     for _ in range(3):
         builder.add(0, 7, "q", draw=Draw.IID)
     found = acceptance_of([step(builder.build(), (2,))])
-    assert found.by_rank == (RankCount(1, 1, 1, 0), RankCount(1, 2, 1, 1), RankCount(1, 3, 1, 0))
+    assert found.by_rank == {(1, 1): (1, 0), (1, 2): (1, 1), (1, 3): (1, 0)}
 
 
 def test_counts_past_the_first_nine_are_in_order_of_number() -> None:
     chain = tree([-1, *range(12)])
     found = acceptance_of([step(chain, chain.path(11))])
-    assert [count.depth for count in found.by_depth] == list(range(1, 13))
-    assert [count.depth for count in found.by_rank] == list(range(1, 13))
-    assert found.by_depth[-1] == DepthCount(12, 1, 0)
+    assert list(found.by_depth) == list(range(1, 13))
+    assert [depth for depth, _ in found.by_rank] == list(range(1, 13))
+    assert found.by_depth[12] == (1, 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,7 +93,7 @@ def walked(steps: Iterable[StepStats]) -> Acceptance:
                 ranks[int(one.tree.depths[node]), elder + 1][0] += 1
                 ranks[int(one.tree.depths[node]), elder + 1][1] += accepted
     return Acceptance(
-        tuple(DepthCount(d, *n) for d, n in sorted(depths.items()) if n[0]),
-        tuple(SourceCount(s, *n) for s, n in sorted(sources.items())),
-        tuple(RankCount(*key, *n) for key, n in sorted(ranks.items())),
+        {depth: (n[0], n[1]) for depth, n in depths.items() if n[0]},
+        {source: (n[0], n[1]) for source, n in sources.items()},
+        {place: (n[0], n[1]) for place, n in ranks.items()},
     )

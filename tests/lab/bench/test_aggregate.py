@@ -1,23 +1,19 @@
 """Metrics from rows that are checked by hand."""
 
-import math
-from typing import Any, cast
-
 import pytest
 
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.aggregate import (
     Baselines,
-    Metrics,
-    SourceRate,
     aggregate,
-    report,
+    method_entry,
     speeds,
     without_looping,
 )
+from draftwood.lab.bench.document import Method
+from draftwood.lab.bench.figures import Metrics, Row, SourceRate
 from draftwood.lab.bench.intervals import Ratio, median_interval
-from draftwood.lab.bench.rows import Row
 from tests.factories.bench_rows import random_steps, row, step, tree
 
 ALONE = Baselines()
@@ -58,7 +54,7 @@ def test_speedups_are_paired() -> None:
     assert (found.median, found.low, found.high) == (2.0, 2.0, 2.0)
     # Unpaired prompts (the reference was interrupted) do not count.
     assert aggregate(fast, Baselines(plain[:1])).speedup_vs_ar.median == 2.0
-    assert math.isnan(alone(*fast).speedup_vs_ar.median)
+    assert alone(*fast).speedup_vs_ar.median is None
 
 
 def test_speedups_are_paired_within_a_seed() -> None:
@@ -73,14 +69,14 @@ def test_transformers_plain_generate_is_a_baseline_of_its_own() -> None:
     theirs = [row("a", group=0, seconds=3.0), row("b", group=1, seconds=3.0)]
     found = aggregate(fast, Baselines(ours, theirs))
     assert (found.speedup_vs_ar.median, found.speedup_vs_hf.median) == (2.0, 3.0)
-    assert math.isnan(aggregate(fast, Baselines(ours)).speedup_vs_hf.median)
+    assert aggregate(fast, Baselines(ours)).speedup_vs_hf.median is None
 
 
 def test_times_are_medians_over_a_groups_rows_then_its_seeds_then_groups() -> None:
     rows = [
-        row("a", group=0, run_seed=0, ttft=0.001, overhead=0.01),
-        row("a", group=0, run_seed=0, ttft=0.003, overhead=0.02, repeat=1),
-        row("a", group=0, run_seed=1, ttft=0.004, overhead=0.03),
+        row("a", group=0, run_seed=0, ttft=0.001, overhead_ms=10),
+        row("a", group=0, run_seed=0, ttft=0.003, overhead_ms=20, repeat=1),
+        row("a", group=0, run_seed=1, ttft=0.004, overhead_ms=30),
         row("b", group=1, run_seed=0, ttft=0.009),
         row("c", group=2, run_seed=0, ttft=0.005, tokens=1),
     ]
@@ -126,7 +122,7 @@ def test_a_group_is_drawn_with_all_its_rows() -> None:
     ]
     found = alone(*halves).mean_acceptance_length
     assert found.value == 2.0
-    assert math.isnan(found.low)
+    assert found.low is None
     twice = [*halves, row("b", group=1, tally=tally(60, 30, 110, 11))]
     assert alone(*twice).mean_acceptance_length == Ratio(2.0, 2.0, 2.0)
 
@@ -166,16 +162,13 @@ def test_acceptance_is_pooled_by_depth_source_and_rank() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_count_of_acceptance_adds_up_to_the_tallys(seed: int) -> None:
-    parts = [random_steps(20, 10 * seed + i) for i in range(4)]
-    rows = []
-    for number, steps in enumerate(parts):
-        counted = Tally()
+    rows, whole = [], Tally()
+    for number in range(4):
+        counted, steps = Tally(), random_steps(20, 10 * seed + number)
         for one in steps:
             counted.add(one)
+        whole.merge(counted)
         rows.append(row(f"a/{number}", tally=counted, acceptance=acceptance_of(steps)))
-    whole = Tally()
-    for one_row in rows:
-        whole.merge(one_row.tally)
     found = alone(*rows)
     assert found.acceptance_rate.value == whole.accepted / whole.drafted
     sources = found.acceptance_by_source
@@ -190,7 +183,7 @@ def test_every_count_of_acceptance_adds_up_to_the_tallys(seed: int) -> None:
 def test_peak_memory_is_the_median_over_runs_that_know_it() -> None:
     rows = [row(str(i), group=i, peak_memory_mb=mb) for i, mb in enumerate([5.0, None, 7.0, 100.0])]
     assert alone(*rows).peak_memory_mb == 7.0
-    assert math.isnan(alone(row()).peak_memory_mb)
+    assert alone(row()).peak_memory_mb is None
 
 
 def test_speed_ups_are_predicted_from_the_phases() -> None:
@@ -204,7 +197,7 @@ def test_speed_ups_are_predicted_from_the_phases() -> None:
     assert found.predicted_speedup == pytest.approx(3 / (1 + c * 5))
     assert found.predicted_speedup_with_verification == pytest.approx(3 / (0.9 / 0.6 + c * 5))
     unknown = alone(row("a", tally=drafting))
-    assert math.isnan(unknown.predicted_speedup)
+    assert unknown.predicted_speedup is None
 
 
 def test_a_prompt_is_identical_only_if_all_its_repeats_are() -> None:
@@ -239,42 +232,42 @@ def test_a_loop_leaves_the_other_seeds_of_its_group_in() -> None:
     assert [r.run_seed for r in without_looping(rows)] == [1]
 
 
-def reported(*rows: Row) -> dict[str, Any]:
-    return cast(dict[str, Any], report(rows, Baselines(rows)))
+def reported(*rows: Row) -> Method:
+    return method_entry("x", rows, Baselines(rows), [], {})
 
 
-def test_the_report_has_every_set_and_task_with_and_without_looping() -> None:
+def test_every_set_and_task_is_there_with_and_without_looping() -> None:
     found = reported(
         row("a", group=0, set="x", task="code", seconds=1.0),
         row("b", group=1, set="y", task="code", seconds=2.0, looping=True),
         row("c", group=2, set="y", task="chat", seconds=4.0),
     )
-    assert set(found["by_set"]) == {"x", "y"}
-    assert found["by_set"]["x"]["tokens_per_second"]["median"] == 10.0
-    assert found["by_set"]["y"]["without_looping"]["prompts"] == 1
-    assert set(found["by_task"]) == {"code", "chat"}
-    assert found["by_task"]["code"]["prompts"] == 2
-    assert found["by_task"]["code"]["without_looping"]["prompts"] == 1
-    assert found["without_looping"]["prompts"] == 2
-    assert found["without_looping"]["looping_texts"] == 0
-    assert "by_seed" not in found
+    assert set(found.by_set) == {"x", "y"}
+    assert found.by_set["x"].tokens_per_second.median == 10.0
+    assert found.by_set["y"].without_looping.prompts == 1
+    assert set(found.by_task) == {"code", "chat"}
+    assert found.by_task["code"].prompts == 2
+    assert found.by_task["code"].without_looping.prompts == 1
+    assert found.without_looping.prompts == 2
+    assert found.without_looping.looping_texts == 0
+    assert found.by_seed == {}
 
 
-def test_the_report_has_every_seed_of_several() -> None:
+def test_every_seed_of_several_is_there() -> None:
     found = reported(
         row("a", run_seed=3, tokens=10),
         row("b", group=1, run_seed=3, tokens=10),
         row("a", run_seed=4, tokens=20),
     )
-    assert found["prompts"] == 2
-    assert {seed: part["tokens"] for seed, part in found["by_seed"].items()} == {"3": 20, "4": 20}
-    assert found["by_seed"]["4"]["without_looping"]["prompts"] == 1
+    assert found.prompts == 2
+    assert {seed: part.tokens for seed, part in found.by_seed.items()} == {"3": 20, "4": 20}
+    assert found.by_seed["4"].without_looping.prompts == 1
 
 
 def test_no_rows_are_no_error() -> None:
     found = alone()
     assert found.prompts == 0
-    assert math.isnan(found.tokens_per_second.median)
-    assert math.isnan(found.mean_acceptance_length.value)
-    assert math.isnan(found.overhead_percent)
+    assert found.tokens_per_second.median is None
+    assert found.mean_acceptance_length.value is None
+    assert found.overhead_percent is None
     assert found.acceptance_by_depth == ()

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from draftwood.lab.bench.divergence import Divergence, compare, references
+from draftwood.lab.bench.divergence import compare, references
+from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.rows import Run
 from tests.factories.bench_rows import run, turn
 

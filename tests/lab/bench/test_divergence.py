@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from draftwood.lab.bench.divergence import Divergence, divergence, explain
+from draftwood.lab.bench.divergence import divergence, explain
+from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.margins import Margin
 from tests.factories.bench_rows import run, turn
 

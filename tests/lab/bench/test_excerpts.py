@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from draftwood.lab.bench.excerpts import Committed, Excerpts, StepExcerpt, excerpt
+from draftwood.engine.stats import StepStats
+from draftwood.lab.bench.document import Committed, Excerpt, StepExcerpt, TreeExcerpt
+from draftwood.lab.bench.excerpts import Excerpts, excerpt
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from tests.factories.bench_rows import step, tree
 from tests.factories.tiny_llama import tiny_tokenizer
 
@@ -18,9 +19,15 @@ BRANCHED = tree(
     route="spine",
 )
 
+PROMPT = Prompt("a/0", "code", "a", ("x",))
+
 
 def text(ids: Sequence[int]) -> str:
     return "".join(map(chr, ids))
+
+
+def quoted(context: Sequence[int], answer: Sequence[int], steps: Sequence[StepStats]) -> Excerpt:
+    return excerpt(text, "goose", PROMPT, context, answer, steps)
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -28,7 +35,8 @@ def ids(text: str) -> tuple[int, ...]:
 
 
 def test_a_step_tells_what_was_kept_from_whom_and_what_was_not() -> None:
-    found = excerpt(text, ids("so far"), ids("rb!"), [step(BRANCHED, (2,))])
+    found = quoted(ids("so far"), ids("rb!"), [step(BRANCHED, (2,))])
+    assert (found.method, found.id, found.set, found.task) == ("goose", "a/0", "a", "code")
     assert found.prompt == "so far"
     assert found.steps == (
         StepExcerpt(
@@ -57,20 +65,20 @@ def test_a_step_tells_what_was_kept_from_whom_and_what_was_not() -> None:
 def test_the_rejected_chain_begins_below_the_last_accepted_node(
     path: tuple[int, ...], rejected: tuple[str, ...]
 ) -> None:
-    (found,) = excerpt(text, ids("x"), ids("r" + "?" * 9), [step(BRANCHED, path)]).steps
+    (found,) = quoted(ids("x"), ids("r" + "?" * 9), [step(BRANCHED, path)]).steps
     assert found.rejected == rejected
 
 
 def test_an_answer_that_ends_inside_a_path_has_no_bonus() -> None:
     # The tree's "d" ended the text: of "b", "d", "e" and a bonus, two were committed.
-    found = excerpt(text, ids("x"), ids("rbd"), [step(BRANCHED, (2, 4, 5), committed=2)])
+    found = quoted(ids("x"), ids("rbd"), [step(BRANCHED, (2, 4, 5), committed=2)])
     assert found.steps[0].committed == (Committed("b", "y"), Committed("d", "y"))
     assert found.trees[0].bonus == ""
 
 
 def test_each_step_goes_on_where_the_last_one_ended() -> None:
     steps = [step(tree([-1]), ()), step(BRANCHED, (2, 4)), step(tree([-1]), ())]
-    found = excerpt(text, ids("x"), ids("0" + "1" + "bd2" + "3"), steps)
+    found = quoted(ids("x"), ids("0" + "1" + "bd2" + "3"), steps)
     said = [[token.text for token in one.committed] for one in found.steps]
     assert said == [["1"], ["b", "d", "2"], ["3"]]
     assert [shown.step for shown in found.trees] == [1]
@@ -80,40 +88,37 @@ def test_lengths_are_limited_and_trees_evenly_spaced() -> None:
     # Twelve nodes in a chain, none accepted, in every second step.
     chain = tree([-1, *range(12)])
     steps = [step(tree([-1]), ()) if i % 2 else step(chain, ()) for i in range(60)]
-    found = excerpt(text, ids("y" * 299 + "zz"), ids("." * 61), steps)
+    found = quoted(ids("y" * 299 + "zz"), ids("." * 61), steps)
     assert found.prompt == "y" * 298 + "zz"
     assert len(found.steps) == 48
     assert found.steps[0].rejected == tuple(chr(101 + i) for i in range(8))
     assert [shown.step for shown in found.trees] == [0, 16, 32]
-    few = excerpt(text, ids("x"), ids("..."), steps[:2])
+    few = quoted(ids("x"), ids("..."), steps[:2])
     assert [shown.step for shown in few.trees] == [0]
 
 
 def test_only_the_first_prompt_of_a_task_is_quoted() -> None:
     prompts = [
-        Prompt("a/0", "code", "a", ("x",)),
+        PROMPT,
         Prompt("a/1", "code", "a", ("x",)),
         Prompt("b/0", "code", "b", ("x",)),
         Prompt("b/1", "chat", "b", ("x",)),
     ]
     excerpts = Excerpts(tiny_tokenizer(), prompts)
     steps = [step(tree([-1, 0], [256, 64]), ())]
-    quoted = [p.id for p in prompts if excerpts(p, [64], [65, 66], steps) is not None]
-    assert quoted == ["a/0", "b/1"]
+    found = [p.id for p in prompts if excerpts("goose", p, [64], [65, 66], steps) is not None]
+    assert found == ["a/0", "b/1"]
 
 
 def test_texts_are_the_tokenizers_special_tokens_included() -> None:
     tokenizer = tiny_tokenizer()
     hello, eos = tokenizer.encode("hé"), 256
-    excerpts = Excerpts(tokenizer, [Prompt("a/0", "code", "a", ("x",))])
-    found = excerpts(
-        Prompt("a/0", "code", "a", ("x",)), [*hello, eos], [hello[0], eos], [step(tree([-1]), ())]
-    )
+    excerpts = Excerpts(tokenizer, [PROMPT])
+    found = excerpts("goose", PROMPT, [*hello, eos], [hello[0], eos], [step(tree([-1]), ())])
     assert found is not None
     assert found.prompt == "hé<eos>"
     assert found.steps[0].committed == (Committed("<eos>", ""),)
 
 
 def test_without_steps_there_is_nothing_to_quote() -> None:
-    prompt = Prompt("a/0", "code", "a", ("x",))
-    assert Excerpts(tiny_tokenizer(), [prompt])(prompt, [64], [65], []) is None
+    assert Excerpts(tiny_tokenizer(), [PROMPT])("goose", PROMPT, [64], [65], []) is None

@@ -12,7 +12,6 @@ from draftwood.lab.bench.forecast import (
     Bin,
     Forecast,
     Forecasts,
-    SourceBins,
     forecasts_of,
     merged,
 )
@@ -31,17 +30,20 @@ def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
         told(1.0, 0, ("y", 0.75, False)),
     ]
     found = forecasts_of(steps)
-    assert found.late == Forecast()
-    assert found.whole == Forecast(
+    assert found.late_steps == Forecast()
+    assert found.all_steps == Forecast(
         steps=3,
-        expected=5.0,
+        predicted=5.0,
         committed=2 + 3 + 1,
-        by_source=(
-            SourceBins("x", tenths(t0=Bin(1, 0.0, 0), t1=Bin(2, 0.25, 0), t7=Bin(1, 0.75, 1))),
-            SourceBins("y", tenths(t7=Bin(2, 1.5, 1), t9=Bin(1, 1.0, 1))),
-        ),
+        by_source={
+            "x": tenths(t0=Bin(1, 0.0, 0), t1=Bin(2, 0.25, 0), t7=Bin(1, 0.75, 1)),
+            "y": tenths(t7=Bin(2, 1.5, 1), t9=Bin(1, 1.0, 1)),
+        },
     )
-    assert [each.whole for each in found.whole.by_source] == [Bin(4, 1.0, 1), Bin(3, 2.5, 2)]
+    assert {name: sum(bins, Bin()) for name, bins in found.all_steps.by_source.items()} == {
+        "x": Bin(4, 1.0, 1),
+        "y": Bin(3, 2.5, 2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -49,9 +51,9 @@ def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
     [(0.0, 0), (0.0999, 0), (0.1, 1), (0.5, 5), (0.8999, 8), (0.9, 9), (1.0, 9)],
 )
 def test_a_chance_on_a_border_is_in_the_upper_bin(chance: float, place: int) -> None:
-    (found,) = forecasts_of([told(1.0, 0, ("x", chance, True))]).whole.by_source
-    assert found.bins[place] == Bin(1, chance, 1)
-    assert found.whole.candidates == 1
+    bins = forecasts_of([told(1.0, 0, ("x", chance, True))]).all_steps.by_source["x"]
+    assert bins[place] == Bin(1, chance, 1)
+    assert sum(bins, Bin()).candidates == 1
 
 
 def test_steps_of_which_nothing_was_foretold_count_for_nothing() -> None:
@@ -62,19 +64,19 @@ def test_steps_of_which_nothing_was_foretold_count_for_nothing() -> None:
 
 
 def test_a_step_without_candidates_has_its_tokens_all_the_same() -> None:
-    assert forecasts_of([told(1.0, 0)]).whole == Forecast(1, 1.0, 1, ())
+    assert forecasts_of([told(1.0, 0)]).all_steps == Forecast(1, 1.0, 1)
 
 
 def test_tokens_that_a_limit_cut_off_were_committed() -> None:
     cut = replace(told(3.5, 3), committed=1)
-    assert forecasts_of([cut]).whole.committed == 4
+    assert forecasts_of([cut]).all_steps.committed == 4
 
 
 def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
     steps = [told(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)]
     found = forecasts_of(steps)
-    assert (found.whole.steps, found.late.steps) == (3, 1)
-    assert found.late == forecasts_of(steps[2:]).whole
+    assert (found.all_steps.steps, found.late_steps.steps) == (3, 1)
+    assert found.late_steps == forecasts_of(steps[2:]).all_steps
     assert EARLY == 200
 
 
@@ -97,7 +99,7 @@ def randomly(count: int, seed: int) -> list[StepStats]:
 def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
     steps = randomly(60, seed)
     found = forecasts_of(steps)
-    for forecast, first in ((found.whole, 1), (found.late, EARLY + 1)):
+    for forecast, first in ((found.all_steps, 1), (found.late_steps, EARLY + 1)):
         counted: dict[tuple[str, int], list[float]] = {}
         for one in steps:
             if one.prediction is None or one.prediction.step < first:
@@ -109,9 +111,9 @@ def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
                 for k, value in enumerate((1, chance, labelled.taken[i])):
                     sums[k] += value
         given = {
-            (each.source, k): [one.candidates, one.expected, one.taken]
-            for each in forecast.by_source
-            for k, one in enumerate(each.bins)
+            (source, k): [one.candidates, one.predicted, one.accepted]
+            for source, bins in forecast.by_source.items()
+            for k, one in enumerate(bins)
             if one.candidates
         }
         assert given.keys() == counted.keys()
@@ -125,12 +127,12 @@ def test_parts_add_up_to_the_whole(seed: int) -> None:
     steps = randomly(40, seed)
     cuts: tuple[list[StepStats], ...] = (steps[:7], steps[7:8], [], steps[8:])
     parts, whole = merged(forecasts_of(part) for part in cuts), forecasts_of(steps)
-    for one, other in ((parts.whole, whole.whole), (parts.late, whole.late)):
+    for one, other in ((parts.all_steps, whole.all_steps), (parts.late_steps, whole.late_steps)):
         assert (one.steps, one.committed) == (other.steps, other.committed)
-        assert one.expected == pytest.approx(other.expected)
-        assert [each.source for each in one.by_source] == [each.source for each in other.by_source]
-        for left, right in zip(one.by_source, other.by_source, strict=True):
-            for a, b in zip(left.bins, right.bins, strict=True):
-                assert (a.candidates, a.taken) == (b.candidates, b.taken)
-                assert a.expected == pytest.approx(b.expected)
+        assert one.predicted == pytest.approx(other.predicted)
+        assert list(one.by_source) == list(other.by_source)
+        for source, bins in one.by_source.items():
+            for a, b in zip(bins, other.by_source[source], strict=True):
+                assert (a.candidates, a.accepted) == (b.candidates, b.accepted)
+                assert a.predicted == pytest.approx(b.predicted)
     assert merged([]) == Forecasts()

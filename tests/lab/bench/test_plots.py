@@ -18,10 +18,10 @@ from matplotlib.patches import Rectangle
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import plots
+from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.plots import FIGURES, draw, save
 from draftwood.lab.bench.plots.efficiency import spread
 from draftwood.lab.bench.plots.palette import COLOURS, GREY, looks
-from draftwood.lab.bench.plots.reading import read
 from draftwood.lab.bench.plots.reliability import COLOURS as OF_SOURCES
 from draftwood.lab.bench.plots.reliability import wilson
 from draftwood.lab.bench.plots.style import (
@@ -38,6 +38,7 @@ from tests.lab.bench.documents import (
     forecast,
     method,
     metrics,
+    parsed,
     peer,
     plain,
     ratio,
@@ -55,7 +56,7 @@ def one(name: str, **others: Any) -> Figure | None:
     """One figure of a document."""
     module = importlib.import_module(f"draftwood.lab.bench.plots.{name}")
     with drawing():
-        found = module.draw(read(document(**others)))
+        found = module.draw(document(**others))
     assert found is None or isinstance(found, Figure)
     return found
 
@@ -106,7 +107,7 @@ def test_figures_with_nothing_to_show_are_left_out() -> None:
 
 
 def test_speed_ups_are_bars_by_task_with_values_and_lines() -> None:
-    methods = document()["methods"]
+    methods = parsed()["methods"]
     methods["goose:budget=16"]["by_task"] = {
         "code": method(metrics(3.0)),
         "chat": method(metrics(None)),
@@ -311,7 +312,7 @@ def test_names_are_no_markup_of_any_kind() -> None:
         assert "$x_1$ <b>&\ufffd" in words(figure)
 
 
-def many(count: int) -> dict[str, Any]:
+def many(count: int) -> Document:
     """So many methods, of which half draft with a model."""
     methods = {"ar": method(plain())}
     for k in range(1, count):

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.document import Document, TreeExcerpt
 from draftwood.lab.bench.plots import FIGURES, draw
-from draftwood.lab.bench.plots.reading import read
-from draftwood.lab.bench.plots.record import Record
 from draftwood.lab.bench.report.comparison import tables
 from draftwood.lab.bench.report.equality import equality, missing
 from draftwood.lab.bench.report.heading import facts, interrupted, summary
@@ -24,9 +23,17 @@ from draftwood.lab.bench.report.page import html, inline
 from draftwood.lab.bench.report.reliability import reliability
 from draftwood.lab.bench.report.traces import excerpts, tree_of, visible
 from draftwood.lab.bench.report.words import plain_value, text
-from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from tests.cli.test_cli import run
-from tests.lab.bench.documents import document, excerpt, forecast, method, metrics, plain, ratio
+from tests.lab.bench.documents import (
+    document,
+    excerpt,
+    forecast,
+    method,
+    metrics,
+    parsed,
+    plain,
+    ratio,
+)
 
 VOID = {"meta", "br", "input", "wbr"}
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\ud800\x00"
@@ -74,9 +81,9 @@ def usual() -> Page:
     return Page(html(document()))
 
 
-def said(section: Callable[[Record], str], **others: Any) -> str:
+def said(section: Callable[[Document], str], **others: Any) -> str:
     """What a reader sees of a section of a document."""
-    return Page(section(read(document(**others)))).words()
+    return Page(section(document(**others))).words()
 
 
 def test_everything_is_in_one_file(usual: Page) -> None:
@@ -120,6 +127,7 @@ def test_no_text_of_a_document_becomes_markup() -> None:
     }
     wrong = {
         "id": EVIL,
+        "run_seed": 0,
         "repeat": 0,
         "turn": 0,
         "position": 1,
@@ -176,7 +184,7 @@ def test_ids_are_one_of_a_kind_and_links_lead_somewhere(usual: Page) -> None:
 
 
 def test_the_table_has_a_line_a_method_fastest_first_twice(usual: Page) -> None:
-    section = Page(tables(read(document())))
+    section = Page(tables(document()))
     names = [data for tag, data in section.texts if tag == "th"]
     assert usual.words().count("Without looping outputs") == 1
     assert len(usual.all("table", **{"class": "sortable"})) == 2
@@ -187,7 +195,7 @@ def test_the_table_has_a_line_a_method_fastest_first_twice(usual: Page) -> None:
 
 
 def test_figures_stand_in_the_table_with_their_intervals_and_keys() -> None:
-    page = tables(read(document()))
+    page = tables(document())
     whole, calm = page.split('data-variant="calm"')
     row = whole[whole.index("goose:<wbr>budget=16") :].split("</tr>")[0]
     assert '<td data-key="2">2.00†<small>1.90–2.10</small></td>' in row
@@ -251,6 +259,7 @@ def test_the_summary_is_honest_about_small_leads_slow_methods_and_differences() 
 def test_differences_are_told_from_near_ties() -> None:
     tie = {
         "id": "made/1",
+        "run_seed": 0,
         "repeat": 0,
         "turn": 1,
         "position": 17,
@@ -276,7 +285,7 @@ def test_differences_are_told_from_near_ties() -> None:
     methods["x"] = both
     faulty = "x: 2 of 4 the same; 1 differs by float32 rounding; 1 differs by more than rounding"
     assert f"{faulty}: a fault." in said(summary, methods=methods)
-    assert 'class="wrong">2 of 4' in tables(read(document(methods=methods)))
+    assert 'class="wrong">2 of 4' in tables(document(methods=methods))
     found = said(equality, methods=methods)
     assert "1 first differences that rounding does not explain" in found
     assert "xmade/211756" + "0.25" in found
@@ -285,7 +294,7 @@ def test_differences_are_told_from_near_ties() -> None:
 
 def test_what_was_foretold_stands_beside_what_came() -> None:
     methods = {"ar": method(plain()), "auto:budget=9": method(metrics())}
-    page = reliability(read(document(methods=methods)))
+    page = reliability(document(methods=methods))
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("<tr>")[2:]]
     name = "auto:<wbr>budget=9"
     some = "+5.0%<small>+0.0% to +10.0%</small>"
@@ -305,7 +314,7 @@ def test_what_was_foretold_stands_beside_what_came() -> None:
 
 
 def test_methods_that_foretell_nothing_have_no_such_table() -> None:
-    assert reliability(read(document(methods={"ar": method(plain())}))) == ""
+    assert reliability(document(methods={"ar": method(plain())})) == ""
     assert "Calibration: predicted and observed acceptance" in html(document())
 
 
@@ -353,7 +362,7 @@ def test_inline_figures_keep_to_themselves() -> None:
 
 
 def test_traces_tell_who_offered_a_token() -> None:
-    page = excerpts(read(document()), ["context", "adjacency"])
+    page = excerpts(document(), ["context", "adjacency"])
     first = page[page.index('data-method="goose:budget=16"') :].split("</details>")[0]
     steps = first.split('<span class="step"')[1:]
     assert [re.findall(r'<(?:span|s) class="token ?(\w*)">(.*?)</', step) for step in steps] == [
@@ -446,7 +455,7 @@ def test_values_of_any_kind_can_be_shown() -> None:
 @pytest.mark.slow
 def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
-    file.write_text(json.dumps(document()))
+    file.write_text(json.dumps(parsed()))
     page, directory = tmp_path / "out.html", tmp_path / "new" / "plots"
     code, out, err = run("report", str(file), "--html", str(page), "--plots", str(directory))
     assert code == 0, err
@@ -458,13 +467,13 @@ def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
 
 def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     good, page = tmp_path / "run.json", tmp_path / "out.html"
-    good.write_text(json.dumps(document()))
+    good.write_text(json.dumps(parsed()))
     files: dict[str, tuple[str | bytes, str]] = {
         "text.json": ("hello", "is not JSON"),
         "bytes.json": (b"\xff\xfe", "is not JSON"),
         "list.json": ("[1]", "list.json: not a 'bench --json' file"),
-        "old.json": ('{"schema": 1}', "old.json: this document has schema 1, and schema 3 is read"),
-        "part.json": ('{"schema": 3}', "part.json: the document has no complete"),
+        "old.json": ('{"schema": 1}', "old.json: this document has schema 1, and this version"),
+        "part.json": ('{"schema": 4}', "part.json: complete is missing"),
     }
     cases = [
         ([str(good)], "say what to write: --html OUT.html, --plots DIR or both"),

@@ -1,6 +1,5 @@
 """From a run's turns to one row."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,10 +7,10 @@ import pytest
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.acceptance import acceptance_of
 from draftwood.lab.bench.forecast import forecasts_of
-from draftwood.lab.bench.rows import phases, row_of
+from draftwood.lab.bench.rows import row_of
 from draftwood.protocols import StepTimes
 from draftwood.tree import tree_of
-from tests.factories.bench_rows import cut, random_steps, row, run, told, turn
+from tests.factories.bench_rows import cut, random_steps, run, told, turn
 
 
 def tally() -> Tally:
@@ -25,19 +24,20 @@ def test_turns_are_added_up() -> None:
     assert (made.turns, made.tokens, made.prompt_tokens) == (2, 5, 2)
     assert (made.seconds, made.group_seconds, made.ttft) == (5.0, 6.0, 0.5)
     assert made.tpot == pytest.approx((2.0 + 2.0) / 3)
-    assert made.tally.steps == 1
-    assert made.overhead == 0.5
+    assert made.steps == 1
+    assert made.overhead_ms_per_step == 500.0
     assert made.truncated
-    assert made.figures()["tau"] == 2.0
-    assert phases(made) == pytest.approx(
+    assert made.mean_acceptance_length == 2.0
+    assert made.phases == pytest.approx(
         {"draft": 1, "target": 2, "verify": 3, "commit": 4, "learn": 5, "other": 0.2}
     )
 
 
-def test_what_is_unknown_is_nan() -> None:
-    made = row_of(run(turn((1,))), identical=None)
-    assert math.isnan(made.tpot)
-    assert phases(made) == {}
+def test_what_is_unknown_is_none() -> None:
+    made = row_of(run(replace(turn((1,)), overhead=(), other=0.0)), identical=None)
+    assert made.tpot is None
+    assert made.phases == {}
+    assert (made.mean_acceptance_length, made.overhead_ms_per_step) == (None, None)
     assert made.identical is None
 
 
@@ -52,14 +52,14 @@ def test_what_was_foretold_is_added_up_over_turns() -> None:
     parts = [turn((1,), forecasts=forecasts_of(part)) for part in (steps[:3], steps[3:])]
     found = row_of(run(*parts), None).forecasts
     assert found == forecasts_of(steps)
-    assert (found.whole.steps, found.late.steps) == (4, 2)
+    assert (found.all_steps.steps, found.late_steps.steps) == (4, 2)
 
 
 def test_a_row_knows_both_its_seeds_and_its_peak() -> None:
     answered = replace(run(turn((1,)), run_seed=7, peak_memory_mb=12.5), seed=9)
-    figures = row_of(answered, None).figures()
-    assert (figures["run_seed"], figures["seed"], figures["peak_memory_mb"]) == (7, 9, 12.5)
-    assert row_of(run(turn((1,))), None).figures()["peak_memory_mb"] is None
+    found = row_of(answered, None)
+    assert (found.run_seed, found.seed, found.peak_memory_mb) == (7, 9, 12.5)
+    assert row_of(run(turn((1,))), None).peak_memory_mb is None
 
 
 def test_one_looping_answer_makes_the_row_loop() -> None:
@@ -67,9 +67,3 @@ def test_one_looping_answer_makes_the_row_loop() -> None:
     plain = tuple(range(120))
     assert row_of(run(turn(plain), turn(loop)), None).looping
     assert not row_of(run(turn(plain), turn(plain)), None).looping
-
-
-def test_figures_name_everything() -> None:
-    assert {"id", "set", "tokens", "seconds", "ttft", "tpot", "steps", "tau", "looping"} <= set(
-        row().figures()
-    )

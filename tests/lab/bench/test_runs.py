@@ -13,7 +13,7 @@ from draftwood.engine.request import Completion, Request, failure
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.excerpts import Excerpt
+from draftwood.lab.bench.document import Excerpt
 from draftwood.lab.bench.measure import Answer, Decode, Decoding, Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
@@ -146,7 +146,7 @@ def test_a_run_says_which_seed_it_is_of_and_what_memory_it_took() -> None:
 
 
 def test_only_the_jobs_that_are_to_be_quoted_are() -> None:
-    quoted = Excerpt("said", (), ())
+    quoted = Excerpt("x", "a", "a", "test", "prompt", (), ())
 
     def quoting(job: Job) -> Any:
         return None if job.repeat else lambda *given: quoted

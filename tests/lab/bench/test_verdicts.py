@@ -17,6 +17,7 @@ from draftwood.lab.bench.verdicts import differences, verdict
 from draftwood.sampling.noise import RequestNoise
 from tests.factories.bench_command import run, two_sets
 from tests.factories.tiny_llama import save_tiny
+from tests.lab.bench.documents import document, method, metrics
 
 
 def test_a_verdict_says_how_many_and_why() -> None:
@@ -29,22 +30,15 @@ def test_a_verdict_says_how_many_and_why() -> None:
 
 
 def test_a_fault_is_the_example_if_there_is_one() -> None:
-    tie = {
-        "id": "c/0",
-        "turn": 0,
-        "position": 7,
-        "expected": 5,
-        "found": None,
-        "gap": None,
-        "bound": None,
-        "near_tie": None,
-    }
-    near = {**tie, "id": "c/1", "found": 9, "gap": 0.02, "bound": 0.3, "near_tie": True}
+    tie = {"run_seed": 0, "repeat": 0, "turn": 0, "position": 7, "expected": 5, "found": 9}
+    near = {**tie, "id": "c/1", "gap": 0.02, "bound": 0.3, "near_tie": True}
+    unknown = {**near, "id": "c/0", "found": None, "gap": None, "bound": None, "near_tie": None}
     wrong = {**near, "id": "c/2", "gap": None, "near_tie": False}
-    entry = {"identical": 1, "compared": 4, "rounding_prompts": 1, "fault_prompts": 1}
-    methods = {"x": {**entry, "divergences": [tie, near, wrong]}, "y": {"divergences": []}}
-    document = {"provenance": {"model": {"dtype": "bfloat16"}}, "methods": methods}
-    assert differences(document) == [
+    counts = {"identical": 1, "compared": 4, "rounding_prompts": 1, "fault_prompts": 1}
+    x = method(metrics(), **counts, divergences=[unknown, near, wrong])
+    found = document(methods={"x": x, "y": method(metrics())})
+    found = replace(found, provenance={"model": {"dtype": "bfloat16"}})
+    assert differences(found) == [
         "x: 1 of 4 the same; 1 differs by bfloat16 rounding; 1 differs by more than rounding: a "
         "fault; 1 differs, not looked into. First in c/2, turn 0, token 7: 9 instead of 5, out of "
         "reach (rounding moves 0.3)"

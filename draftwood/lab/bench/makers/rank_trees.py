@@ -13,8 +13,8 @@ from pathlib import Path
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
+from draftwood.files import write_json
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.document import write
 from draftwood.lab.bench.prompts import read
 from draftwood.lab.bench.ranks import Ranks, count_ranks, target_seconds
 from draftwood.lab.bench.settings import Settings
@@ -80,8 +80,8 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
                 "leave sequoia out, or give another --draft"
             )
         if quick.paths:
-            write(fastest, counted.content(quick))
-        write(largest, counted.content(most))
+            write_json(fastest, counted.content(quick))
+        write_json(largest, counted.content(most))
     return tuple(str(path) for path in (fastest, largest) if path.exists())
 
 

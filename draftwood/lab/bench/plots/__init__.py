@@ -4,20 +4,19 @@ matplotlib is optional and is imported when a figure is asked for.
 """
 
 import importlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftwood.errors import need
 from draftwood.files import write_bytes
-from draftwood.lab.bench.plots.reading import read
+from draftwood.lab.bench.document import Document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", "phases")
 """Modules here, in the order in which figures are shown. Each has a ``TITLE``, a ``CAPTION`` and
-``draw(record) -> Figure | None``, None if the document has nothing to show in it."""
+``draw(document) -> Figure | None``, None if the document has nothing to show in it."""
 
 
 def check() -> None:
@@ -30,26 +29,25 @@ def check() -> None:
         need(library, "lab")
 
 
-def draw(document: Mapping[str, object]) -> dict[str, "Figure"]:
+def draw(document: Document) -> dict[str, "Figure"]:
     """The figures of a parsed document by name; those with nothing to show are left out.
 
     Raises:
         DraftwoodError: matplotlib is missing, or the document is not one that ``bench`` writes.
     """
-    record = read(document)
     check()
     from draftwood.lab.bench.plots.style import drawing
 
     found = {}
     with drawing():
         for name in FIGURES:
-            figure = importlib.import_module(f"{__name__}.{name}").draw(record)
+            figure = importlib.import_module(f"{__name__}.{name}").draw(document)
             if figure is not None:
                 found[name] = figure
     return found
 
 
-def save(document: Mapping[str, object], directory: Path) -> list[Path]:
+def save(document: Document, directory: Path) -> list[Path]:
     """Write each figure into ``directory``, which must exist, as ``NAME.png`` and ``NAME.svg``.
 
     Returns:
@@ -58,7 +56,7 @@ def save(document: Mapping[str, object], directory: Path) -> list[Path]:
     Raises:
         DraftwoodError: as :func:`draw`.
     """
-    figures, loops = draw(document), read(document).loops
+    figures, loops = draw(document), document.loops
     from draftwood.lab.bench.plots.style import footed, rendered
 
     paths = []

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from draftwood.lab.bench.document import Document
+from draftwood.lab.bench.figures import DepthRate
 from draftwood.lab.bench.plots.palette import LINE, Look, looks
-from draftwood.lab.bench.plots.record import DepthRate, Record
 from draftwood.lab.bench.plots.tiles import ticks, tiles
 
 TITLE = "Acceptance by depth"
@@ -27,18 +28,18 @@ FRAME = 70.0
 """Height of a panel's frame, in points."""
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if too little was drafted."""
     curves = {
-        m.name: [p for p in m.all.by_depth if p.depth <= DEEPEST and p.offered >= FEWEST]
-        for m in record.by_speed
+        m.name: [p for p in m.acceptance_by_depth if p.depth <= DEEPEST and p.offered >= FEWEST]
+        for m in document.by_speed
     }
     curves = {name: curve for name, curve in curves.items() if curve}
     if not curves:
         return None
     deepest = max(point.depth for curve in curves.values() for point in curve)
     grid = tiles(list(curves), FRAME, foot="depth in the tree")
-    look = looks(record.names)
+    look = looks(list(document.methods))
     for place, name in enumerate(curves):
         axes = grid.axes[place]
         axes.set_xlim(0.7, deepest + 0.3)

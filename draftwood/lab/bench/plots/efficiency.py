@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from draftwood.lab.bench.document import Document
+from draftwood.lab.bench.intervals import Estimate
 from draftwood.lab.bench.plots.palette import LINE, MUTED, PAPER, Look, looks
-from draftwood.lab.bench.plots.record import Estimate, Record
 from draftwood.lab.bench.plots.style import WIDTH, Sheet, label_room, shortened
 
 TITLE = "Tokens per step and draft forwards per step"
@@ -42,9 +43,9 @@ class _Point:
     up: tuple[float, float]
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if no method is known to draft with a model."""
-    points = sorted(_points(record), key=lambda point: -point.y)
+    points = sorted(_points(document), key=lambda point: -point.y)
     if not any(point.x for point in points):  # nobody drafts with a model: there is no cost
         return None
     room = label_room([point.name for point in points], 120)
@@ -60,7 +61,7 @@ def draw(record: Record) -> Figure | None:
     axes.set_ylabel("tokens per target forward, τ")
     axes.grid(color=LINE)
     _oracle(axes, right, high)
-    look = looks(record.names)
+    look = looks(list(document.methods))
     places = spread([frame * (1 - point.y / high) for point in points], ROW, frame)
     for point, place in zip(points, places, strict=True):
         _mark(axes, point, look[point.name])
@@ -79,10 +80,10 @@ def draw(record: Record) -> Figure | None:
     return sheet.figure
 
 
-def _points(record: Record) -> Iterator[_Point]:
-    for m in record.methods:
-        x, y = m.all.draft_efficiency, m.all.tau
-        if m.all.time_share and x.middle is not None and y.middle is not None:
+def _points(document: Document) -> Iterator[_Point]:
+    for m in document.methods.values():
+        x, y = m.draft_efficiency, m.mean_acceptance_length
+        if m.time_share and x.middle is not None and y.middle is not None:
             yield _Point(m.name, x.middle, y.middle, _bounds(x, x.middle), _bounds(y, y.middle))
 
 

@@ -10,8 +10,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from draftwood.lab.bench.document import Document, Method
 from draftwood.lab.bench.plots.palette import MUTED
-from draftwood.lab.bench.plots.record import Method, Record
 from draftwood.lab.bench.plots.style import Sheet
 from draftwood.lab.bench.plots.tiles import LEFT, ticks, tiles
 
@@ -33,9 +33,9 @@ _MAP = LinearSegmentedColormap.from_list(
 )
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if no cell has nodes enough."""
-    maps = {m.name: _rates(m) for m in record.by_speed}
+    maps = {m.name: _rates(m) for m in document.by_speed}
     maps = {name: rates for name, rates in maps.items() if np.isfinite(rates).any()}
     if not maps:
         return None
@@ -68,7 +68,7 @@ def draw(record: Record) -> Figure | None:
 def _rates(method: Method) -> NDArray[np.float64]:
     """[rank, depth], NaN where there are too few nodes."""
     rates = np.full((LOWEST, DEEPEST), np.nan)
-    for cell in method.all.by_rank:
+    for cell in method.acceptance_by_rank:
         if cell.depth <= DEEPEST and cell.rank <= LOWEST and cell.offered >= FEWEST:
             rates[cell.rank - 1, cell.depth - 1] = cell.accepted / cell.offered
     return rates

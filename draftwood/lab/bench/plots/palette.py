@@ -8,7 +8,7 @@ drawn of it, so that nothing hangs on colour alone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from draftwood.lab.bench.plots.record import REFERENCE
+from draftwood.lab.bench.document import REFERENCE
 
 INK, MUTED, LINE, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 """Text, lesser text, rules and background; a page may put its own in their place."""

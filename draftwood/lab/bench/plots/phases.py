@@ -5,8 +5,8 @@ The phases have pale colours of their own, which are no method's.
 
 from matplotlib.figure import Figure
 
+from draftwood.lab.bench.document import PHASES, Document
 from draftwood.lab.bench.plots.palette import ON_FILL, PAPER
-from draftwood.lab.bench.plots.record import PHASES, Record
 from draftwood.lab.bench.plots.style import SIZE, WIDTH, Sheet, label_room, shortened, width
 
 TITLE = "Where the time goes"
@@ -21,9 +21,9 @@ LEGIBLE = 0.12
 """Share from which a part has its number in it."""
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if no method's phases are known."""
-    methods = [m for m in record.by_speed if m.all.time_share]
+    methods = [m for m in document.by_speed if m.time_share]
     if not methods:
         return None
     left = 8 + label_room([m.name for m in methods], 130) + 8
@@ -39,7 +39,7 @@ def draw(record: Record) -> Figure | None:
         sheet.write(left - 6, LEGEND + ROW * (i + 0.5), shortened(m.name, left - 14), align="right")
         start = 0.0
         for phase, colour in zip(PHASES, COLOURS, strict=True):
-            share = m.all.time_share.get(phase, 0.0)
+            share = m.time_share.get(phase, 0.0)
             axes.barh(i + 0.5, share, left=start, height=0.78, color=colour, ec=PAPER, lw=0.6)
             if share >= LEGIBLE:
                 axes.text(

@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
+from draftwood.lab.bench.document import Document
+from draftwood.lab.bench.figures import Reliability, SourceReliability
 from draftwood.lab.bench.forecast import Bin
 from draftwood.lab.bench.plots.palette import MARKERS, MUTED, PAPER, Look
-from draftwood.lab.bench.plots.record import Record, Reliability, SourceReliability
 from draftwood.lab.bench.plots.style import SIZE, WIDTH, Sheet, plain, shortened, width
 from draftwood.lab.bench.plots.tiles import ACROSS, LEFT, tiles
 
@@ -36,13 +37,17 @@ FRAME = 149.0
 LINE, TOP = 18.0, 4.0
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if too little was predicted."""
-    panels = {m.name: m.reliability[0] for m in record.by_speed if m.reliability is not None}
-    panels = {name: found for name, found in panels.items() if any(map(drawn, found.by_source))}
+    panels = {
+        m.name: m.reliability.all_steps for m in document.by_speed if m.reliability is not None
+    }
+    panels = {
+        name: found for name, found in panels.items() if any(map(drawn, found.by_source.values()))
+    }
     if not panels:
         return None
-    names = sorted({each.source for found in panels.values() for each in found.by_source})
+    names = sorted({name for found in panels.values() for name in found.by_source})
     looks = {
         name: Look(COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)])
         for k, name in enumerate(names)
@@ -71,19 +76,19 @@ def drawn(found: SourceReliability) -> list[Bin]:
     return [each for each in found.bins if each.candidates >= FEWEST]
 
 
-def wilson(taken: int, of: int) -> tuple[float, float]:
+def wilson(accepted: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share, by Wilson's score."""
-    found = binomtest(taken, of).proportion_ci(method="wilson")
+    found = binomtest(accepted, of).proportion_ci(method="wilson")
     return float(found.low), float(found.high)
 
 
 def _series(axes: Axes, found: Reliability, looks: dict[str, Look]) -> None:
-    for each in found.by_source:
-        bins, look = drawn(each), looks[each.source]
-        across = [one.expected / one.candidates for one in bins]
-        upwards = [one.taken / one.candidates for one in bins]
+    for source, each in found.by_source.items():
+        bins, look = drawn(each), looks[source]
+        across = [one.predicted / one.candidates for one in bins]
+        upwards = [one.accepted / one.candidates for one in bins]
         for x, one in zip(across, bins, strict=True):
-            axes.plot([x, x], wilson(one.taken, one.candidates), color=look.colour, lw=1.2)
+            axes.plot([x, x], wilson(one.accepted, one.candidates), color=look.colour, lw=1.2)
         axes.plot(across, upwards, color=look.colour, lw=0.8, alpha=0.6)
         axes.scatter(
             across,
@@ -95,7 +100,7 @@ def _series(axes: Axes, found: Reliability, looks: dict[str, Look]) -> None:
             linewidths=0.6,
             zorder=3,
             clip_on=False,
-            label=plain(each.source),
+            label=plain(source),
         )
 
 

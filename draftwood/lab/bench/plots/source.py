@@ -6,8 +6,8 @@ rate even where it is of use: the counts stand beside the rates.
 
 from matplotlib.figure import Figure
 
+from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.plots.palette import INK, MUTED, looks
-from draftwood.lab.bench.plots.record import Record
 from draftwood.lab.bench.plots.style import WIDTH, Sheet, label_room, shortened
 
 TITLE = "Acceptance by source"
@@ -21,14 +21,14 @@ COUNTS = 104.0
 """Points for the numbers on the right."""
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if nothing was drafted."""
-    methods = [m for m in record.by_speed if m.all.by_source]
+    methods = [m for m in document.by_speed if m.acceptance_by_source]
     if not methods:
         return None
-    sources = [rate.source for m in methods for rate in m.all.by_source]
+    sources = [source for m in methods for source in m.acceptance_by_source]
     left = 20 + label_room(sources, 90) + 10
-    frame = sum(HEADING + ROW * len(m.all.by_source) for m in methods)
+    frame = sum(HEADING + ROW * len(m.acceptance_by_source) for m in methods)
     sheet = Sheet(TOP + frame + FOOT)
     axes = sheet.axes(left, TOP, WIDTH - left - COUNTS, frame)
     axes.set_xlim(0, 1)
@@ -37,15 +37,15 @@ def draw(record: Record) -> Figure | None:
     axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    look = looks(record.names)
+    look = looks(list(document.methods))
     y = 0.0
     for m in methods:
         heading = shortened(m.name, WIDTH - 16, "bold")
         sheet.write(8, TOP + y + HEADING / 2, heading, weight="bold")
         y += HEADING
-        for found in m.all.by_source:
+        for source, found in m.acceptance_by_source.items():
             middle, rate = y + ROW / 2, found.rate
-            sheet.write(20, TOP + middle, shortened(found.source, left - 28))
+            sheet.write(20, TOP + middle, shortened(source, left - 28))
             if rate.low is not None and rate.high is not None:
                 axes.plot([rate.low, rate.high], [middle] * 2, color=INK, lw=1.2)
             if rate.middle is not None:

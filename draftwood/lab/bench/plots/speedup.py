@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from draftwood.lab.bench.document import PEER, REFERENCE, Document
+from draftwood.lab.bench.figures import Metrics
 from draftwood.lab.bench.plots.palette import INK, MUTED, PAPER, Look, looks
-from draftwood.lab.bench.plots.record import PEER, REFERENCE, Metrics, Record
 from draftwood.lab.bench.plots.style import WIDTH, Sheet, label_room, shortened
 
 TITLE = "Speed-up over plain decoding"
@@ -25,15 +26,15 @@ VALUES = 36.0
 """Points kept for values right of the scale."""
 
 
-def draw(record: Record) -> Figure | None:
+def draw(document: Document) -> Figure | None:
     """The figure, or None if no speed-up is known."""
-    names = [m.name for m in record.by_speed if m.name not in (REFERENCE, PEER)]
-    panels = _panels(record)
+    names = [m.name for m in document.by_speed if m.name not in (REFERENCE, PEER)]
+    panels = _panels(document)
     known = [
         value
         for _, found in panels
         for metrics in found.values()
-        for value in (metrics.speedup.middle, metrics.speedup.high)
+        for value in (metrics.speedup_vs_ar.middle, metrics.speedup_vs_ar.high)
         if value is not None
     ]
     if not names or not known:
@@ -50,19 +51,22 @@ def draw(record: Record) -> Figure | None:
             sheet.write(left - 6, middle, shortened(name, left - 14), align="right")
         axes = sheet.axes(left, top + HEADING, WIDTH - left - VALUES, ROW * len(names))
         axes.set_xlim(0, max(known))
-        _bars(axes, names, found, looks(record.names))
+        _bars(axes, names, found, looks(list(document.methods)))
     return sheet.figure
 
 
-def _panels(record: Record) -> list[tuple[str, Mapping[str, Metrics]]]:
+def _panels(document: Document) -> list[tuple[str, Mapping[str, Metrics]]]:
     """Heading and each method's metrics: of everything, then of each task if there are several."""
-    whole = {m.name: m.all for m in record.methods}
+    whole = {m.name: m for m in document.methods.values()}
     panels: list[tuple[str, Mapping[str, Metrics]]] = [("All tasks", whole)]
-    for task in record.tasks:
+    for task in document.tasks:
         panels.append(
-            (task, {m.name: m.by_task[task] for m in record.methods if task in m.by_task})
+            (
+                task,
+                {m.name: m.by_task[task] for m in document.methods.values() if task in m.by_task},
+            )
         )
-    return panels if len(panels) > 2 else [(" ".join(record.tasks), whole)]
+    return panels if len(panels) > 2 else [(" ".join(document.tasks), whole)]
 
 
 def _bars(
@@ -73,7 +77,7 @@ def _bars(
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
     for i, name in enumerate(names):
-        speed = found[name].speedup if name in found else None
+        speed = found[name].speedup_vs_ar if name in found else None
         if speed is None or speed.middle is None:
             axes.text(0, i + 0.5, " unknown", color=MUTED, va="center_baseline")
             continue
@@ -94,7 +98,7 @@ def _bars(
             bbox={"fc": PAPER, "ec": "none", "pad": 0.4},  # the lines at 1 and of hf stop at it
         )
     axes.axvline(1, color=INK, lw=1.2)
-    line = found[PEER].speedup.middle if PEER in found else None
+    line = found[PEER].speedup_vs_ar.middle if PEER in found else None
     if line is not None:
         axes.axvline(line, color=INK, lw=1.2, ls=(0, (3, 2)))
 

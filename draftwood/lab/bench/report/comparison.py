@@ -6,8 +6,10 @@ Two tables, of all outputs and without looping ones; a script shows one of them 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from draftwood.lab.bench.document import Document, Method
+from draftwood.lab.bench.figures import Metrics
+from draftwood.lab.bench.intervals import Estimate, Ratio
 from draftwood.lab.bench.loop_marks import marked
-from draftwood.lab.bench.plots.record import Estimate, Method, Metrics, Record
 from draftwood.lab.bench.report.words import UNKNOWN, interval, number, terms, text
 
 SORTED_BY = "tokens/s"
@@ -36,23 +38,23 @@ def _tokens_per_second(metrics: Metrics) -> Estimate:
 
 def _efficiency(metrics: Metrics) -> Estimate:
     # Peers, whose phases are not known, draft where nobody counts.
-    return metrics.draft_efficiency if metrics.time_share else Estimate(None, None, None)
+    return metrics.draft_efficiency if metrics.time_share else Ratio()
 
 
 def _predicted(metrics: Metrics) -> Estimate:
-    return Estimate(metrics.predicted_speedup, None, None)
+    return Ratio(metrics.predicted_speedup)
 
 
 def _memory(metrics: Metrics) -> Estimate:
-    return Estimate(metrics.peak_memory, None, None)
+    return Ratio(metrics.peak_memory_mb)
 
 
 def _loops(metrics: Metrics) -> Estimate:
-    return Estimate(metrics.looping_texts, None, None)
+    return Ratio(metrics.looping_texts)
 
 
 def _repeated(metrics: Metrics) -> Estimate:
-    return metrics.repeated
+    return metrics.repeated_8grams
 
 
 COLUMNS = (
@@ -63,16 +65,22 @@ COLUMNS = (
         "{:.1f}",
         of_text=True,
     ),
-    Column("× ar", "speed-up over plain decoding", lambda m: m.speedup, "{:.2f}", of_text=True),
+    Column(
+        "× ar", "speed-up over plain decoding", lambda m: m.speedup_vs_ar, "{:.2f}", of_text=True
+    ),
     Column(
         "× hf",
         "speed-up over transformers' own",
-        lambda m: m.speedup_vs_peer,
+        lambda m: m.speedup_vs_hf,
         "{:.2f}",
         of_text=True,
     ),
     Column(
-        "τ", "tokens committed per forward of the target", lambda m: m.tau, "{:.2f}", of_text=True
+        "τ",
+        "tokens committed per forward of the target",
+        lambda m: m.mean_acceptance_length,
+        "{:.2f}",
+        of_text=True,
     ),
     Column(
         "accepted",
@@ -90,46 +98,56 @@ COLUMNS = (
         of_text=True,
         of_drafts=True,
     ),
-    Column("first ms", "milliseconds to the first token", lambda m: m.ttft, "{:.1f}"),
+    Column("first ms", "milliseconds to the first token", lambda m: m.ttft_ms, "{:.1f}"),
     Column(
-        "ms/token", "milliseconds for each further token", lambda m: m.tpot, "{:.2f}", of_text=True
+        "ms/token",
+        "milliseconds for each further token",
+        lambda m: m.tpot_ms,
+        "{:.2f}",
+        of_text=True,
     ),
-    Column("overhead", "milliseconds of a step outside the target", lambda m: m.overhead, "{:.2f}"),
+    Column(
+        "overhead",
+        "milliseconds of a step outside the target",
+        lambda m: m.overhead_ms_per_step,
+        "{:.2f}",
+    ),
     Column("MB", "most memory used", _memory, "{:.0f}"),
     Column("loops", "outputs that loop", _loops, "{:.0f}"),
     Column("repeats", "share of 8-grams seen earlier in the same output", _repeated, "{:.0%}"),
 )
 
 
-def tables(record: Record) -> str:
+def tables(document: Document) -> str:
     """Both tables, and the settings of the methods folded."""
-    rows = record.by_speed
-    whole = [(m, m.all) for m in rows]
+    rows = document.by_speed
+    whole = [(m, m) for m in rows]
     calm = [(m, m.without_looping) for m in rows]
-    settings = {m.name: dict(m.settings) for m in record.methods if m.settings}
+    settings = {m.name: dict(m.settings) for m in document.methods.values() if m.settings}
     folded = (
         f"<details><summary>Settings of the methods</summary>{terms(settings)}</details>"
         if settings
         else ""
     )
     return (
-        _table("all", "All outputs", whole, record.loops)
+        _table("all", "All outputs", whole, document.loops)
         + _table("calm", "Without looping outputs", calm, "")
-        + _searched(record)
+        + _searched(document)
         + folded
     )
 
 
-def _searched(record: Record) -> str:
+def _searched(document: Document) -> str:
     """Each method as published and at its best setting; nothing if no setting was searched."""
-    known = {m.name: m.all for m in record.methods}
-    pairs = [each for each in record.searched if {each.published, each.best} <= known.keys()]
+    known, searched = document.methods, document.best
+    pairs = {} if searched is None else searched.methods
+    pairs = {name: p for name, p in pairs.items() if {p.published, p.best} <= known.keys()}
     if not pairs:
         return ""
     rows = "".join(
-        f'<tr><th scope="row">{text(each.name)}</th>{_three(known[each.published])}'
+        f'<tr><th scope="row">{text(name)}</th>{_three(known[each.published])}'
         f"{_three(known[each.best])}<td>{text(each.best)}</td></tr>"
-        for each in pairs
+        for name, each in pairs.items()
     )
     heads = "".join(
         f'<th scope="col">{figure} {which}</th>'

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from draftwood.lab.bench.plots.record import REFERENCE, Divergence, Method, Record
+from draftwood.lab.bench.document import REFERENCE, Divergence, Document
 from draftwood.lab.bench.report.words import number, terms, text
-from draftwood.lab.bench.verdicts import verdict
+from draftwood.lab.bench.verdicts import of_method
 
 HEADS = ("method", "prompt", "turn", "token", "expected", "found", "behind by", "rounding moves")
 
 
-def equality(record: Record) -> str:
+def equality(document: Document) -> str:
     """First differences of all methods; near ties, which rounding decides, folded."""
-    found = [(m.name, d) for m in record.methods for d in m.divergences]
-    compared = any(m.all.compared for m in record.methods if m.name != REFERENCE)
+    found = [(m.name, d) for m in document.methods.values() for d in m.divergences]
+    compared = any(m.compared for m in document.methods.values() if m.name != REFERENCE)
     if not found:
         said = (
             "Every compared output had plain decoding's tokens."
@@ -23,8 +23,8 @@ def equality(record: Record) -> str:
     faults = [(name, d) for name, d in found if d.near_tie is False]
     others = [(name, d) for name, d in found if d.near_tie is not False]
     lines = "".join(
-        f"<li>{text(m.name)}: {text(of_method(m, record.dtype))}</li>"
-        for m in record.methods
+        f"<li>{text(m.name)}: {text(of_method(m, document.dtype))}</li>"
+        for m in document.methods.values()
         if m.divergences
     )
     said = f"<ul>{lines}</ul>"
@@ -38,17 +38,11 @@ def equality(record: Record) -> str:
     return said
 
 
-def of_method(method: Method, dtype: str) -> str:
-    """The verdict on a method's tokens."""
-    whole, rounding, faults = method.all, method.rounding_prompts, method.fault_prompts
-    return verdict(whole.identical, whole.compared, rounding, faults, dtype)
-
-
-def missing(record: Record) -> str:
+def missing(document: Document) -> str:
     """Peers that were to be run and were not, with the reasons; nothing if there are none."""
-    if not record.missing:
+    if not document.missing:
         return ""
-    return f"<section><h2>Missing</h2>{terms(dict(record.missing))}</section>"
+    return f"<section><h2>Missing</h2>{terms(dict(document.missing))}</section>"
 
 
 def _table(found: Sequence[tuple[str, Divergence]]) -> str:

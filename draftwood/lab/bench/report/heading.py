@@ -1,16 +1,16 @@
 """The head of the page: what was measured on what, and what came out, in plain words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from draftwood.lab.bench.plots.record import REFERENCE, Method, Record
+from draftwood.lab.bench.document import REFERENCE, Document, Method
 from draftwood.lab.bench.quiet import warning
-from draftwood.lab.bench.report.equality import of_method
 from draftwood.lab.bench.report.words import interval, plain_value, terms, text
+from draftwood.lab.bench.verdicts import of_method
 
 
-def facts(record: Record) -> str:
+def facts(document: Document) -> str:
     """One line of provenance, and all of it folded."""
-    found = record.provenance
+    found = document.provenance
     model, hardware = _object(found, "model"), _object(found, "hardware")
     versions, git = _object(found, "versions"), _object(found, "git")
     commit = str(git.get("commit") or "")[:10]
@@ -35,14 +35,14 @@ def facts(record: Record) -> str:
     )
 
 
-def summary(record: Record) -> str:
+def summary(document: Document) -> str:
     """What came out, in a few sentences."""
-    return f'<p class="summary">{" ".join(_sentences(record))}</p>'
+    return f'<p class="summary">{" ".join(_sentences(document))}</p>'
 
 
-def interrupted(record: Record) -> str:
+def interrupted(document: Document) -> str:
     """A warning if the run did not end."""
-    if record.complete:
+    if document.complete:
         return ""
     return (
         '<p class="warning" role="note">This run was interrupted. The figures are of what had '
@@ -50,29 +50,33 @@ def interrupted(record: Record) -> str:
     )
 
 
-def disturbed(record: Record) -> str:
+def disturbed(document: Document) -> str:
     """A warning if other processes kept the machine busy."""
-    found = warning(record.provenance)
+    found = warning(document.provenance)
     return "" if found is None else f'<p class="warning" role="note">{text(found)}</p>'
 
 
-def _sentences(record: Record) -> Iterator[str]:
-    rivals = [m for m in record.methods if m.name != REFERENCE and m.all.speedup.middle is not None]
-    rivals.sort(key=lambda m: m.all.speedup.middle or 0.0, reverse=True)
+def _sentences(document: Document) -> Iterator[str]:
+    rivals = [
+        m
+        for m in document.methods.values()
+        if m.name != REFERENCE and m.speedup_vs_ar.middle is not None
+    ]
+    rivals.sort(key=lambda m: m.speedup_vs_ar.middle or 0.0, reverse=True)
     if rivals:
         yield _fastest(rivals[0])
-        yield from _over_peers(rivals[0], record.methods)
+        yield from _over_peers(rivals[0], document.methods.values())
         yield from _close(rivals[0], rivals[1:])
     else:
         yield "No method was held against plain decoding."
-    yield from _equality(record)
-    if record.loops:
-        yield f"{text(record.loops)}. The figures taken on them are marked, and the table can "
+    yield from _equality(document)
+    if document.loops:
+        yield f"{text(document.loops)}. The figures taken on them are marked, and the table can "
         yield "leave them out."
 
 
 def _fastest(best: Method) -> str:
-    speed = best.all.speedup
+    speed = best.speedup_vs_ar
     middle = speed.middle or 0.0
     name = f"<strong>{text(best.name)}</strong>"
     if middle <= 1:
@@ -82,22 +86,22 @@ def _fastest(best: Method) -> str:
         )
     ends = interval(speed, "{:.2f}", " to ")
     sure = f" (95 % interval {ends})" if ends else ""
-    tau = best.all.tau.middle
+    tau = best.mean_acceptance_length.middle
     won = "" if tau is None else f", with {tau:.2f} tokens for each forward of the model"
     return (
         f"{name} was the fastest: <strong>{middle:.2f} times</strong> as fast as plain decoding"
-        f"{sure}, the median over {best.all.prompts} prompts{won}."
+        f"{sure}, the median over {best.prompts} prompts{won}."
     )
 
 
-def _over_peers(best: Method, methods: Sequence[Method]) -> Iterator[str]:
+def _over_peers(best: Method, methods: Iterable[Method]) -> Iterator[str]:
     """By how much the fastest leads over transformers' own ways, by medians of tokens a second."""
-    own = best.all.tokens_per_second.middle
+    own = best.tokens_per_second.middle
     found = [
         f"{own / speed:.2f} times that of {text(m.name)}"
         for m in methods
         if m.name.partition(":")[0] in ("hf", "hf-lookup", "hf-assistant") and m is not best
-        if own is not None and (speed := m.all.tokens_per_second.middle)
+        if own is not None and (speed := m.tokens_per_second.middle)
     ]
     if found:
         yield f"Its median speed is {' and '.join(found)}."
@@ -105,19 +109,19 @@ def _over_peers(best: Method, methods: Sequence[Method]) -> Iterator[str]:
 
 def _close(best: Method, others: Sequence[Method]) -> Iterator[str]:
     """Said if the fastest may be so by chance."""
-    least = best.all.speedup.low
-    near = [m for m in others if least is not None and (m.all.speedup.high or 0.0) >= least]
+    least = best.speedup_vs_ar.low
+    near = [m for m in others if least is not None and (m.speedup_vs_ar.high or 0.0) >= least]
     if near:
         who = f"that of {text(near[0].name)}" if len(near) == 1 else f"those of {len(near)} others"
         yield f"Its interval overlaps with {who}: the lead is not certain."
 
 
-def _equality(record: Record) -> Iterator[str]:
-    compared = [m for m in record.methods if m.all.compared and m.name != REFERENCE]
+def _equality(document: Document) -> Iterator[str]:
+    compared = [m for m in document.methods.values() if m.compared and m.name != REFERENCE]
     if not compared:
         yield "No output was compared with that of plain decoding."
         return
-    wrong = [m for m in compared if m.all.identical < m.all.compared]
+    wrong = [m for m in compared if m.identical < m.compared]
     if not wrong:
         yield f"All {len(compared)} methods that were compared gave plain decoding's outputs."
         return
@@ -127,7 +131,7 @@ def _equality(record: Record) -> Iterator[str]:
             "plain decoding's outputs."
         )
     for m in wrong:
-        yield f"{text(m.name)}: {text(of_method(m, record.dtype))}."
+        yield f"{text(m.name)}: {text(of_method(m, document.dtype))}."
 
 
 def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -9,15 +9,13 @@ import base64
 import hashlib
 import importlib
 import re
-from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from string import Template
 
 from draftwood.lab.bench import plots
+from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.plots.palette import INK, LINE, MUTED, PAPER
-from draftwood.lab.bench.plots.reading import read
-from draftwood.lab.bench.plots.record import Record
 from draftwood.lab.bench.report.comparison import tables
 from draftwood.lab.bench.report.equality import equality, missing
 from draftwood.lab.bench.report.heading import disturbed, facts, interrupted, summary
@@ -30,9 +28,9 @@ from draftwood.lab.picture.svg import style
 _VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"}
 
 
-def figures(document: Mapping[str, object]) -> str:
+def figures(document: Document) -> str:
     """All figures, each with its title and what it means."""
-    drawn, loops = plots.draw(document), read(document).loops
+    drawn, loops = plots.draw(document), document.loops
     from draftwood.lab.bench.plots.style import rendered
 
     return "".join(
@@ -67,43 +65,41 @@ def inline(svg: str, name: str, label: str) -> str:
     return found.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
 
 
-def html(document: Mapping[str, object]) -> str:
-    """The page of a parsed document.
+def html(document: Document) -> str:
+    """The page of a document.
 
     Raises:
-        DraftwoodError: the document is not one that ``bench`` writes, or matplotlib is missing.
+        DraftwoodError: matplotlib is missing, or an excerpt's tree is no tree.
     """
-    record = read(document)
     script = _file("page.js")
-    names = sources(record)
+    names = sources(document)
     return Template(_file("page.html")).substitute(
         policy=f"script-src 'sha256-{_digest(script)}'",
         style=_file("page.css") + style(len(names)) + _colours(len(names)),
         script=script,
-        title=text(_title(record)),
-        warning=interrupted(record) + disturbed(record),
-        facts=facts(record),
-        summary=summary(record),
-        tables=tables(record),
+        title=text(_title(document)),
+        warning=interrupted(document) + disturbed(document),
+        facts=facts(document),
+        summary=summary(document),
+        tables=tables(document),
         figures=figures(document),
-        reliability=reliability(record),
-        traces=_traces(record, names),
-        equality=equality(record),
-        missing=missing(record),
+        reliability=reliability(document),
+        traces=_traces(document, names),
+        equality=equality(document),
+        missing=missing(document),
     )
 
 
-def _title(record: Record) -> str:
-    model = record.provenance.get("model")
-    name = model.get("name") if isinstance(model, Mapping) else None
+def _title(document: Document) -> str:
+    name = document.provenance.get("model", {}).get("name")
     return f"Draftwood benchmark: {name}" if name else "Draftwood benchmark"
 
 
-def _traces(record: Record, names: list[str]) -> str:
-    if not record.excerpts:
+def _traces(document: Document, names: list[str]) -> str:
+    if not document.excerpts:
         return "<p>The document quotes no outputs.</p>"
     return Template(_file("traces.html")).substitute(
-        legend=legend(names), excerpts=excerpts(record, names)
+        legend=legend(names), excerpts=excerpts(document, names)
     )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from draftwood.lab.bench.document import Document, Method
+from draftwood.lab.bench.figures import Reliability
 from draftwood.lab.bench.forecast import EARLY
-from draftwood.lab.bench.plots.record import Estimate, Method, Record, Reliability
+from draftwood.lab.bench.intervals import Ratio
 from draftwood.lab.bench.report.words import interval, number, text
 
 NOTE = (
@@ -22,17 +24,17 @@ class _Line:
     """Steps and their tokens, or the candidates of a source."""
 
     number: int
-    expected: float
-    came: int
-    error: Estimate
+    predicted: float
+    observed: int
+    error: Ratio
 
 
-_NONE = _Line(0, 0.0, 0, Estimate(None, None, None))
+_NONE = _Line(0, 0.0, 0, Ratio())
 
 
-def reliability(record: Record) -> str:
+def reliability(document: Document) -> str:
     """The section; nothing if nothing was predicted."""
-    rows = "".join(row for m in record.by_speed for row in _rows(m))
+    rows = "".join(row for m in document.by_speed for row in _rows(m))
     if not rows:
         return ""
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
@@ -47,7 +49,8 @@ def reliability(record: Record) -> str:
 def _rows(method: Method) -> Iterator[str]:
     if method.reliability is None:
         return
-    whole, late = map(_lines, method.reliability)
+    found = method.reliability
+    whole, late = _lines(found.all_steps), _lines(found.late_steps)
     for source, line in whole.items():
         yield _row(method.name, source, line, late.get(source, _NONE))
 
@@ -55,10 +58,10 @@ def _rows(method: Method) -> Iterator[str]:
 def _lines(found: Reliability) -> dict[str | None, _Line]:
     """By source; None has the steps."""
     lines: dict[str | None, _Line] = {
-        None: _Line(found.steps, found.expected, found.committed, found.error)
+        None: _Line(found.steps, found.predicted, found.committed, found.error)
     }
-    for each in found.by_source:
-        lines[each.source] = _Line(each.candidates, each.expected, each.taken, each.error)
+    for source, each in found.by_source.items():
+        lines[source] = _Line(each.candidates, each.predicted, each.accepted, each.error)
     return lines
 
 
@@ -67,12 +70,12 @@ def _row(name: str, source: str | None, line: _Line, late: _Line) -> str:
     broken = text(name).replace(":", ":<wbr>")
     return (
         f'<tr><th scope="row">{broken}</th><td>{of}</td><td>{line.number}</td>'
-        f"<td>{line.expected:.1f}</td><td>{line.came}</td>{_error(line.error)}"
+        f"<td>{line.predicted:.1f}</td><td>{line.observed}</td>{_error(line.error)}"
         f"<td>{late.number}</td>{_error(late.error)}</tr>"
     )
 
 
-def _error(error: Estimate) -> str:
+def _error(error: Ratio) -> str:
     ends = interval(error, "{:+.1%}", " to ")
     small = f"<small>{ends}</small>" if ends else ""
     return f"<td>{number(error.middle, '{:+.1%}')}{small}</td>"

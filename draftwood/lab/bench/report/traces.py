@@ -7,15 +7,14 @@ import math
 from collections.abc import Sequence
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.plots.record import Excerpt, Record, Step
+from draftwood.lab.bench.document import Document, Excerpt, StepExcerpt, TreeExcerpt
 from draftwood.lab.bench.report.words import spelt, text
-from draftwood.lab.bench.tree_excerpt import TreeExcerpt
 from draftwood.lab.picture.layout import layout
 from draftwood.lab.picture.svg import drawing
 from draftwood.tree import TokenTree, TreeBuilder
 
 
-def figure(found: TreeExcerpt, steps: Sequence[Step], names: Sequence[str], id: str) -> str:
+def figure(found: TreeExcerpt, steps: Sequence[StepExcerpt], names: Sequence[str], id: str) -> str:
     """The tree with its caption.
 
     Args:
@@ -64,13 +63,13 @@ def tree_of(found: TreeExcerpt, route: str) -> TokenTree:
     return builder.build(route)
 
 
-def sources(record: Record) -> list[str]:
+def sources(document: Document) -> list[str]:
     """All drafters that an excerpt names, in order: a source's place decides its colour."""
     named = (
         source
-        for excerpt in record.excerpts
+        for excerpt in document.excerpts
         for found in (
-            (source for step in excerpt.steps for _, source in step.committed if source),
+            (one.source for step in excerpt.steps for one in step.committed if one.source),
             (source for tree in excerpt.trees for source in tree.sources[1:]),
         )
         for source in found
@@ -91,12 +90,12 @@ def legend(names: Sequence[str]) -> str:
     )
 
 
-def excerpts(record: Record, names: Sequence[str]) -> str:
+def excerpts(document: Document, names: Sequence[str]) -> str:
     """Every excerpt with its trees."""
-    prompts = list(dict.fromkeys(excerpt.id for excerpt in record.excerpts))
+    prompts = list(dict.fromkeys(excerpt.id for excerpt in document.excerpts))
     return "".join(
         _excerpt(place, excerpt, prompts.index(excerpt.id), names)
-        for place, excerpt in enumerate(record.excerpts)
+        for place, excerpt in enumerate(document.excerpts)
     )
 
 
@@ -121,17 +120,19 @@ def _excerpt(place: int, excerpt: Excerpt, prompt: int, names: Sequence[str]) ->
     )
 
 
-def _step(place: int, step: Step, numbers: dict[str, int], tree: str) -> str:
-    accepted = sum(bool(source) for _, source in step.committed)
+def _step(place: int, step: StepExcerpt, numbers: dict[str, int], tree: str) -> str:
+    accepted = sum(bool(one.source) for one in step.committed)
     about = f"step {place}, route {step.route or '-'}: {step.drafted} drafted, {accepted} accepted"
     parts = [f'<span class="step" title="{text(about)}">']
     if tree:
         parts.append(f'<a href="#{tree}" title="the tree of step {place}">tree</a>')
-    for word, source in step.committed[:accepted]:
-        parts.append(f'<span class="token s{numbers[source]}">{visible(word, "<br>")}</span>')
+    for one in step.committed[:accepted]:
+        parts.append(
+            f'<span class="token s{numbers[one.source]}">{visible(one.text, "<br>")}</span>'
+        )
     parts += [f'<s class="token">{visible(word)}</s>' for word in step.rejected]
-    for word, _ in step.committed[accepted:]:
-        parts.append(f'<span class="token bonus">{visible(word, "<br>")}</span>')
+    for one in step.committed[accepted:]:
+        parts.append(f'<span class="token bonus">{visible(one.text, "<br>")}</span>')
     return "".join((*parts, "</span>"))
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from draftwood.lab.bench.plots.record import Estimate
+from draftwood.lab.bench.intervals import Estimate
 
 UNKNOWN = "–"
 

@@ -1,4 +1,4 @@
-"""The exceptions that Draftwood raises for what it cannot honour."""
+"""Draftwood's exceptions, and checks that raise them."""
 
 import importlib
 from collections.abc import Iterable
@@ -7,29 +7,29 @@ from numbers import Integral
 
 
 class DraftwoodError(ValueError):
-    """Says in one sentence what was wrong and what to do about it.
+    """An error of the user's input; its message says what was wrong and what to do.
 
     The command line prints it as a single line and exits with code 2.
     """
 
 
 class RequestFailed(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
-    """A request failed while it was decoded; what was raised is its cause.
+    """A request failed while it was decoded; the error is its ``__cause__``.
 
     The command line prints ``reason`` as a single line and exits with code 1.
 
     Attributes:
-        reason: what was raised, in words.
+        reason: the cause in words.
     """
 
     reason: str = ""
 
 
 def need(module: str, extra: str) -> None:
-    """Import ``module``, which Draftwood's extra ``extra`` installs.
+    """Check that ``module``, which Draftwood's extra ``extra`` installs, can be imported.
 
     Raises:
-        DraftwoodError: it cannot be imported.
+        DraftwoodError: it cannot; the message says how to install it.
     """
     try:
         importlib.import_module(module)
@@ -40,7 +40,7 @@ def need(module: str, extra: str) -> None:
 
 
 def integer(name: str, value: object) -> int:
-    """The value as an int.
+    """Convert ``value`` to int.
 
     Raises:
         DraftwoodError: it is no integer, or a bool.
@@ -51,6 +51,6 @@ def integer(name: str, value: object) -> int:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x'?"``, or ``""`` if no known word is near."""
+    """``"did you mean 'x'?"``, or ``""`` if no known word is similar."""
     near = get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""Files that a command writes, checked before any work and replaced in one step; typed JSON.
+"""Output files, checked before work is spent and written atomically; JSON of dataclasses.
 
 :func:`encode` turns frozen dataclasses into values that JSON holds, and :func:`decode` turns them
 back: numbers, strings, ``None``, literals, tuples, lists, mappings and dataclasses of these, by the
@@ -88,7 +88,7 @@ def read_json(path: Path) -> Any:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place that cannot be written to, before any work is done.
+    """Check that a file can be written, before work is spent.
 
     Raises:
         DraftwoodError: the directory is missing or read-only, or the path is a directory or a
@@ -111,12 +111,12 @@ def check_writable(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 beside ``path``, then put it in its place in one step."""
+    """Write UTF-8 text atomically: a temporary file beside ``path`` replaces it."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside ``path``, then put it in its place in one step.
+    """Write bytes atomically: a temporary file beside ``path`` replaces it.
 
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
@@ -130,7 +130,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_result(path: Path, content: bytes) -> None:
-    """Write the result of a long run; if that fails, keep it in the temporary directory.
+    """Write the result of a long run; if that fails, save it in the temporary directory.
 
     Raises:
         OSError: ``path`` cannot be written; the message says where the content is instead.
@@ -142,7 +142,7 @@ def write_result(path: Path, content: bytes) -> None:
 
 
 def rescued(name: str, content: bytes) -> str:
-    """Write content that has lost its place to the temporary directory.
+    """Save content in the temporary directory.
 
     Returns:
         A clause that says where it is, or that it is lost.
@@ -156,9 +156,9 @@ def rescued(name: str, content: bytes) -> str:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, and with which file."""
-    what = error.strerror or str(error)
-    return f"{what}: {error.filename}" if error.filename else what
+    """The error's message with its file name."""
+    message = error.strerror or str(error)
+    return f"{message}: {error.filename}" if error.filename else message
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Loads a model and its tokenizer by name, path or hub id, with errors a user can act on."""
+"""Loads a model and its tokenizer by name, directory or hub id."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ class Loaded:
 
 
 def location(name: str) -> str:
-    """Where ``name`` is loaded from: the shipped weights for ``embedded``, else ``name`` itself."""
+    """The directory of an embedded model; any other name is returned as it is."""
     shipped = (EMBEDDED | HEADS).get(name)
     return str(files("draftwood") / "assets" / shipped) if shipped else name
 
@@ -59,11 +59,11 @@ def load(
         name: ``"embedded"``, ``"embedded-draft"``, a directory, or a hub id.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: the checkpoint's, but
             float32 for the embedded models on a CPU.
-        device: a torch device, or ``"auto"``: CUDA where there is one, else the CPU.
+        device: a torch device, or ``"auto"``: CUDA if available, else the CPU.
         trust_remote_code: run code that comes with the checkpoint.
 
     Raises:
-        DraftwoodError: the name is of a wrong type, there is no such model, it is not a causal
+        DraftwoodError: the name has a wrong type, there is no such model, it is not a causal
             language model, or the dtype or device is unknown.
     """
     name = _named(name)
@@ -86,7 +86,7 @@ def load(
 
 
 def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The small model that ships with Draftwood, and its tokenizer; nothing is downloaded."""
+    """Load the small model that ships with Draftwood, and its tokenizer."""
     loaded = load("embedded")
     return loaded.model, loaded.tokenizer
 
@@ -94,11 +94,11 @@ def embedded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 def load_quietly(
     name: str, dtype: str, device: str, threads: int | None, *, trust_remote_code: bool
 ) -> Loaded:
-    """A model as commands load it: without progress bars, and with torch's threads set.
+    """Load a model without progress bars, after setting torch's number of threads.
 
     Args:
         name, dtype, device, trust_remote_code: see :func:`load`.
-        threads: of torch's; None leaves its choice.
+        threads: for torch; None: its default.
 
     Raises:
         DraftwoodError: see :func:`load`.
@@ -110,7 +110,7 @@ def load_quietly(
 
 
 def eos_of(model: Any, tokenizer: PreTrainedTokenizerBase | None = None) -> frozenset[int]:
-    """All token ids that end a sequence, as the generation config, else the tokenizer, has them."""
+    """The token ids that end a sequence, from the generation config, else from the tokenizer."""
     found = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if found is None and tokenizer is not None:
         found = tokenizer.eos_token_id
@@ -120,7 +120,7 @@ def eos_of(model: Any, tokenizer: PreTrainedTokenizerBase | None = None) -> froz
 
 
 def origin_of(config: Any) -> Origin:
-    """The origin of a model with this transformers configuration."""
+    """The origin of a model, from its transformers configuration."""
     text = config.get_text_config()
     ends = getattr(text, "eos_token_id", None)
     found = [] if ends is None else ends if isinstance(ends, list | tuple) else [ends]
@@ -133,7 +133,7 @@ def origin_of(config: Any) -> Origin:
 
 
 def vocabulary_size(name: str, *, trust_remote_code: bool = False) -> int:
-    """Number of tokens of a model, from its configuration alone.
+    """The vocabulary size of a model, from its configuration alone.
 
     Raises:
         DraftwoodError: there is no such model.
@@ -147,7 +147,7 @@ def vocabulary_size(name: str, *, trust_remote_code: bool = False) -> int:
 
 @contextmanager
 def _explained(name: str, where: str) -> Iterator[None]:
-    """What goes wrong while a model is loaded, in one sentence."""
+    """Turn the errors of loading a model into a :class:`DraftwoodError` of one sentence."""
     try:
         yield
     except SafetensorError as error:

@@ -1,9 +1,8 @@
-"""A drafted token tree: what it is, how it is built, and who is whose ancestor.
+"""The drafted token tree and its builder.
 
-Knows nothing of models, drafters or acceptance. Node 0 is the root: the anchor, i.e. the last
-committed token, whose keys and values are not cached yet. Every other node is a drafted token.
-Parents always come before their children, and no two children of one node that were chosen
-deterministically carry the same token.
+Node 0 is the root, or anchor: the last committed token, whose keys and values are not cached yet.
+Every other node is a drafted token. Parents come before their children. Deterministic siblings
+have distinct tokens.
 """
 
 from collections.abc import Sequence
@@ -21,13 +20,13 @@ ROOT_SOURCE = "root"
 
 
 class Draw(IntEnum):
-    """How a node's token was drawn; it decides which verifier is lossless.
+    """How a node's token was drawn; it decides which verifiers are lossless.
 
     * ``ONE_HOT``: deterministically (copied, looked up, top-k of q, anything pruned or re-ranked);
     * ``WITHOUT_REPLACEMENT``: sampled from q with its earlier siblings removed;
     * ``IID``: sampled from q independently of its siblings;
-    * ``COUPLED``: sampled from q with the random numbers that the target's own token is drawn with
-      (:mod:`draftwood.drafters._rollout.coupling`), so that it often is that token.
+    * ``COUPLED``: sampled from q with the random numbers that draw the target's own token
+      (:mod:`draftwood.drafters._rollout.coupling`), so that the two are often equal.
     """
 
     ONE_HOT = 0
@@ -37,7 +36,7 @@ class Draw(IntEnum):
 
 
 SAMPLED = frozenset({Draw.WITHOUT_REPLACEMENT, Draw.IID})
-"""Nodes that were drawn from q with numbers of their own, so that q has a say in accepting them."""
+"""Draws from q with random numbers of their own; accepting such a node depends on q."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +49,9 @@ class TokenTree:
         depths: int64, number of edges to the root.
         logq: float32, natural log of the drafter's estimate for the node given its parent.
         draws: int8, a :class:`Draw` each (``ONE_HOT`` for the root).
-        sources: name of the drafter that offered each node (``"root"`` for the root).
-        route: how the policy came to this shape, for statistics (e.g. ``"bypass"``).
-        q_rows: int64, row of the drafter's distribution a sampled node came from; ``-1`` if none.
+        sources: name of the drafter that proposed each node (``"root"`` for the root).
+        route: the policy's label of this shape for statistics (e.g. ``"bypass"``).
+        q_rows: int64, handle of the q that a sampled node was drawn from; ``-1`` if none.
     """
 
     tokens: NDArray[np.int64]
@@ -79,7 +78,7 @@ class TokenTree:
 
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
-        # Reversed, so that of equal siblings (possible with IID draws) the first drawn one stays.
+        # Reversed, so that the first drawn of equal siblings (possible with IID draws) stays.
         pairs = list(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))
         return {pairs[i]: i for i in range(len(pairs) - 1, 0, -1)}
 
@@ -101,10 +100,10 @@ class TokenTree:
 
 
 class TreeBuilder:
-    """Grows a tree node by node; indices it returns are those of the finished tree.
+    """Grows a tree node by node; returned indices are those of the finished tree.
 
-    A drafter may read a builder while it grows (``tokens``, ``parents``, ``depths`` are plain
-    lists), which is how a query names the path it asks about.
+    A query refers to a growing tree, so drafters read its plain lists ``tokens``, ``parents`` and
+    ``depths``.
     """
 
     __slots__ = ("_child", "depths", "draws", "logq", "parents", "q_rows", "sources", "tokens")
@@ -143,8 +142,8 @@ class TreeBuilder:
     ) -> int:
         """Append a child and return its index.
 
-        A deterministic child that repeats a sibling's token is not a new node: the sibling's
-        index is returned. A token drawn with replacement may repeat and is always appended.
+        A deterministic child with a sibling's token is not added; the sibling's index is returned.
+        A token drawn with replacement may repeat and is always added.
         """
         key = (parent, token)
         known = self._child.get(key)
@@ -169,7 +168,7 @@ class TreeBuilder:
         return parent
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int], source: str) -> range:
-        """Append deterministic children, none of them there yet or below another."""
+        """Append new deterministic children; none is the parent of another."""
         nodes = range(len(self.tokens), len(self.tokens) + len(tokens))
         self._child.update(zip(zip(parents, tokens, strict=True), nodes, strict=True))
         self.tokens += tokens
@@ -182,13 +181,13 @@ class TreeBuilder:
         return nodes
 
     def build(self, route: str = "") -> TokenTree:
-        """Freeze what has been added."""
+        """The finished tree."""
         return self.part(range(1, len(self)), route)
 
     def part(
         self, nodes: Sequence[int], route: str = "", logq: Sequence[float] | None = None
     ) -> TokenTree:
-        """The tree of the root and some nodes, each behind its parent, in that order.
+        """The tree of the root and some nodes, parents first, in that order.
 
         Args:
             nodes: of this builder.
@@ -197,10 +196,10 @@ class TreeBuilder:
         """
         kept = (ROOT, *nodes)
         logs = [self.logq[node] for node in nodes] if logq is None else logq
-        places = dict(zip((-1, *kept), range(-1, len(kept)), strict=True))
+        index = dict(zip((-1, *kept), range(-1, len(kept)), strict=True))
         return TokenTree(
             tokens=np.array([self.tokens[node] for node in kept], dtype=np.int64),
-            parents=np.array([places[self.parents[node]] for node in kept], dtype=np.int64),
+            parents=np.array([index[self.parents[node]] for node in kept], dtype=np.int64),
             depths=np.array([self.depths[node] for node in kept], dtype=np.int64),
             logq=np.array([self.logq[ROOT], *logs], dtype=np.float32),
             draws=np.frombuffer(bytes([self.draws[node] for node in kept]), dtype=np.int8),
@@ -211,7 +210,7 @@ class TreeBuilder:
 
 
 def tree_of(tokens: Sequence[int], parents: Sequence[int], source: str = "given") -> TokenTree:
-    """A deterministic tree from plain lists.
+    """Build a deterministic tree from lists of tokens and parents.
 
     Raises:
         DraftwoodError: lengths differ, the root is not first, or a parent follows its child.

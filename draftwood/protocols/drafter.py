@@ -33,7 +33,7 @@ class DraftNoise(Protocol):
         """A fresh generator; lanes (nodes of the growing tree) are independent."""
         ...
 
-    def clocks(self, depth: int, size: int) -> NDArray[np.float64]:
+    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
         """The numbers ``[size]``, above 0, that the target's token after a node at ``depth`` is
         drawn with: it is the one of the largest p / clock."""
         ...

@@ -1,1 +1,1 @@
-"""How tokens are drawn from the target's logits: parameters, processors, random numbers."""
+"""Sampling from the target's logits: parameters, logits processors, random numbers."""

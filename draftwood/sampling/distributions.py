@@ -1,7 +1,7 @@
 """p and q at the nodes of one request's tree: the only softmax over the target in decoding.
 
-Logits processors see at each node exactly what they would have seen had its path been decoded token
-by token. Knows nothing of models or of the accept rule.
+At each node, logits processors get the same token ids and scores as if the node's path had been
+decoded token by token.
 """
 
 import math
@@ -17,41 +17,50 @@ from draftwood.tree import TokenTree
 
 
 class TreeDistributions:
-    """p after each node of a tree; a node costs nothing until it is asked about.
+    """p after each node of a tree, computed when it is needed.
 
     Implements :class:`draftwood.protocols.Distributions`.
 
     Args:
-        rows: the target's answer. Its logits' rows belong to the tree's nodes; a prefill, which
-            keeps the last position's row only, is a tree of one node.
+        rows: the target output, one row of logits per node. A prefill, which keeps the last row
+            only, is a tree of one node.
         tree: the drafted tree.
         sampler: the request's.
-        history: prompt and committed tokens up to and including the root; it must not grow while
-            this object is asked.
+        history: prompt and committed tokens, the root included. It must not grow while this object
+            is in use.
     """
 
-    __slots__ = ("_argmax", "_asked", "_history", "_ids", "_length", "_logits", "_sampler", "_tree")
+    __slots__ = (
+        "_argmax",
+        "_history",
+        "_ids",
+        "_length",
+        "_logits",
+        "_sampler",
+        "_scored",
+        "_tree",
+    )
 
     def __init__(
         self, rows: TargetOutput, tree: TokenTree, sampler: Sampler, history: History
     ) -> None:
         self._logits = rows.logits
-        # The argmax may cover a whole prompt where the logits have its last position only.
+        # After a prefill the argmax may cover the whole prompt, the logits the last position only.
         self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]
         self._tree = tree
         self._sampler = sampler
         self._history = history
         self._length = len(history)
         self._ids = history.view()  # for processors that do not read it
-        self._asked: set[int] = set()
+        self._scored: set[int] = set()
         if sampler.stateful:
-            sampler.settle(self._ids)
+            sampler.keep_path(self._ids)
 
     def draw(self, node: int, noise: Noise) -> int:
-        """A token drawn from p, at temperature 0 the argmax; never one of probability zero.
+        """Draw a token from p, at temperature 0 the argmax; never one of probability zero.
 
         Raises:
-            DraftwoodError: the processors left no token to choose, or the row is not numbers.
+            DraftwoodError: the processors left no token to choose, or the row holds a NaN.
         """
         if self._sampler.plain:
             return self._plain_argmax(node)
@@ -63,7 +72,7 @@ class TreeDistributions:
         """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
 
         Raises:
-            DraftwoodError: the processors left no token to choose, or a row is not numbers.
+            DraftwoodError: the processors left no token to choose, or a row holds a NaN.
         """
         if not self._sampler.do_sample:
             best = map(self._plain_argmax if self._sampler.plain else self._argmax_of, nodes)
@@ -71,34 +80,34 @@ class TreeDistributions:
             p[range(len(nodes)), list(best)] = 1
             return p
         p = torch.softmax(self._scores(nodes), dim=-1)
-        # One bad score makes the whole softmax NaN.
-        for node, share in zip(nodes, p[:, 0].tolist(), strict=True):
-            if math.isnan(share):
-                raise self._emptied(node)
+        # One NaN among the scores makes the whole softmax NaN.
+        for node, first in zip(nodes, p[:, 0].tolist(), strict=True):
+            if math.isnan(first):
+                raise self._no_token_error(node)
         return p
 
     def _plain_argmax(self, node: int) -> int:
         found = int(self._argmax[node])
         if found < 0:
-            raise self._emptied(node)
+            raise self._no_token_error(node)
         return found
 
     def _argmax_of(self, node: int) -> int:
         scores = self._scores([node])[0]
         found = int(scores.argmax())
         if not float(scores[found]) > -math.inf:
-            raise self._emptied(node)
+            raise self._no_token_error(node)
         return found
 
-    def _emptied(self, node: int) -> DraftwoodError:
-        place = self._length + int(self._tree.depths[node])
+    def _no_token_error(self, node: int) -> DraftwoodError:
+        position = self._length + int(self._tree.depths[node])
         if bool(self._row(node).isnan().any()):
             return DraftwoodError(
-                f"the model's logits are not numbers at position {place}: check its weights, and "
-                "load it in float32 or bfloat16 if it overflows float16"
+                f"the model's logits are not numbers at position {position}: check its weights, "
+                "and load it in float32 or bfloat16 if it overflows float16"
             )
         return DraftwoodError(
-            f"no token can follow at position {place}: its scores are all -inf or not numbers; "
+            f"no token can follow at position {position}: its scores are all -inf or not numbers; "
             "ban fewer tokens or check the logits processors"
         )
 
@@ -111,10 +120,10 @@ class TreeDistributions:
         return self._sampler.scores(self._ids, rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
-        if self._sampler.stateful and node not in self._asked:
-            self._asked.add(node)
+        if self._sampler.stateful and node not in self._scored:
+            self._scored.add(node)
             parent = int(self._tree.parents[node])
-            if parent >= 0 and parent not in self._asked:
+            if parent >= 0 and parent not in self._scored:
                 self._path_scores(parent)
         input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
         return self._sampler.scores(input_ids, self._row(node))
@@ -130,7 +139,7 @@ class TreeProposals:
 
     Args:
         drafters: by source name.
-        slot: where they keep the request.
+        slot: the request's.
         tree: the drafted tree.
     """
 
@@ -142,7 +151,7 @@ class TreeProposals:
         self._tree = tree
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
-        """q as float32 ``[n, V]`` on the target's device, earlier siblings still in."""
+        """q as float32 ``[n, V]`` on the target's device; earlier siblings are not removed."""
         if len(nodes) == 1:
             [node] = nodes
             handle = int(self._tree.q_rows[node])

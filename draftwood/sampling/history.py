@@ -1,7 +1,6 @@
-"""The tokens of one request, in a tensor that grows in place.
+"""The tokens of one request in a tensor that grows in place.
 
-Knows nothing of what they are for. It exists because logits processors want the whole sequence as
-a tensor at every token, which must not cost a copy of it each time.
+Logits processors need the whole sequence as a tensor at every token. Here it costs no copy.
 """
 
 from collections.abc import Sequence
@@ -17,8 +16,8 @@ class History:
     """Prompt and committed tokens, the root included.
 
     Args:
-        tokens: what is known at the beginning, usually the prompt.
-        capacity: how many tokens to make room for at once; more make it grow.
+        tokens: the first tokens, usually the prompt.
+        capacity: room for this many tokens; it grows as needed.
     """
 
     def __init__(self, tokens: Sequence[int] | NDArray[np.int64], *, capacity: int = 0) -> None:
@@ -35,15 +34,15 @@ class History:
         self.extend((token,))
 
     def extend(self, tokens: Sequence[int] | NDArray[np.int64]) -> None:
-        """Add committed tokens; a view of a path that was handed out before changes."""
+        """Add committed tokens; earlier views of a path become invalid."""
         self._write(tokens)
         self._length += len(tokens)
 
     def view(self, path: Sequence[int] = ()) -> torch.Tensor:
-        """Int64 ``[1, len(self) + len(path)]`` on the host: the tokens, then those of ``path``.
+        """A view int64 ``[1, len(self) + len(path)]`` on the host: the tokens, then ``path``.
 
-        The path is written into the spare end of the buffer and nothing is copied but the path, so
-        such a view holds until the next call of any method.
+        The path is written into the spare end of the buffer, and only the path is copied. So a view
+        is valid until the next call of any method.
         """
         self._write(path)
         return self._tensor[:, : self._length + len(path)]

@@ -1,10 +1,9 @@
 """Counter-based random numbers of one request.
 
-Knows nothing of trees, models or batches: every number is a pure function of the request's seed,
-a stream and an absolute position, computed with Philox4x64-10 (Salmon et al. 2011, "Parallel random
-numbers: as easy as 1, 2, 3"). So a result depends neither on the batch a request ran in nor on how
-many numbers a step consumed, and plain decoding draws each token with the number that every
-drafting method draws it with.
+Every number is a pure function of the request's seed, a stream and an absolute position, computed
+with Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). So results
+depend neither on the batch nor on how many numbers earlier steps used. Plain decoding and every
+drafting method draw a token with the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SEED_LIMIT = 2**64
 
 
 class Stream(IntEnum):
-    """What a number is for; streams never overlap."""
+    """The purpose of a number; streams never overlap."""
 
     TOKEN = 0
     ACCEPT = 1
@@ -41,8 +40,8 @@ class _Numbers:
     def __init__(self, seed: int, stream: Stream) -> None:
         self._bits = np.random.Philox(key=_key(seed, stream))
         self._generator = np.random.Generator(self._bits)
-        # Setting the state costs a tenth of building a generator. numpy's own fresh state says
-        # that its buffer is spent, so the number comes from the counter alone.
+        # Setting the state costs a tenth of building a generator. The buffer of a fresh state is
+        # marked as used, so the number depends on the counter alone.
         self._state: Any = self._bits.state
         self._counter = self._state["state"]["counter"]
 
@@ -57,11 +56,14 @@ def _key(seed: int, stream: Stream) -> Any:
 
 
 class RequestNoise:
-    """The random decisions of one step of one request.
+    """The random numbers of one step of one request.
 
     Implements :class:`draftwood.protocols.Noise` and :class:`draftwood.protocols.DraftNoise`.
-    ``seed`` is the request's, in ``[0, 2**64)``. ``position`` is the absolute index of the root
-    token, prompt included and counted from 0; :meth:`move` sets the next step's.
+
+    Args:
+        seed: the request's, in ``[0, 2**64)``.
+        position: absolute index of the root token, counted from the prompt's first token at 0.
+            :meth:`move` sets that of the next step.
 
     Raises:
         DraftwoodError: the seed or the position is out of range.
@@ -74,7 +76,7 @@ class RequestNoise:
         self._position = 0
         self.move(position)
 
-    # Made when first asked: greedy decoding uses none of them.
+    # Created on first use: greedy decoding uses neither.
     @cached_property
     def _token(self) -> _Numbers:
         return _Numbers(self._seed, Stream.TOKEN)
@@ -89,49 +91,48 @@ class RequestNoise:
         return self._position
 
     def move(self, position: int) -> None:
-        """Key everything that follows by a root at ``position``."""
+        """Set the root's position for the next step."""
         if not 0 <= position < 2**62:
             raise DraftwoodError(f"a root's position must be in [0, 2**62), but is {position}")
         self._position = position
 
     def choose(self, depth: int, weights: torch.Tensor) -> int:
-        """The token that follows a node at ``depth``, drawn in proportion to ``weights``, ``[V]``.
+        """Draw the token after a node at ``depth`` in proportion to ``weights`` ``[V]``, all >= 0.
 
-        The winner of a race of exponential clocks with rates ``weights``, none negative. An inverse
-        cumulative sum would be simpler, but a rounding error in p moves every one of its V
-        boundaries a little, and some draw falls between; here an error matters only where the two
-        fastest clocks nearly tie.
+        This is the Gumbel-max trick: the argmax of ``weights / exponentials``. An inverse
+        cumulative sum would be simpler. But a rounding error in p moves all its V boundaries, and
+        some draws with them. Here an error matters only if the two largest keys nearly tie.
         """
-        return int(self.speeds(depth, weights).argmax())
+        return int(self.gumbel_keys(depth, weights).argmax())
 
-    def speeds(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
-        """How fast each token runs in :meth:`choose`'s race, float64 ``[V]``."""
+    def gumbel_keys(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
+        """The keys of :meth:`choose`, float64 ``[V]``: exp of the perturbed log-weights."""
         import torch
 
-        clocks = torch.from_numpy(self.clocks(depth, len(weights)))
-        return weights / clocks.to(weights.device)
+        exponentials = torch.from_numpy(self.exponentials(depth, len(weights)))
+        return weights / exponentials.to(weights.device)
 
-    def clocks(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The exponential clocks of :meth:`choose`'s race among ``size`` tokens, ``[size]``.
+    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
+        """The Exp(1) variates with which :meth:`choose` draws among ``size`` tokens, ``[size]``.
 
-        They are keyed by the absolute index of the token that is drawn, ``position + depth + 1``,
-        and by nothing else; fewer of them are the first of more.
+        They depend on the seed and the absolute index of the drawn token, ``position + depth + 1``,
+        only. A smaller ``size`` gives a prefix of a larger one.
         """
-        clocks = self._token.at(self._position + depth + 1, 0).standard_exponential(size)
-        np.maximum(clocks, np.finfo(np.float64).tiny, out=clocks)
-        return clocks
+        exponentials = self._token.at(self._position + depth + 1, 0).standard_exponential(size)
+        np.maximum(exponentials, np.finfo(np.float64).tiny, out=exponentials)
+        return exponentials
 
     def accepts(self, node: int, probability: float) -> bool:
-        """Whether to accept ``node`` of the tree whose root is at ``position``."""
+        """Whether to accept ``node`` with this probability."""
         if not 0 < probability < 1:
             return probability > 0
         return float(self._accept.at(self._position, node).random()) < probability
 
     def draft(self, lane: int = 0) -> np.random.Generator:
-        """A fresh generator for sampling a draft below the root at ``position``.
+        """A fresh generator for sampling a draft.
 
-        Lanes (for instance the levels of a tree) are independent of one another; asking again
-        for the same lane starts it over.
+        Lanes (for example nodes of a tree) are independent. A second call with the same lane
+        returns the same numbers.
         """
         counter = np.array([0, lane, self._position, 0], dtype=np.uint64)
         bits = np.random.Philox(key=_key(self._seed, Stream.DRAFT), counter=counter)

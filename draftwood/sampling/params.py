@@ -1,7 +1,4 @@
-"""How a request wants its tokens chosen: plain settings, checked.
-
-Knows nothing of logits or processors; :mod:`draftwood.sampling` honours it.
-"""
+"""Sampling parameters of a request, validated."""
 
 import math
 from collections.abc import Mapping
@@ -11,25 +8,25 @@ from numbers import Real
 from draftwood.errors import DraftwoodError, integer
 from draftwood.sampling.noise import SEED_LIMIT
 
-COLDEST = 1e-5
+MIN_TEMPERATURE = 1e-5
 """Lowest temperature above 0; below it, logits divided by it may leave float32."""
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How a request's tokens are chosen. The defaults are greedy decoding.
+    """Sampling parameters of a request. The defaults are greedy decoding.
 
     Attributes:
-        temperature: 0 for the argmax; else logits are divided by it (1e-5 or more).
+        temperature: divides the logits (1e-5 or more); 0 takes the argmax.
         top_k: keep the k largest logits (0: all).
-        top_p: keep the least set of tokens that has this probability, in (0, 1].
-        min_p: drop tokens less likely than this times the likeliest one, in [0, 1].
-        repetition_penalty: divides positive and multiplies negative logits of all tokens seen,
-            prompt included (CTRL, Keskar et al. 2019); 1 is off.
-        presence_penalty: subtracted from the logit of every token generated before.
-        frequency_penalty: subtracted once for each time it was generated.
+        top_p: keep the smallest set of tokens with at least this probability, in (0, 1].
+        min_p: drop tokens whose probability is below this share of the largest, in [0, 1].
+        repetition_penalty: divides positive and multiplies negative logits of all tokens in the
+            text, prompt included (CTRL, Keskar et al. 2019); 1 is off.
+        presence_penalty: subtracted from the logit of every token generated so far.
+        frequency_penalty: subtracted from a token's logit once per time it was generated.
         logit_bias: added to the logits of these token ids.
-        banned_tokens: ids that are never chosen.
+        banned_tokens: token ids that are never chosen.
         seed: of the request's random numbers, in [0, 2**64).
 
     ``top_k``, ``top_p`` and ``min_p`` do nothing at temperature 0, as in ``generate``.
@@ -45,7 +42,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    # A dict has no hash; leaving it out of the hash keeps equal settings equally hashed.
+    # A dict has no hash. Equal parameters still hash equal without it.
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
     banned_tokens: tuple[int, ...] = ()
     seed: int = 0
@@ -57,9 +54,10 @@ class SamplingParams:
         repetition = _real("repetition_penalty", self.repetition_penalty)
         top_k = integer("top_k", self.top_k)
         seed = integer("seed", self.seed)
-        if temperature != 0 and temperature < COLDEST:
+        if temperature != 0 and temperature < MIN_TEMPERATURE:
             raise DraftwoodError(
-                f"temperature must be 0 (greedy) or at least {COLDEST}, but is {temperature}"
+                f"temperature must be 0 (greedy) or at least {MIN_TEMPERATURE}, "
+                f"but is {temperature}"
             )
         if top_k < 0:
             raise DraftwoodError(f"top_k must be 0 (off) or more, but is {top_k}")

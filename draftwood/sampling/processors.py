@@ -1,7 +1,6 @@
-"""The logits processors that sampling settings stand for, in the order that ``generate`` has.
+"""Logits processors: those of sampling parameters, and properties of any processor.
 
-They are transformers' own wherever it has them. Knows nothing of trees: a processor sees token ids
-and scores.
+The processors are transformers' own where it has them, in the order of ``generate``.
 """
 
 from typing import ClassVar
@@ -22,11 +21,11 @@ from draftwood.sampling.params import SamplingParams
 
 
 class PresenceFrequencyPenalty(LogitsProcessor):
-    """Lowers the scores of tokens generated before, as OpenAI's API defines it.
+    """OpenAI's presence and frequency penalties.
 
-    ``scores[j] -= frequency * count[j] + presence * (count[j] > 0)``, where ``count[j]`` is how
-    often ``j`` was *generated*: the first ``prompt_length`` ids are not counted. (OpenAI API
-    reference, "Frequency and presence penalties".)
+    ``scores[j] -= frequency * count[j] + presence * (count[j] > 0)``, where ``count[j]`` counts
+    how often ``j`` was *generated*, the first ``prompt_length`` ids left out (OpenAI API reference,
+    "Frequency and presence penalties").
     """
 
     keeps_state: ClassVar = False
@@ -45,9 +44,10 @@ class PresenceFrequencyPenalty(LogitsProcessor):
 
 
 def processors_of(params: SamplingParams, prompt_length: int) -> tuple[LogitsProcessor, ...]:
-    """Penalties, bias and bans, then (above temperature 0) temperature, top-k, top-p and min-p.
+    """The processors of sampling parameters, in the order of ``generate``.
 
-    ``prompt_length`` tells how many of a request's tokens were given and not generated.
+    Bias, penalties and bans come first, then, above temperature 0, temperature, top-k, top-p and
+    min-p. ``prompt_length`` is the number of the request's tokens that were not generated.
     """
     return (*_penalties(params, prompt_length), *_warpers(params))
 
@@ -75,7 +75,7 @@ def _penalties(params: SamplingParams, prompt_length: int) -> list[LogitsProcess
 
 
 def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
-    """What ``generate`` applies only when it samples."""
+    """The processors that ``generate`` applies only when it samples."""
     found: list[LogitsProcessor] = []
     if params.temperature == 0:
         return found
@@ -90,17 +90,17 @@ def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
     return found
 
 
-# These score each row by itself.
+# Their scores do not depend on the tokens before.
 _ROW_BY_ROW = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
 
 
 def reads_history(processor: LogitsProcessor) -> bool:
-    """Whether a processor's scores may depend on the tokens before."""
+    """Whether a processor's scores may depend on earlier tokens."""
     return type(processor) not in _ROW_BY_ROW
 
 
-# Read in transformers: what these keep between calls depends on their settings alone.
-_FUNCTIONS = frozenset(
+# Stateless, according to transformers' source: their scores depend on their arguments alone.
+_STATELESS = frozenset(
     {
         "AlternatingCodebooksLogitsProcessor",
         "EncoderNoRepeatNGramLogitsProcessor",
@@ -133,11 +133,11 @@ _FUNCTIONS = frozenset(
 
 
 def may_keep_state(processor: object) -> bool:
-    """Whether a processor's scores may depend on its calls before.
+    """Whether a processor's scores may depend on its earlier calls.
 
-    What transformers and Draftwood have is known. Of any other one it is not, unless it says so
-    with an attribute ``keeps_state``.
+    Any processor that is not of transformers may keep state, unless its attribute ``keeps_state``
+    is False.
     """
     kind = type(processor)
-    known = kind.__module__ == LogitsProcessor.__module__ and kind.__name__ in _FUNCTIONS
-    return not known and getattr(processor, "keeps_state", True) is not False
+    stateless = kind.__module__ == LogitsProcessor.__module__ and kind.__name__ in _STATELESS
+    return not stateless and getattr(processor, "keeps_state", True) is not False

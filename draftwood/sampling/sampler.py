@@ -1,8 +1,4 @@
-"""From a row of logits to the scores that tokens are drawn from, as a request asks for.
-
-Knows nothing of models, trees or the accept rule. Processors are transformers' own, in the order in
-which ``generate`` applies them.
-"""
+"""The sampler of a request: logits to the scores that tokens are drawn from."""
 
 import inspect
 from collections.abc import Sequence
@@ -15,19 +11,19 @@ from transformers import LogitsProcessor
 from draftwood.errors import DraftwoodError
 from draftwood.sampling.params import SamplingParams
 from draftwood.sampling.processors import may_keep_state, processors_of, reads_history
-from draftwood.sampling.stateful import Retraced
+from draftwood.sampling.stateful import PathProcessor
 
 __all__ = ["Sampler", "SamplingParams"]
 
 
 class Sampler:
-    """The processors of one request, and whether a token is drawn or the best one taken.
+    """The logits processors of one request, and whether it samples or takes the argmax.
 
     Args:
-        params: the request's settings. Their processors come in the order of transformers'
-            ``generate``; the presence and frequency penalties stand where it puts a caller's own
-            processors, before the temperature.
-        prompt_length: how many of the request's tokens were given and not generated.
+        params: the request's. Their processors are applied in the order of transformers'
+            ``generate``; presence and frequency penalties come where ``generate`` puts a caller's
+            own processors, before the temperature.
+        prompt_length: number of the request's tokens that were not generated.
     """
 
     def __init__(self, params: SamplingParams, prompt_length: int) -> None:
@@ -36,16 +32,18 @@ class Sampler:
         self._copies = False  # none of these writes into the scores it is given
 
     @classmethod
-    def given(cls, processors: Sequence[LogitsProcessor], *, temperature: float) -> "Sampler":
-        """A sampler with processors made elsewhere, such as the list that ``generate`` prepares.
+    def from_processors(
+        cls, processors: Sequence[LogitsProcessor], *, temperature: float
+    ) -> "Sampler":
+        """A sampler with given processors, such as the list that ``generate`` prepares.
 
-        Those that may keep state are copied, and the copies are asked
+        Processors that may keep state are copied, and the copies are called
         (:mod:`draftwood.sampling.stateful`).
 
         Args:
-            processors: in the order of application; of one sequence, and not used yet.
-            temperature: what they apply among other things; 0 to take the argmax of the processed
-                scores instead of drawing from their softmax.
+            processors: in the order of application; for one sequence, and not called yet.
+            temperature: the one that the processors apply; 0 takes the argmax of the processed
+                scores instead of sampling.
 
         Raises:
             DraftwoodError: a processor cannot be applied to tokens that may be rejected.
@@ -58,54 +56,53 @@ class Sampler:
                     "which a draft cannot give it; leave it out or decode without drafting"
                 )
         sampler = cls(SamplingParams(), 0)
-        sampler._processors = tuple(Retraced(p) if may_keep_state(p) else p for p in processors)
+        sampler._processors = tuple(
+            PathProcessor(p) if may_keep_state(p) else p for p in processors
+        )
         sampler.temperature = temperature
         sampler._copies = True
         return sampler
 
     def fresh(self) -> "Sampler":
-        """One for another sequence, or for the same one over again."""
+        """A sampler with the same processors in their first state, for a new sequence."""
         if not self.stateful:
             return self
         found = copy(self)
         found._processors = tuple(
-            p.fresh() if isinstance(p, Retraced) else p for p in self._processors
+            p.fresh() if isinstance(p, PathProcessor) else p for p in self._processors
         )
         return found
 
     @cached_property
     def stateful(self) -> bool:
-        """Whether a path's scores may be asked for only after those of the paths it goes on from.
+        """Whether a path may be scored only after each of its prefixes."""
+        return any(isinstance(p, PathProcessor) for p in self._processors)
 
-        That is: of all shorter ones, down to the first one asked about.
-        """
-        return any(isinstance(p, Retraced) for p in self._processors)
-
-    def settle(self, input_ids: torch.Tensor) -> None:
-        """Forget what was asked about, but for the path to the last of int64 ``[1, L]``."""
+    def keep_path(self, input_ids: torch.Tensor) -> None:
+        """Forget the states of all paths but the one to the last token of int64 ``[1, L]``."""
         for processor in self._processors:
-            if isinstance(processor, Retraced):
-                processor.settle(input_ids)
+            if isinstance(processor, PathProcessor):
+                processor.keep_path(input_ids)
 
     @property
     def do_sample(self) -> bool:
-        """Whether tokens are drawn; else the best one is taken."""
+        """Whether tokens are sampled; else the argmax is taken."""
         return self.temperature > 0
 
     @property
     def plain(self) -> bool:
-        """Whether the argmax of the raw logits is the answer."""
+        """Whether the argmax of the raw logits is the next token."""
         return not self._processors and not self.do_sample
 
     @cached_property
     def reads_history(self) -> bool:
-        """Whether the scores depend on the tokens before; else any rows can be scored together."""
+        """Whether scores depend on earlier tokens; if not, any rows can be scored together."""
         return any(map(reads_history, self._processors))
 
     def scores(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """Processed scores, float32 ``[n, V]``, of raw logits ``[n, V]``, which are not changed.
+        """Processed scores float32 ``[n, V]`` of raw logits ``[n, V]``, which are not changed.
 
-        ``input_ids`` is int64 ``[1, L]``: the tokens before the one to be chosen, for a single row.
+        ``input_ids`` is int64 ``[1, L]``: the tokens before the next one, for a single row.
         """
         scores = logits.to(torch.float32, copy=self._copies)
         for processor in self._processors:

@@ -65,7 +65,9 @@ def observing(learnt: object) -> None:
 
 
 def by(what: Callable[[torch.Tensor], torch.Tensor], temperature: float) -> Request:
-    return Request(BAD, 40, sampler=Sampler.given([Broken(what)], temperature=temperature))
+    return Request(
+        BAD, 40, sampler=Sampler.from_processors([Broken(what)], temperature=temperature)
+    )
 
 
 KINDS: dict[str, tuple[Callable[[float], Request], str]] = {
@@ -143,7 +145,7 @@ def test_a_completion_has_what_was_committed_before(kind: str, temperature: floa
 def test_a_request_may_fail_at_its_first_token() -> None:
     target = MarkovTarget()
     engine = engine_of(target, "goose", 4)
-    bad = Request(BAD, 9, sampler=Sampler.given([Now()], temperature=0.0))
+    bad = Request(BAD, 9, sampler=Sampler.from_processors([Now()], temperature=0.0))
     good, ended = engine.generate([Request(PROMPT, 20), bad])
     assert good.tokens == target.greedy(PROMPT, 20)
     assert (ended.tokens, ended.reason) == ((), "error")

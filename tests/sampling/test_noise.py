@@ -21,7 +21,7 @@ def reference(seed: int, stream: Stream, position: int, lane: int) -> float:
     return float(np.random.Generator(bits).random())
 
 
-def clocks(seed: int, position: int, count: int) -> list[float]:
+def exponentials(seed: int, position: int, count: int) -> list[float]:
     """The race of a token's candidates as numpy's own generator runs it."""
     bits = np.random.Philox(
         key=np.array([seed, Stream.TOKEN], dtype=np.uint64),
@@ -44,8 +44,8 @@ def test_numbers_are_philox(seed: int) -> None:
         assert not noise.accepts(i, u)
         assert noise.draft(i).random() == reference(seed, Stream.DRAFT, 100, i)
         weights = [0.1, 0.0, 2.0, 0.5]
-        race = [w / c for w, c in zip(weights, clocks(seed, 101 + i, 4), strict=True)]
-        assert noise.choose(i, torch.tensor(weights)) == race.index(max(race))
+        keys = [w / c for w, c in zip(weights, exponentials(seed, 101 + i, 4), strict=True)]
+        assert noise.choose(i, torch.tensor(weights)) == keys.index(max(keys))
 
 
 def test_token_numbers_are_keyed_by_the_token_s_own_position() -> None:

@@ -154,12 +154,12 @@ def test_a_given_list_is_applied_as_it_is(model: LlamaForCausalLM) -> None:
     processors = LogitsProcessorList(
         [NoRepeatNGramLogitsProcessor(1), TemperatureLogitsWarper(0.5), TopKLogitsWarper(9)]
     )
-    sampler = Sampler.given(processors, temperature=0.5)
+    sampler = Sampler.from_processors(processors, temperature=0.5)
     chain = tree_of([PROMPT[-1], *tokens[:-1]], range(-1, len(tokens) - 1))
     p = TreeDistributions(rows_of(logits), chain, sampler, History(PROMPT))
     for node in reversed(range(len(tokens))):
         assert torch.equal(p.probabilities([node])[0], torch.softmax(scores[node], -1))
-    greedy = Sampler.given(processors[:1], temperature=0.0)
+    greedy = Sampler.from_processors(processors[:1], temperature=0.0)
     p = TreeDistributions(rows_of(logits), chain, greedy, History(PROMPT))
     assert p.draw(2, NOISE) not in {*PROMPT, *tokens[:2]}
 
@@ -179,7 +179,7 @@ def test_given_processors_cannot_touch_the_logits() -> None:
             return scores.zero_()
 
     logits = torch.tensor([[1.0, 3.0, 2.0]])
-    sampler = Sampler.given([InPlace()], temperature=1.0)
+    sampler = Sampler.from_processors([InPlace()], temperature=1.0)
     p = TreeDistributions(rows_of(logits), ROOT_ONLY, sampler, History([0]))
     assert p.probabilities([0])[0].tolist() == pytest.approx([1 / 3] * 3)
     assert logits.tolist() == [[1.0, 3.0, 2.0]]
@@ -193,13 +193,13 @@ def test_processors_that_cannot_look_ahead_are_refused() -> None:
             return scores
 
     with pytest.raises(DraftwoodError, match="Hungry needs more than token ids"):
-        Sampler.given([Hungry()], temperature=0.0)
+        Sampler.from_processors([Hungry()], temperature=0.0)
 
 
 def test_plain_means_that_the_raw_argmax_decides() -> None:
     assert Sampler(SamplingParams(), 0).plain
     assert Sampler(SamplingParams(top_k=3, top_p=0.5, min_p=0.1), 0).plain
-    assert Sampler.given([], temperature=0.0).plain
+    assert Sampler.from_processors([], temperature=0.0).plain
     assert not Sampler(SamplingParams(temperature=1.0), 0).plain
     assert not Sampler(SamplingParams(banned_tokens=(1,)), 0).plain
     assert not Sampler(SamplingParams(logit_bias={1: 0.5}), 0).plain
@@ -282,7 +282,7 @@ def test_processors_run_once_for_a_node_and_never_for_others() -> None:
     tree = tree_of([7, 1, 2], [-1, 0, 1])
     for temperature in (1.0, 0.0):
         counter = Counter()
-        sampler = Sampler.given([counter], temperature=temperature)
+        sampler = Sampler.from_processors([counter], temperature=temperature)
         p = TreeDistributions(rows_of(torch.eye(3)), tree, sampler, History([7]))
         assert counter.calls == 0
         p.draw(1, NOISE)

@@ -44,12 +44,14 @@ def couple(
     assert query.noise is not None
     q = distribution(query, logits, outputs)
     size = len(outputs.of_token)
-    clocks = {depth: query.noise.clocks(depth, size)[outputs.to_target] for depth in set(depths)}
+    exponentials = {
+        depth: query.noise.exponentials(depth, size)[outputs.to_target] for depth in set(depths)
+    }
     # In float64, as the target's race is: where q is tiny, its quotient by a clock still counts.
-    rows = torch.from_numpy(np.stack([clocks[depth] for depth in depths]))
-    speeds = q / rows.to(q.device)
-    fastest = speeds.topk(min(query.k, speeds.shape[1]), dim=1)
-    shares = fastest.values / speeds.sum(dim=1, keepdim=True)
+    rows = torch.from_numpy(np.stack([exponentials[depth] for depth in depths]))
+    keys = q / rows.to(q.device)
+    fastest = keys.topk(min(query.k, keys.shape[1]), dim=1)
+    shares = fastest.values / keys.sum(dim=1, keepdim=True)
     # HAND-OVER: m * k numbers.
     picks, found = fastest.indices.cpu().numpy(), shares.cpu().numpy()
     real = found > 0  # not so where q is 0 or not a number

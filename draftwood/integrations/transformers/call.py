@@ -62,10 +62,14 @@ class GenerateCall:
         self._stops = Stops(criteria)
         self.rows = rows_of(input_ids, attention_mask)
         draws = config.do_sample is True
-        heat = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
-        Sampler.given(processors, temperature=heat)  # refuses processors by their own names
+        temperature = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
+        Sampler.from_processors(
+            processors, temperature=temperature
+        )  # refuses processors by their own names
         self._samplers = [
-            Sampler.given(processors_for(row, input_ids, processors), temperature=heat)
+            Sampler.from_processors(
+                processors_for(row, input_ids, processors), temperature=temperature
+            )
             for row in self.rows
         ]
         count = len(self.rows)

@@ -201,7 +201,7 @@ class Recorder:
             row = learnt.rows.logits[node][None]
             ids = torch.tensor([self._ids], device=row.device)
             device = self._row.pads.device
-            self._sampler.settle(ids)
+            self._sampler.keep_path(ids)
             self.logits.append(row.to(device, torch.float32, copy=True))
             self.scores.append(self._sampler.scores(ids, row).to(device))
             self._ids.append(token)

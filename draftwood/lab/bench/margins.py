@@ -87,7 +87,7 @@ class _Race:
         self._sampling = sampling
         free = replace(sampling, top_k=0, top_p=1.0)
         ones = torch.ones(logits.shape[1], dtype=torch.float64)
-        noise = RequestNoise(sampling.seed, ids.shape[1] - 1).speeds(0, ones).log()
+        noise = RequestNoise(sampling.seed, ids.shape[1] - 1).gumbel_keys(0, ones).log()
         self._sums = self._scores(logits, free)[0].double() + noise
         self._best = self._surely_best()
 

@@ -140,7 +140,7 @@ class Chance:
             f"numbers for node {lane} were drawn outside a drafter: they cannot be enumerated"
         )
 
-    def clocks(self, depth: int, size: int) -> NDArray[np.float64]:
+    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
         """The numbers of a token that is yet to be drawn, of which there are infinitely many.
 
         Raises:

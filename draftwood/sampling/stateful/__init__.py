@@ -1,11 +1,11 @@
-"""Logits processors that keep state, asked along the paths of a tree.
+"""Stateful logits processors on the paths of a tree.
 
-``generate`` calls a processor once for each position, in order, and some count on it: xgrammar's
-accepts the last token at every call, SynthID's keeps a window of what it saw. On a tree a processor
-is asked about siblings, and about nodes that are rejected. :class:`Retraced` shows it, along every
-path, the calls that ``generate`` would have made.
+``generate`` calls a processor once per position, in order, and some processors rely on it:
+xgrammar's accepts the last token at every call, SynthID's keeps a window of tokens. A tree has
+siblings and rejected nodes. :class:`PathProcessor` makes, along every path, the calls that
+``generate`` would make.
 """
 
-from draftwood.sampling.stateful.retraced import Retraced
+from draftwood.sampling.stateful.path_processor import PathProcessor
 
-__all__ = ["Retraced"]
+__all__ = ["PathProcessor"]

@@ -1,8 +1,8 @@
 """Copies of logits processors.
 
-``copy.deepcopy`` does it, with two exceptions: what is constant is shared (a model, a tokenizer, a
-compiled grammar), and a matcher of a grammar library, which ``copy`` cannot see into, is forked by
-its own method or, if it has none, rolled back.
+``copy.deepcopy`` copies them, with two exceptions. Constant parts are shared (a model, a tokenizer,
+a compiled grammar). A matcher of a grammar library, which ``copy`` cannot copy, is forked by its
+own method or, if it has none, rolled back.
 """
 
 import copy
@@ -10,25 +10,25 @@ from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.sampling.stateful.inventory import fork_of, inventory
-from draftwood.sampling.stateful.rewinding import Rewound, Shared
+from draftwood.sampling.stateful.matcher import MatcherState, SharedMatcher
 
 
 class Copier:
     """Copies one processor and its copies.
 
     Args:
-        name: what to call the processor in messages.
+        name: the processor's name in messages.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._shared: dict[int, tuple[object, Shared]] = {}
+        self._shared: dict[int, tuple[object, SharedMatcher]] = {}
 
     def copy(self, thing: Any) -> Any:
-        """A copy whose calls leave ``thing`` as it is, as long as ``thing`` is not called itself.
+        """A copy whose calls do not change ``thing``, as long as ``thing`` itself is not called.
 
         Raises:
-            DraftwoodError: a part of it can be neither copied nor rolled back.
+            DraftwoodError: a part can be neither copied nor rolled back.
         """
         found = inventory(thing)
         try:
@@ -45,8 +45,8 @@ class Copier:
             ) from error
 
     def _rewound(self, matcher: object) -> Any:
-        if isinstance(matcher, Rewound):
+        if isinstance(matcher, MatcherState):
             return copy.deepcopy(matcher)
         if id(matcher) not in self._shared:
-            self._shared[id(matcher)] = matcher, Shared(matcher)
-        return Rewound(self._shared[id(matcher)][1])
+            self._shared[id(matcher)] = matcher, SharedMatcher(matcher)
+        return MatcherState(self._shared[id(matcher)][1])

@@ -1,6 +1,6 @@
-"""What an object consists of, as pickle sees it: tells whether it has changed, and how to copy it.
+"""The parts of an object, as pickle sees them: to detect changes, and to copy it.
 
-Models and tokenizers are not looked into: they count as constant. Neither are module globals.
+Models and tokenizers count as constant. Module globals are not inspected.
 """
 
 import copyreg
@@ -28,7 +28,7 @@ _CONSTANT = (
     PreTrainedTokenizerBase,
     Tokenizer,
 )
-# What grammar libraries compile once and never change afterwards; it has no copy, and needs none.
+# Compiled objects of grammar libraries: they never change, and cannot be copied.
 _COMPILED = frozenset({"CompiledGrammar", "TokenizerInfo", "LLTokenizer"})
 _GROUPS = (list, tuple, set, frozenset, deque)
 _PROTOCOL = 4
@@ -36,14 +36,14 @@ _PROTOCOL = 4
 
 @dataclass
 class Inventory:
-    """What a walk through an object found.
+    """The parts of an object.
 
     Attributes:
-        marks: what changes if the object does; equal marks mean that nothing has changed.
+        marks: a fingerprint; equal marks mean that the object has not changed.
         constant: parts that copies share.
-        forkable: parts that copy themselves by a method ``fork()`` or ``deep_copy()``.
-        rewindable: parts with ``accept_token()`` and ``rollback()`` and no way to be copied.
-        opaque: whether there is a part whose state cannot be seen.
+        forkable: parts with a method ``fork()`` or ``deep_copy()``.
+        rewindable: parts with ``accept_token()`` and ``rollback()`` that cannot be copied.
+        opaque: whether the state of some part is not visible.
     """
 
     marks: list[object] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Inventory:
     _alive: list[object] = field(default_factory=list)
 
     def add(self, part: object) -> None:
-        """Walk through a part, unless that has been done."""
+        """Add a part and all its parts, unless it was added before."""
         if isinstance(part, _VALUES):
             self.marks.append((type(part), part))
             return
@@ -63,7 +63,7 @@ class Inventory:
             self.marks.append(self._seen[id(part)])
             return
         self._seen[id(part)] = len(self._seen)
-        self._alive.append(part)  # so that no other object gets its id
+        self._alive.append(part)  # so that its id is not reused
         if isinstance(part, _CONSTANT) or type(part).__name__ in _COMPILED:
             self.constant.append(part)
             self.marks.append(_Same(part))
@@ -97,7 +97,7 @@ class Inventory:
         return self._reduced(part)
 
     def _reduced(self, part: Any) -> Iterable[object]:
-        """What pickle would store; nothing where it cannot."""
+        """The parts that pickle would store; none if it cannot."""
         if hasattr(type(part), "accept_token") and hasattr(type(part), "rollback"):
             self.rewindable.append(part)
         try:
@@ -126,14 +126,14 @@ class _Same:
 
 
 def inventory(thing: object) -> Inventory:
-    """Walk through everything that an object holds."""
+    """The inventory of an object."""
     found = Inventory()
     found.add(thing)
     return found
 
 
 def fork_of(part: object) -> Any:
-    """The method by which a part copies itself, if it is not for ``copy`` to do so."""
+    """The part's own copying method; None if ``copy`` should copy it."""
     if hasattr(type(part), "__deepcopy__"):
         return None
     for name in ("fork", "deep_copy"):

@@ -78,10 +78,10 @@ def test_its_score_is_its_share_in_the_race() -> None:
     noise, rows = RequestNoise(5, 7), logits(4, 2)
     found = ask(noise, rows, (1, 3), k=V)
     for row, depth in enumerate((1, 3)):
-        speeds = torch.softmax(rows[row], -1).double().numpy() / noise.clocks(depth, V)
-        order = np.argsort(-speeds)
+        keys = torch.softmax(rows[row], -1).double().numpy() / noise.exponentials(depth, V)
+        order = np.argsort(-keys)
         assert found.tokens[row].tolist() == order.tolist()
-        assert np.exp(found.logq[row]) == pytest.approx(speeds[order] / speeds.sum(), rel=1e-5)
+        assert np.exp(found.logq[row]) == pytest.approx(keys[order] / keys.sum(), rel=1e-5)
 
 
 def test_what_cannot_be_drawn_is_not_named() -> None:
@@ -123,10 +123,12 @@ def test_a_head_with_tokens_of_its_own_order_has_them_too() -> None:
 
 def test_a_larger_race_begins_with_the_clocks_of_a_smaller_one() -> None:
     noise = RequestNoise(9, 1)
-    longest: NDArray[np.float64] = noise.clocks(3, 1000)
+    longest: NDArray[np.float64] = noise.exponentials(3, 1000)
     for size in (1, 7, 999):
-        assert noise.clocks(3, size).tolist() == longest[:size].tolist()
-    assert RequestNoise(9, 0).clocks(4, 5).tolist() == longest[:5].tolist(), "by its own position"
+        assert noise.exponentials(3, size).tolist() == longest[:size].tolist()
+    assert RequestNoise(9, 0).exponentials(4, 5).tolist() == longest[:5].tolist(), (
+        "by its own position"
+    )
 
 
 def test_no_policy_may_draw_with_the_targets_numbers_and_with_its_own() -> None:

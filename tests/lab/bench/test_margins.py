@@ -65,7 +65,7 @@ def drawn(logits: torch.Tensor, sampling: SamplingParams) -> int:
 def last(logits: torch.Tensor, sampling: SamplingParams) -> int:
     """The token that would be drawn last of all."""
     noise = RequestNoise(sampling.seed, len(CONTEXT) - 1)
-    return int(noise.speeds(0, (logits.float() / sampling.temperature).softmax(-1)).argmin())
+    return int(noise.gumbel_keys(0, (logits.float() / sampling.temperature).softmax(-1)).argmin())
 
 
 FILTERS = [{}, {"top_k": 5}, {"top_p": 0.7}, {"top_k": 12, "top_p": 0.9}]

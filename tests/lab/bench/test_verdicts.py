@@ -66,7 +66,7 @@ class Wrong:
             logits = self.model(before).logits[0, -1].float()
         if request.sampling.temperature:
             noise = RequestNoise(request.sampling.seed, before.shape[1] - 1)
-            logits = noise.speeds(0, (logits / request.sampling.temperature).softmax(-1))
+            logits = noise.gumbel_keys(0, (logits / request.sampling.temperature).softmax(-1))
         tokens[2] = int(logits.argmin())
         return replace(answer, completion=replace(answer.completion, tokens=tuple(tokens)))
 

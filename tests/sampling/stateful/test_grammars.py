@@ -32,7 +32,7 @@ def decode(name: str, processors: list[object], temperature: float, seed: int) -
             24,
             SamplingParams(seed=seed + i),
             eos=frozenset({STOP}),
-            sampler=Sampler.given([processor], temperature=temperature),  # type: ignore[list-item]
+            sampler=Sampler.from_processors([processor], temperature=temperature),  # type: ignore[list-item]
         )
         for i, (prompt, processor) in enumerate(zip(PROMPTS, processors, strict=False))
     ]
@@ -92,4 +92,4 @@ def test_what_has_no_copy_is_refused_by_name() -> None:
     grammar = Grammar(Sealed, 0)
     grammar.matchers = [Sealed(0)]
     with pytest.raises(DraftwoodError, match=r"Grammar .* cannot be copied \(cannot pickle 'Seal"):
-        Sampler.given([grammar], temperature=1.0)
+        Sampler.from_processors([grammar], temperature=1.0)

@@ -13,9 +13,9 @@ from transformers import LogitsProcessor
 from transformers.generation import logits_process
 
 from draftwood.errors import DraftwoodError
-from draftwood.sampling.processors import _FUNCTIONS, may_keep_state
+from draftwood.sampling.processors import _STATELESS, may_keep_state
 from draftwood.sampling.sampler import Sampler
-from draftwood.sampling.stateful import Retraced
+from draftwood.sampling.stateful import PathProcessor
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 PROMPT = [7, 3]
@@ -25,8 +25,8 @@ def ids(*tokens: int) -> torch.Tensor:
     return torch.tensor([[*PROMPT, *tokens]])
 
 
-def asked(retraced: Retraced, *tokens: int) -> list[float]:
-    found: list[float] = retraced(ids(*tokens), torch.zeros(1, 4))[0].tolist()
+def asked(path_processor: PathProcessor, *tokens: int) -> list[float]:
+    found: list[float] = path_processor(ids(*tokens), torch.zeros(1, 4))[0].tolist()
     return found
 
 
@@ -63,36 +63,36 @@ class Late(Telling):
 
 @pytest.mark.parametrize("kind", [Telling, InPlace])
 def test_each_path_has_the_calls_that_lead_to_it(kind: Callable[[], LogitsProcessor]) -> None:
-    retraced = Retraced(kind())
-    assert asked(retraced) == [3, 1, 3, 0]
-    assert asked(retraced, 1) == [4, 2, 3, 0]
-    assert asked(retraced, 2) == [5, 2, 3, 0]
-    assert asked(retraced, 1, 4) == [8, 3, 3, 0]
-    assert asked(retraced, 2, 4) == [9, 3, 3, 0]
-    assert asked(retraced, 1) == [4, 2, 3, 0], "again"
-    retraced.settle(ids(2, 4))
-    assert asked(retraced, 2, 4) == [9, 3, 3, 0]
-    with pytest.raises(DraftwoodError, match="asked about a path before its beginning"):
-        asked(retraced, 1, 4)
-    assert asked(retraced.fresh()) == [3, 1, 3, 0]
+    path_processor = PathProcessor(kind())
+    assert asked(path_processor) == [3, 1, 3, 0]
+    assert asked(path_processor, 1) == [4, 2, 3, 0]
+    assert asked(path_processor, 2) == [5, 2, 3, 0]
+    assert asked(path_processor, 1, 4) == [8, 3, 3, 0]
+    assert asked(path_processor, 2, 4) == [9, 3, 3, 0]
+    assert asked(path_processor, 1) == [4, 2, 3, 0], "again"
+    path_processor.keep_path(ids(2, 4))
+    assert asked(path_processor, 2, 4) == [9, 3, 3, 0]
+    with pytest.raises(DraftwoodError, match="was called for a path before its prefix"):
+        asked(path_processor, 1, 4)
+    assert asked(path_processor.fresh()) == [3, 1, 3, 0]
 
 
 def test_state_that_begins_late_is_followed() -> None:
-    retraced = Retraced(Late())
-    assert asked(retraced)[0] == 0
-    assert asked(retraced, 1)[0] == 0
-    assert asked(retraced, 2)[0] == 1
-    assert asked(retraced, 1, 2)[0] == 1
-    assert asked(retraced, 2, 2)[0] == 2
-    assert asked(retraced, 3)[0] == 0
-    retraced.settle(ids(2, 2))
-    assert asked(retraced, 2, 2)[0] == 2
-    assert asked(retraced, 2, 1)[0] == 1
+    path_processor = PathProcessor(Late())
+    assert asked(path_processor)[0] == 0
+    assert asked(path_processor, 1)[0] == 0
+    assert asked(path_processor, 2)[0] == 1
+    assert asked(path_processor, 1, 2)[0] == 1
+    assert asked(path_processor, 2, 2)[0] == 2
+    assert asked(path_processor, 3)[0] == 0
+    path_processor.keep_path(ids(2, 2))
+    assert asked(path_processor, 2, 2)[0] == 2
+    assert asked(path_processor, 2, 1)[0] == 1
 
 
 def test_the_processor_given_is_never_called() -> None:
     given = Telling()
-    asked(Retraced(given))
+    asked(PathProcessor(given))
     assert not given.seen
 
 
@@ -118,10 +118,10 @@ class Function(LogitsProcessor):
 
 
 def test_what_keeps_nothing_is_not_copied_again() -> None:
-    retraced = Retraced(Function())
+    path_processor = PathProcessor(Function())
     made = len(Large.copies)
     for tokens in ((), (1,), (2,), (2, 2), (1, 3), (3, 1, 2)):
-        assert asked(retraced, *tokens)[0] == 10 + sum(tokens)
+        assert asked(path_processor, *tokens)[0] == 10 + sum(tokens)
     assert len(Large.copies) == made
 
 
@@ -130,7 +130,7 @@ def test_what_says_that_it_keeps_nothing_is_asked_itself() -> None:
     function.keeps_state = False  # type: ignore[attr-defined]
     assert may_keep_state(Function())
     assert not may_keep_state(function)
-    assert not Sampler.given([function], temperature=1.0).stateful
+    assert not Sampler.from_processors([function], temperature=1.0).stateful
 
 
 def test_models_and_tokenizers_are_shared() -> None:
@@ -143,9 +143,9 @@ def test_models_and_tokenizers_are_shared() -> None:
         return Telling.__call__(self, input_ids, scores)
 
     telling.__class__ = type("Noting", (Telling,), {"__call__": note})
-    retraced = Retraced(telling)
-    asked(retraced)
-    asked(retraced, 1)
+    path_processor = PathProcessor(telling)
+    asked(path_processor)
+    asked(path_processor, 1)
     assert seen[::2] == [telling.model] * 2
     assert all(each is telling.tokenizer for each in seen[1::2])
 
@@ -160,10 +160,10 @@ def test_random_numbers_are_state() -> None:
 
     expected = random.Random(4)
     first, second = expected.random(), expected.random()
-    retraced = Retraced(Shaken())
-    assert asked(retraced)[0] == pytest.approx(first)
-    assert asked(retraced, 1)[0] == pytest.approx(second)
-    assert asked(retraced, 2)[0] == pytest.approx(second)
+    path_processor = PathProcessor(Shaken())
+    assert asked(path_processor)[0] == pytest.approx(first)
+    assert asked(path_processor, 1)[0] == pytest.approx(second)
+    assert asked(path_processor, 2)[0] == pytest.approx(second)
 
 
 def endless() -> Iterator[int]:
@@ -175,7 +175,7 @@ def test_what_cannot_be_copied_is_refused_by_name(part: object) -> None:
     telling: Any = Telling()
     telling.part = part
     with pytest.raises(DraftwoodError, match=r"Telling cannot be applied.*cannot pickle"):
-        Sampler.given([telling], temperature=0.0)
+        Sampler.from_processors([telling], temperature=0.0)
 
 
 def test_state_in_a_closure_is_refused_by_name() -> None:
@@ -186,15 +186,15 @@ def test_state_in_a_closure_is_refused_by_name() -> None:
         return scores
 
     with pytest.raises(DraftwoodError, match="function keeps state where its copies share it"):
-        asked(Retraced(counting))
+        asked(PathProcessor(counting))
 
 
 def test_a_function_is_a_processor() -> None:
     def doubled(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return scores + 2
 
-    retraced = Retraced(doubled)
-    assert asked(retraced, 1, 2) == asked(retraced, 3) == [2, 2, 2, 2]
+    path_processor = PathProcessor(doubled)
+    assert asked(path_processor, 1, 2) == asked(path_processor, 3) == [2, 2, 2, 2]
 
 
 def test_a_call_that_fails_leaves_no_trace() -> None:
@@ -205,14 +205,14 @@ def test_a_call_that_fails_leaves_no_trace() -> None:
                 raise RuntimeError("a nine")
             return found
 
-    retraced = Retraced(Picky())
+    path_processor = PathProcessor(Picky())
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            asked(retraced, 9)
-    assert asked(retraced) == [3, 1, 3, 0]
+            asked(path_processor, 9)
+    assert asked(path_processor) == [3, 1, 3, 0]
     with pytest.raises(RuntimeError):
-        asked(retraced, 9)
-    assert asked(retraced, 1) == [4, 2, 3, 0]
+        asked(path_processor, 9)
+    assert asked(path_processor, 1) == [4, 2, 3, 0]
 
 
 def test_those_of_transformers_that_are_asked_directly_keep_nothing() -> None:
@@ -226,7 +226,7 @@ def test_those_of_transformers_that_are_asked_directly_keep_nothing() -> None:
         ("SequenceBiasLogitsProcessor", "length_1_bias"),
     }
     found = set()
-    for name in sorted(_FUNCTIONS):
+    for name in sorted(_STATELESS):
         tree = ast.parse(inspect.getsource(getattr(logits_process, name)))
         for method in ast.walk(tree):
             if isinstance(method, ast.FunctionDef) and method.name != "__init__":

@@ -1,13 +1,13 @@
-"""Several states of one matcher that can be taken back but not copied.
+"""Several states of one grammar matcher that can roll back but cannot be copied.
 
-Such a matcher accepts tokens one by one and rolls back any number of them. Each state is the list
-of tokens accepted since the first; the matcher is brought to it when it is asked for something.
+Such a matcher accepts tokens one by one and rolls back any number of them. A state is the list of
+tokens accepted since the first state. The matcher is moved to a state when the state is used.
 """
 
 from typing import Any
 
 
-class Shared:
+class SharedMatcher:
     """The matcher, and the tokens that it has accepted since it was first shared."""
 
     def __init__(self, matcher: Any) -> None:
@@ -15,7 +15,7 @@ class Shared:
         self._accepted: tuple[int, ...] = ()
 
     def at(self, accepted: tuple[int, ...]) -> Any:
-        """The matcher, brought to where it has accepted these tokens."""
+        """The matcher in the state after these tokens."""
         if self._accepted != accepted:
             pairs = enumerate(zip(self._accepted, accepted, strict=False))
             shorter = min(len(self._accepted), len(accepted))
@@ -28,22 +28,22 @@ class Shared:
         return self._matcher
 
     def accept(self, accepted: tuple[int, ...], token: int) -> bool:
-        """Whether it takes one token more."""
+        """Accept one more token; returns whether the matcher allows it."""
         taken = bool(self.at(accepted).accept_token(token))
         if taken:
             self._accepted = (*accepted, token)
         return taken
 
 
-class Rewound:
-    """One state of a shared matcher; answers all that the matcher answers."""
+class MatcherState:
+    """One state of a shared matcher, with the matcher's own interface."""
 
-    def __init__(self, shared: Shared, accepted: tuple[int, ...] = ()) -> None:
+    def __init__(self, shared: SharedMatcher, accepted: tuple[int, ...] = ()) -> None:
         self._shared = shared
         self._accepted = accepted
 
     def accept_token(self, token: int) -> bool:
-        """Go on by a token, if the matcher takes it."""
+        """Accept a token; returns whether the matcher allows it."""
         taken = self._shared.accept(self._accepted, token)
         if taken:
             self._accepted = (*self._accepted, token)
@@ -54,8 +54,8 @@ class Rewound:
             raise AttributeError(name)
         return getattr(self._shared.at(self._accepted), name)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Rewound":
-        return Rewound(self._shared, self._accepted)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "MatcherState":
+        return MatcherState(self._shared, self._accepted)
 
     def __reduce__(self) -> Any:
-        return (Rewound, (self._accepted,))
+        return (MatcherState, (self._accepted,))

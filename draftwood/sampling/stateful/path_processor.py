@@ -1,4 +1,4 @@
-"""A logits processor that keeps state, asked along any paths."""
+"""A stateful logits processor, called along any paths."""
 
 from copy import copy
 from typing import Any
@@ -11,18 +11,17 @@ from draftwood.sampling.stateful.copying import Copier
 from draftwood.sampling.stateful.inventory import inventory
 
 
-class Retraced(LogitsProcessor):
-    """Shows a processor, along each path of a tree, the calls that ``generate`` would have made.
+class PathProcessor(LogitsProcessor):
+    """Makes, along each path of a tree, the calls of a processor that ``generate`` would make.
 
-    Only copies of the processor are called, so that the one given stays as it was. The first call
-    starts from the state it was given in, every other from the state after the call for the tokens
-    without the last; that one must have been made. As long as calls change nothing, one copy serves
-    for all of them.
+    Only copies of the processor are called. The first call starts from the processor's state as
+    given. Every other call starts from the state after the call for its tokens without the last,
+    which must have been made. As long as calls change nothing, one copy serves all paths.
 
-    State outside of the processor (in a global, a file, torch's generator) cannot be followed.
+    State outside of the processor (in a global, a file, torch's generator) is not tracked.
 
     Args:
-        processor: of one sequence, not used yet.
+        processor: for one sequence, not called yet.
 
     Raises:
         DraftwoodError: the processor can be neither copied nor rolled back.
@@ -35,25 +34,25 @@ class Retraced(LogitsProcessor):
         self._begin()
 
     def _begin(self) -> None:
-        # Called for every path, as long as that changes nothing; then there is none.
-        self._still: Any = self._copier.copy(self._start)
-        seen, given = inventory(self._still), inventory(self._start)
+        # One copy for every path as long as calls do not change it; None afterwards.
+        self._stateless: Any = self._copier.copy(self._start)
+        seen, given = inventory(self._stateless), inventory(self._start)
         if seen.opaque:
-            self._still = None
+            self._stateless = None
         self._marks, self._start_marks = seen.marks, given.marks
         self._states: dict[bytes, Any] = {}
         self._answers: dict[bytes, torch.Tensor] = {}
-        # The state before the call for a path that is not known.
+        # The state before a path whose prefix has no state.
         self._base: Any = self._start
 
-    def fresh(self) -> "Retraced":
-        """One that has not been asked yet."""
+    def fresh(self) -> "PathProcessor":
+        """A processor in the first state, for a new sequence."""
         found = copy(self)
         found._begin()
         return found
 
-    def settle(self, input_ids: torch.Tensor) -> None:
-        """Forget all paths but the one to the last of ``input_ids``, int64 ``[1, L]``."""
+    def keep_path(self, input_ids: torch.Tensor) -> None:
+        """Forget all paths but the one to the last token of ``input_ids``, int64 ``[1, L]``."""
         if self._states:
             before = _key(input_ids[:, :-1])
             kept = self._states.get(before)
@@ -67,13 +66,13 @@ class Retraced(LogitsProcessor):
         Raises:
             DraftwoodError: the processor keeps state where its copies share it.
         """
-        if self._still is not None:
+        if self._stateless is not None:
             try:
-                found = self._asked(self._still, input_ids, scores)
+                found = self._scored(self._stateless, input_ids, scores)
             except Exception:
-                self._still = self._copier.copy(self._start)
+                self._stateless = self._copier.copy(self._start)
                 raise
-            seen = inventory(self._still)
+            seen = inventory(self._stateless)
             if not seen.opaque and seen.marks == self._marks:
                 return found
             if inventory(self._start).marks != self._start_marks:
@@ -81,7 +80,7 @@ class Retraced(LogitsProcessor):
                     f"{self.name} keeps state where its copies share it, in a function's closure "
                     "or an object with a __deepcopy__ of its own: keep it in attributes"
                 )
-            state, self._still = self._still, None
+            state, self._stateless = self._stateless, None
             return self._noted(_key(input_ids), state, found)
         key = _key(input_ids)
         known = self._answers.get(key)
@@ -89,12 +88,12 @@ class Retraced(LogitsProcessor):
             return known.clone()
         before = self._states.get(_key(input_ids[:, :-1]), self._base)
         if before is None:
-            raise DraftwoodError(f"{self.name} is asked about a path before its beginning")
+            raise DraftwoodError(f"{self.name} was called for a path before its prefix")
         state = self._copier.copy(before)
-        return self._noted(key, state, self._asked(state, input_ids, scores))
+        return self._noted(key, state, self._scored(state, input_ids, scores))
 
-    def _asked(self, state: Any, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        # A processor may keep the ids that it is shown, which are a view of ours.
+    def _scored(self, state: Any, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        # A copy: a processor may keep the ids, which are a view of the history.
         found: torch.Tensor = state(input_ids.clone(), scores)
         return found
 

@@ -1,7 +1,6 @@
-"""How deep drafts are accepted: the share of steps whose accepted path reached each depth.
+"""Share of steps whose accepted path reached each depth.
 
-One small panel a method, on the same scales, with all others faint behind it: lines of two dozen
-methods in one panel cannot be followed.
+Each method has a small panel with its curve; the curves of the others are faint behind it.
 """
 
 from collections.abc import Sequence
@@ -11,14 +10,13 @@ from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.figures import DepthRate
-from draftwood.lab.bench.plots.palette import LINE, Look, looks
-from draftwood.lab.bench.plots.tiles import ticks, tiles
+from draftwood.lab.bench.plots.style import LINE, Mark, method_marks, panels, ticks
 
 TITLE = "Acceptance by depth"
 DEEPEST = 16
-"""Depths that are drawn."""
+"""Largest depth that is drawn."""
 FEWEST = 5
-"""Steps of a depth that is drawn: a share of fewer says nothing."""
+"""Fewest steps of a depth that is drawn."""
 CAPTION = (
     "Of the steps whose tree was at least so deep, the share whose accepted path reached that "
     "depth, with its 95 % interval. The other methods are faint. Depths to which fewer than "
@@ -38,10 +36,9 @@ def draw(document: Document) -> Figure | None:
     if not curves:
         return None
     deepest = max(point.depth for curve in curves.values() for point in curve)
-    grid = tiles(list(curves), FRAME, foot="depth in the tree")
-    look = looks(list(document.methods))
-    for place, name in enumerate(curves):
-        axes = grid.axes[place]
+    figure, frames = panels(list(curves), FRAME, "depth in the tree")
+    mark = method_marks(list(document.methods))
+    for axes, name in zip(frames, curves, strict=True):
         axes.set_xlim(0.7, deepest + 0.3)
         axes.set_ylim(0, 1.04)
         axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
@@ -50,9 +47,8 @@ def draw(document: Document) -> Figure | None:
         for other, curve in curves.items():
             if other != name:
                 axes.plot(*_points(curve), color=LINE, lw=1)
-        _curve(axes, curves[name], look[name])
-        grid.tidy(place)
-    return grid.sheet.figure
+        _curve(axes, curves[name], mark[name])
+    return figure
 
 
 def _points(curve: Sequence[DepthRate]) -> tuple[list[int], list[float]]:
@@ -60,7 +56,7 @@ def _points(curve: Sequence[DepthRate]) -> tuple[list[int], list[float]]:
     return [depth for depth, _ in known], [rate for _, rate in known]
 
 
-def _curve(axes: Axes, curve: Sequence[DepthRate], look: Look) -> None:
+def _curve(axes: Axes, curve: Sequence[DepthRate], mark: Mark) -> None:
     bounds = [
         (p.depth, p.rate.low, p.rate.high)
         for p in curve
@@ -68,5 +64,5 @@ def _curve(axes: Axes, curve: Sequence[DepthRate], look: Look) -> None:
     ]
     if bounds:
         depths, lows, highs = zip(*bounds, strict=True)
-        axes.fill_between(depths, lows, highs, color=look.colour, alpha=0.22, lw=0)
-    axes.plot(*_points(curve), color=look.colour, marker=look.marker, ms=4, lw=1.6)
+        axes.fill_between(depths, lows, highs, color=mark.colour, alpha=0.22, lw=0)
+    axes.plot(*_points(curve), color=mark.colour, marker=mark.marker, ms=4, lw=1.6)

@@ -1,13 +1,9 @@
-"""What the time of a step is spent on, as shares of it.
-
-The phases have pale colours of their own, which are no method's.
-"""
+"""Shares of a step's time by phase. The phases have pale colours that no method has."""
 
 from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import PHASES, Document
-from draftwood.lab.bench.plots.palette import ON_FILL, PAPER
-from draftwood.lab.bench.plots.style import SIZE, WIDTH, Sheet, label_room, shortened, width
+from draftwood.lab.bench.plots.style import LINE_HEIGHT, ON_FILL, PAPER, rows, sheet
 
 TITLE = "Where the time goes"
 CAPTION = (
@@ -16,9 +12,9 @@ CAPTION = (
     "not known."
 )
 COLOURS = ("#77aadd", "#ee8866", "#eedd88", "#bbcc33", "#ffaabb", "#c9ced4")
-ROW, LEGEND, FOOT = 18.0, 22.0, 24.0
+ROW = 18.0
 LEGIBLE = 0.12
-"""Share from which a part has its number in it."""
+"""Smallest share that is written into its bar."""
 
 
 def draw(document: Document) -> Figure | None:
@@ -26,38 +22,26 @@ def draw(document: Document) -> Figure | None:
     methods = [m for m in document.by_speed if m.time_share]
     if not methods:
         return None
-    left = 8 + label_room([m.name for m in methods], 130) + 8
-    sheet = Sheet(LEGEND + ROW * len(methods) + FOOT)
-    _legend(sheet)
-    axes = sheet.axes(left, LEGEND, WIDTH - left - 22, ROW * len(methods))
+    figure = sheet(ROW * len(methods) + 5 * LINE_HEIGHT)
+    axes = figure.subplots()
+    rows(axes, [m.name for m in methods])
     axes.set_xlim(0, 1)
-    axes.set_ylim(len(methods), 0)
-    axes.set_yticks([])
     axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-    axes.spines["left"].set_visible(False)
-    for i, m in enumerate(methods):
-        sheet.write(left - 6, LEGEND + ROW * (i + 0.5), shortened(m.name, left - 14), align="right")
-        start = 0.0
-        for phase, colour in zip(PHASES, COLOURS, strict=True):
-            share = m.time_share.get(phase, 0.0)
-            axes.barh(i + 0.5, share, left=start, height=0.78, color=colour, ec=PAPER, lw=0.6)
-            if share >= LEGIBLE:
-                axes.text(
-                    start + share / 2,
-                    i + 0.5,
-                    f"{100 * share:.0f}",
-                    color=ON_FILL,
-                    ha="center",
-                    va="center_baseline",
-                )
-            start += share
-    return sheet.figure
-
-
-def _legend(sheet: Sheet) -> None:
-    x = 8.0
     for phase, colour in zip(PHASES, COLOURS, strict=True):
-        sheet.axes(x, LEGEND / 2 - 5, 10, 10).set_axis_off()
-        sheet.figure.axes[-1].axhspan(0, 1, color=colour, lw=0)
-        sheet.write(x + 13, LEGEND / 2, phase)
-        x += 13 + width(phase) + SIZE
+        shares = [m.time_share.get(phase, 0.0) for m in methods]
+        before = PHASES[: PHASES.index(phase)]
+        starts = [sum(m.time_share.get(p, 0.0) for p in before) for m in methods]
+        bars = axes.barh(
+            range(len(methods)),
+            shares,
+            left=starts,
+            height=0.78,
+            color=colour,
+            ec=PAPER,
+            lw=0.6,
+            label=phase,
+        )
+        numbers = [f"{100 * share:.0f}" if share >= LEGIBLE else "" for share in shares]
+        axes.bar_label(bars, numbers, label_type="center", color=ON_FILL)
+    figure.legend(loc="outside upper left", ncols=len(PHASES))
+    return figure

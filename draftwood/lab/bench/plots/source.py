@@ -1,14 +1,14 @@
-"""Which drafter's tokens are accepted: accepted over drafted nodes of each source.
+"""Acceptance by source: accepted over drafted nodes of each drafter.
 
-Nodes off the accepted path count as drafted, so that a source that offers alternatives has a low
-rate even where it is of use: the counts stand beside the rates.
+Nodes off the accepted path count as drafted. A source that offers alternatives therefore has a low
+rate even where it helps, and the counts are written beside the rates.
 """
 
 from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import Document
-from draftwood.lab.bench.plots.palette import INK, MUTED, looks
-from draftwood.lab.bench.plots.style import WIDTH, Sheet, label_room, shortened
+from draftwood.lab.bench.figures import SourceRate
+from draftwood.lab.bench.plots.style import INK, LINE_HEIGHT, MUTED, method_marks, rows, sheet
 
 TITLE = "Acceptance by source"
 CAPTION = (
@@ -16,9 +16,7 @@ CAPTION = (
     "95 % interval, and their numbers. Of a source's alternatives for one token at most one can be "
     "accepted."
 )
-ROW, HEADING, FOOT, TOP = 17.0, 19.0, 22.0, 6.0
-COUNTS = 104.0
-"""Points for the numbers on the right."""
+ROW = 17.0
 
 
 def draw(document: Document) -> Figure | None:
@@ -26,48 +24,47 @@ def draw(document: Document) -> Figure | None:
     methods = [m for m in document.by_speed if m.acceptance_by_source]
     if not methods:
         return None
-    sources = [source for m in methods for source in m.acceptance_by_source]
-    left = 20 + label_room(sources, 90) + 10
-    frame = sum(HEADING + ROW * len(m.acceptance_by_source) for m in methods)
-    sheet = Sheet(TOP + frame + FOOT)
-    axes = sheet.axes(left, TOP, WIDTH - left - COUNTS, frame)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(frame, 0)
-    axes.set_yticks([])
-    axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
-    look = looks(list(document.methods))
-    y = 0.0
+    lines: list[tuple[str, str, SourceRate | None]] = []
     for m in methods:
-        heading = shortened(m.name, WIDTH - 16, "bold")
-        sheet.write(8, TOP + y + HEADING / 2, heading, weight="bold")
-        y += HEADING
-        for source, found in m.acceptance_by_source.items():
-            middle, rate = y + ROW / 2, found.rate
-            sheet.write(20, TOP + middle, shortened(source, left - 28))
-            if rate.low is not None and rate.high is not None:
-                axes.plot([rate.low, rate.high], [middle] * 2, color=INK, lw=1.2)
-            if rate.middle is not None:
-                axes.plot(
-                    [rate.middle],
-                    [middle],
-                    look[m.name].marker,
-                    color=look[m.name].colour,
-                    ms=7,
-                    clip_on=False,
-                    zorder=3,
-                )
-                share = f"{100 * rate.middle:.0f} %"
-                sheet.write(WIDTH - COUNTS + 40, TOP + middle, share, align="right")
-            counts = f"{_brief(found.accepted)}/{_brief(found.drafted)}"
-            sheet.write(WIDTH - 8, TOP + middle, counts, colour=MUTED, align="right")
-            y += ROW
-    return sheet.figure
+        lines.append((m.name, m.name, None))
+        lines += [(m.name, source, found) for source, found in m.acceptance_by_source.items()]
+    figure = sheet(ROW * len(lines) + 2 * LINE_HEIGHT)
+    axes = figure.subplots()
+    rows(axes, [label for _, label, _ in lines])
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+    axes.grid(axis="x")
+    mark = method_marks(list(document.methods))
+    for y, (name, _, found) in enumerate(lines):
+        if found is None:
+            axes.get_yticklabels()[y].set_fontweight("bold")
+            continue
+        rate = found.rate
+        if rate.low is not None and rate.high is not None:
+            axes.plot([rate.low, rate.high], [y] * 2, color=INK, lw=1.2)
+        if rate.middle is not None:
+            axes.plot(
+                [rate.middle],
+                [y],
+                mark[name].marker,
+                color=mark[name].colour,
+                ms=7,
+                clip_on=False,
+                zorder=3,
+            )
+    numbers = axes.twinx()
+    rows(numbers, ["" if found is None else _numbers(found) for _, _, found in lines])
+    numbers.tick_params(labelcolor=MUTED)
+    return figure
+
+
+def _numbers(found: SourceRate) -> str:
+    counts = f"{_brief(found.accepted)}/{_brief(found.drafted)}"
+    return counts if found.rate.middle is None else f"{100 * found.rate.middle:.0f} % = {counts}"
 
 
 def _brief(count: int) -> str:
-    """At most four characters or so: 987, 12k, 3.4M."""
+    """A count in at most four characters or so: 987, 12k, 3.4M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if count >= size:
             return f"{count / size:.{int(count < 10 * size)}f}{unit}"

@@ -1,136 +1,137 @@
-"""How all figures are set: type, rules, and a sheet that is laid out in points.
+"""The style of all figures: colours, panels, and the bytes of a file.
 
-A sheet is 360 points wide, so that shown 360 pixels wide its type keeps its size.
-
-Knows nothing of the figures.
+A figure is 360 points wide, so that its type keeps its size on a page 360 pixels wide. matplotlib's
+constrained layout places all parts. ``draftwood.mplstyle`` has the settings.
 """
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Literal, TypeAlias, cast
+from pathlib import Path
+from textwrap import fill
+from typing import Literal
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import text_to_path
 
-from draftwood.lab.bench.plots.palette import INK, LINE, MUTED, PAPER
+from draftwood.lab.bench.document import REFERENCE
 
 WIDTH = 360
-"""Of a sheet, in points."""
-SIZE = 10.0
-"""Of type, in points."""
-_RC: dict[str, object] = {
-    "font.family": "sans-serif",
-    "font.size": SIZE,
-    "axes.labelsize": SIZE,
-    "xtick.labelsize": SIZE,
-    "ytick.labelsize": SIZE,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": MUTED,
-    "axes.facecolor": "none",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "grid.color": LINE,
-    "grid.linewidth": 0.8,
-    "text.parse_math": False,  # names come from the user
-    "svg.fonttype": "none",  # text stays text: selectable, and set in the page's type
-    "svg.hashsalt": "draftwood",  # the same document makes the same bytes
-}
+"""Width of a figure, in points."""
+SIZE = 10
+"""Size of type, in points."""
+LINE_HEIGHT = 14
+"""Height of a line of text, in points."""
+NAME = 22
+"""Most characters of a shown name; longer ones lose their middle."""
+_TITLE = 20
+"""Most characters of a panel's title, which is bold."""
+ACROSS = 2
+"""Panels beside each other."""
+_NOTE = 60
+"""Characters of a line of a note."""
 
-Weight: TypeAlias = Literal["normal", "bold"]
+INK, MUTED, LINE, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
+"""Text, lesser text, rules and background; a page may replace them by its own."""
+ON_FILL = "#111111"
+"""Text on a coloured area, whatever the page's own colours are."""
+GREY = "#7d8590"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours of Okabe and Ito (2008), which colour-blind readers can tell apart."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHED = (0, (4, 3))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Colour and marker of a method or a source."""
+
+    colour: str
+    marker: str
+
+
+def method_marks(names: Sequence[str]) -> dict[str, Mark]:
+    """The mark of each method, the same in all figures of a document; the reference is grey."""
+    found = marks([name for name in names if name != REFERENCE], COLOURS)
+    return found | {REFERENCE: Mark(GREY, "o")}
+
+
+def marks(names: Sequence[str], colours: Sequence[str]) -> dict[str, Mark]:
+    """A different mark for each name."""
+    return {
+        name: Mark(colours[k % len(colours)], MARKERS[k % len(MARKERS)])
+        for k, name in enumerate(names)
+    }
 
 
 def drawing() -> AbstractContextManager[None]:
-    """To be entered while a figure is drawn or saved: no setting outlives it."""
-    context: AbstractContextManager[None] = style.context(["default", cast(Any, _RC)])
+    """Context in which figures are drawn and saved: no setting outlives it."""
+    settings = Path(__file__).with_name("draftwood.mplstyle")
+    context: AbstractContextManager[None] = style.context(["default", settings])
     return context
 
 
-class Sheet:
-    """A figure whose parts are placed in points from its upper left corner.
+def sheet(height: float) -> Figure:
+    """An empty figure of this height in points."""
+    return Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
 
-    Attributes:
-        figure: matplotlib's.
-        height: in points.
+
+def panels(names: Sequence[str], frame: float, foot: str) -> tuple[Figure, list[Axes]]:
+    """A figure with a small panel for each name, two beside each other, on one vertical scale.
+
+    Args:
+        names: titles.
+        frame: height of a panel's frame, in points.
+        foot: the label of all horizontal axes.
     """
+    rows = -(-len(names) // ACROSS)
+    figure = sheet((frame + 3 * LINE_HEIGHT) * rows + 2 * LINE_HEIGHT)
+    grid = figure.subplots(rows, ACROSS, sharey=True, squeeze=False).ravel().tolist()
+    for axes, name in zip(grid, names, strict=False):
+        axes.set_title(shortened(name, _TITLE))
+    for axes in grid[len(names) :]:
+        axes.remove()
+    figure.supxlabel(foot, color=MUTED)
+    return figure, grid[: len(names)]
 
-    def __init__(self, height: float) -> None:
-        self.height = height
-        self.figure = Figure(figsize=(WIDTH / 72, height / 72), facecolor=PAPER)
 
-    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        """Axes whose frame has its upper left corner at (x, y)."""
-        return self.figure.add_axes(
-            (x / WIDTH, 1 - (y + height) / self.height, width / WIDTH, height / self.height)
-        )
+def rows(axes: Axes, names: Sequence[str]) -> None:
+    """Horizontal rows from the top, one for each name, without a vertical axis."""
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names], color=INK)
+    axes.spines["left"].set_visible(False)
 
-    def write(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        colour: str = INK,
-        weight: Weight = "normal",
-        align: Literal["left", "center", "right"] = "left",
-    ) -> None:
-        """A line of text whose middle has the height y."""
-        self.figure.text(
-            x / WIDTH,
-            1 - y / self.height,
-            plain(text),
-            color=colour,
-            weight=weight,
-            ha=align,
-            va="center_baseline",
-        )
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Columns of a legend with these names that is no wider than a figure."""
+    return max(1, WIDTH // (20 + 7 * max(map(len, names), default=0)))
+
+
+def ticks(most: int) -> list[int]:
+    """Whole numbers from 1 to ``most`` that fit below a panel."""
+    if most <= 12:
+        return list(range(1, most + 1, 1 if most <= 8 else 2))
+    return [1, *range(5, most + 1, 5)]
 
 
 def footed(figure: Figure, text: str) -> None:
     """Add a note below everything else, in as many lines as it needs."""
-    lines = _lines(plain(text), WIDTH - 16)
-    before = figure.get_figheight()
-    more = (len(lines) + 1) * 1.3 * SIZE / 72
-    kept = before / (before + more)
-    for part in figure.texts:
-        part.set_y(1 - (1 - part.get_position()[1]) * kept)
-    for axes in figure.axes:
-        x, y, across, tall = axes.get_position().bounds
-        axes.set_position((x, 1 - (1 - y) * kept, across, tall * kept))
-    figure.set_figheight(before + more)
-    figure.text(8 / WIDTH, 1 - kept, "\n".join(lines), color=MUTED, va="top", linespacing=1.3)
-
-
-def _lines(text: str, room: float) -> list[str]:
-    """The words of a text in lines of at most ``room`` points."""
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and width(longer) > room:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
+    note = fill(plain(text), _NOTE)
+    above = figure.get_supxlabel()
+    lines = note.count("\n") + 1
+    figure.set_figheight(figure.get_figheight() + lines * LINE_HEIGHT / 72)
+    text = f"{above}\n{note}" if above else note
+    figure.supxlabel(text, color=MUTED, size=SIZE, ha="left", x=0.02)
 
 
 def rendered(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
-    """The bytes of a file of that kind."""
+    """The bytes of a file of that kind; equal documents have equal bytes."""
     target = BytesIO()
-    # Without a date or a version, the same document makes the same bytes.
-    nothing = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[kind]
+    undated = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[kind]
     with drawing():
-        figure.savefig(target, format=kind, dpi=200 if kind == "png" else 72, metadata=nothing)
+        figure.savefig(target, format=kind, dpi=200 if kind == "png" else 72, metadata=undated)
     return target.getvalue()
 
 
@@ -139,25 +140,9 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def shortened(text: str, room: float, weight: Weight = "normal") -> str:
-    """The text, its middle left out if it is wider than ``room`` points."""
+def shortened(text: str, most: int = NAME) -> str:
+    """The text with at most ``most`` characters; a longer one loses its middle."""
     text = plain(text)
-    kept = len(text)
-    shown = text
-    while kept > 2 and width(shown, weight) > room:
-        kept -= 1
-        shown = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
-    return shown
-
-
-@cache
-def width(text: str, weight: Weight = "normal") -> float:
-    """Of a line of text, in points."""
-    face = FontProperties(family="sans-serif", weight=weight, size=SIZE)
-    across, _, _ = text_to_path.get_text_width_height_descent(text, face, ismath=False)
-    return float(across)
-
-
-def label_room(names: Sequence[str], most: float) -> float:
-    """Points that a column of these names needs, ``most`` at most."""
-    return min(most, max(map(width, map(plain, names)), default=0.0))
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"

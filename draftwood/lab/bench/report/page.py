@@ -15,7 +15,7 @@ from string import Template
 
 from draftwood.lab.bench import plots
 from draftwood.lab.bench.document import Document
-from draftwood.lab.bench.plots.palette import INK, LINE, MUTED, PAPER
+from draftwood.lab.bench.plots.style import INK, LINE, MUTED, PAPER
 from draftwood.lab.bench.report.comparison import tables
 from draftwood.lab.bench.report.equality import equality, missing
 from draftwood.lab.bench.report.heading import disturbed, facts, interrupted, summary

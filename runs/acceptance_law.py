@@ -1,8 +1,8 @@
 """Exact expected acceptance of drafted trees, by verifier, along real generations.
 
-Counting accepted tokens is noisy: what a step accepts varies far more than verifiers differ. Here
-every tree that a method drafts is handed to each verifier's law, which says how many of its nodes
-the verifier accepts on average over its random decisions. Verifiers of the same trees are thereby
+Counting accepted tokens is noisy: steps vary far more than verifiers differ. Here each verifier's
+expectation is computed for every tree that a method drafts: the mean number of accepted nodes over
+the verifier's random decisions. Verifiers of the same trees are thereby
 compared tree by tree. Prints one JSON object.
 
     python runs/acceptance_law.py --prompts FILE.jsonl --limit 6 --methods traversal,mixed
@@ -50,7 +50,7 @@ def accepted_by_walk(case: Verification) -> float:
 
 
 def accepted_by_rejection(case: Verification) -> float:
-    """Expected nodes accepted token by token, siblings tried in turn."""
+    """Expected nodes accepted token by token, siblings tested one after another."""
     children = children_of(case.tree)
     inner = [node for node, own in enumerate(children) if own]
     tried = dict(
@@ -76,7 +76,7 @@ def accepted_by_traversal(case: Verification) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """A verifier that writes down what it, and others, would accept of every tree."""
+    """A verifier that records the expected acceptance of every tree, by several verifiers."""
 
     inner: Verifier
     seen: list[dict[str, float]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Watched:
     branching: ClassVar = True
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """What the inner verifier says."""
+        """Verify with the inner verifier."""
         for case in cases:
             if not case.tree.drafted:
                 continue

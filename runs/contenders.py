@@ -3,10 +3,10 @@
     python runs/contenders.py all model eagle3
     python runs/contenders.py tokens:0.8 model eagle3
 
-Prints them with commas between them. The first argument chooses: ``all``; ``tokens:T``, those whose
-tokens at temperature T are plain decoding's; ``law:T``, those which keep only the distribution.
-The others are the drafters that may stand in a draft model's place. Where a method can also copy
-from the context, but by default does not, there is a further name that does.
+Prints names separated by commas. The first argument selects: ``all``; ``tokens:T``, methods with
+the tokens of plain decoding at temperature T; ``law:T``, methods that keep only its distribution.
+The other arguments are drafters that may replace a draft model. A method that copies from the
+context only on request has a further name with that setting.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ NEURAL = ("model", "eagle3")
 
 
 def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
-    """A method's name with each of these drafters."""
+    """Spell a method with each of these drafters."""
     sources = {source: part for source, part in recipe.drafters.items() if part in NEURAL}
     asked = {source: part for source, part in sources.items() if source not in recipe.optional}
     usable = not asked or not set(drafters).isdisjoint(asked.values())
@@ -37,7 +37,7 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
 
 
 def contenders(promise: str, drafters: Sequence[str]) -> list[str]:
-    """The names that the module describes."""
+    """List the names (see the module)."""
     names = [name for recipe in recipes().values() for name in named(recipe, drafters)]
     if promise == "all":
         return names

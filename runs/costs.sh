@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a step costs on this machine.
+# Cost of a step on this machine.
 #   step    cost of a step of the target by nodes, time of a step outside the model, index memory
 #   level   one level of a draft-model tree outside the model, for a vocabulary of 150,000
 # Usage: [OUT=runs/out] runs/costs.sh [PART]...

@@ -97,7 +97,7 @@ def outside_model(
 
 
 def index_memory(host: Host, tokens: int) -> dict[str, float]:
-    """Megabytes of both drafters after ``tokens`` tokens of random text with 59-node trees."""
+    """Megabytes of both drafters' indexes after ``tokens`` tokens of random text, 59-node trees."""
     rng = np.random.default_rng(0)
     info = host.info
     context, adjacency = Context().build(host), Adjacency().build(host)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Speed on one large GPU, of the embedded target and of what gpu_inflate.sh made of it. An inflated
-# target has a draft model of a size that is usual for it (draft-0.25b, draft-0.5b, draft-1b).
+# Speed on one large GPU: the embedded target and the models of gpu_inflate.sh. An inflated target
+# has a draft model of a size that is common for it (draft-0.25b, draft-0.5b, draft-1b).
 #   plain        our plain decoding and transformers' generate, compiled too if there is such a peer
 #   tune         time of a step by nodes, batch and context
 #   methods      every method and all peers, batch 1

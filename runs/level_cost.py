@@ -1,14 +1,12 @@
 """Cost of one level of a draft-model tree outside the model's forward, by policy and threads.
 
-Rows of q are Zipf-like over a large vocabulary, shuffled. Whole trees are grown: every query of a
-policy is answered by the hand-over of as many rows as it names nodes, which nothing has read since
-seven other levels, and by ranking them. Policies take turns. Prints one JSON object, in which, by
-number of threads and exponent, each method has
+Rows of q are shuffled power laws over a large vocabulary. Whole trees are grown; policies take
+turns. Each query is answered by the hand-over and the ranking of one row a node; the rows were last
+read seven levels earlier. Prints one JSON object: by number of threads, exponent and method,
 
-* ``full_level``: the median level of as many nodes as ``--rows`` says, in milliseconds: the
-  hand-over, the ranking, the policy, and all three;
-* ``tree``: the median tree, with what is done at its end, the ``nodes`` in it, and its ``levels``,
-  which have fewer nodes where a policy narrows;
+* ``full_level``: milliseconds of the median level of ``--rows`` nodes: the hand-over, the ranking,
+  the policy, and all three;
+* ``tree``: milliseconds of the median tree; its mean ``nodes`` and ``levels``;
 * ``level``: ``tree`` over ``levels``.
 
     python runs/level_cost.py --vocabulary 150000
@@ -39,7 +37,7 @@ PARTS = ("hand_over", "ranking", "policy")
 
 
 def zipf_logits(rows: int, vocabulary: int, exponent: float, seed: int) -> torch.Tensor:
-    """Logits ``[rows, vocabulary]`` of power laws, each in an order of its own."""
+    """Logits ``[rows, vocabulary]`` of power laws, each row shuffled by itself."""
     rng = np.random.default_rng(seed)
     logits = -exponent * np.log(np.arange(1, vocabulary + 1))
     return torch.tensor(
@@ -49,13 +47,13 @@ def zipf_logits(rows: int, vocabulary: int, exponent: float, seed: int) -> torch
 
 @dataclass
 class Costs:
-    """Of each tree of a policy: its nodes, and of each level's the nodes and seconds by part."""
+    """Nodes of each tree of a policy; nodes and seconds by part of each of its levels."""
 
     nodes: list[int] = field(default_factory=list)
     levels: list[list[tuple[int, tuple[float, ...]]]] = field(default_factory=list)
 
     def facts(self, rows: int) -> dict[str, object]:
-        """As the module says."""
+        """Medians and means that are printed (see the module)."""
         found = [seconds for tree in self.levels for m, seconds in tree if m == rows]
         parts = dict(zip(PARTS, zip(*found, strict=True), strict=False))
         if found:
@@ -72,7 +70,7 @@ class Costs:
 
 
 class Model:
-    """Stands for a draft model: its logits are there, whatever is asked about."""
+    """Stand-in for a draft model: answers every query with prepared logits."""
 
     def __init__(self, logits: Sequence[torch.Tensor]) -> None:
         vocabulary = logits[0].shape[1]
@@ -82,7 +80,7 @@ class Model:
         self._logits = cycle(logits)
 
     def grow(self, name: str, costs: Costs) -> None:
-        """One tree."""
+        """Grow one tree and record its costs."""
         policy = method(name).policy
         growing = policy.grow(Growth(0, 64, policy.budget), policy.start())
         query = next(growing)

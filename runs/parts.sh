@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts beside this one share; to be sourced by them. Environment:
+# Functions that the other scripts source. Environment:
 #   PROMPTS   directory of the prompt files
 #   OUT       where results go (runs/out)
 #   LIMIT     most prompts of each set, and

@@ -18,7 +18,7 @@ PROMPT = "def quicksort(values):\n"
 
 
 def peak(method: str, tokens: int) -> dict[str, object]:
-    """Megabytes at the peak, and what was generated."""
+    """Peak megabytes of a process, and the number of tokens that it generated."""
     name, *settings = method.split(":")
     flags = [part for item in settings for part in ("--" + item).split("=", 1)]
     command = [sys.executable, "-m", "draftwood", "generate", PROMPT, "--method", name, *flags]

@@ -1,7 +1,7 @@
 """Cost of verifying sampled binary trees by verifier, nodes and vocabulary, and of a forward.
 
-Rows of p are power laws over the vocabulary in an order of their own, and q is p with noise. The
-softmax over the target's logits counts, as only the verifier knows which rows it needs. Prints one
+Rows of p are shuffled power laws over the vocabulary, and q is p with noise. The softmax over the
+target's logits is included, because only the verifier knows which rows it needs. Prints one
 JSON object.
 
     python runs/verifier_cost.py --threads 2
@@ -36,7 +36,7 @@ VERIFIERS = ("rejection", "traversal")
 
 
 class Rowwise:
-    """The distributions that a tree's children were drawn from, one row a parent."""
+    """Distributions that a tree's children were drawn from, one row a parent."""
 
     def __init__(self, q: torch.Tensor, tree: TokenTree) -> None:
         target = TargetInfo(q.shape[1], 1, 1, 1, q.device, q.dtype)
@@ -68,7 +68,7 @@ def drawn_tree(q: torch.Tensor, depth: int, rng: np.random.Generator) -> TokenTr
 def cases(
     vocabulary: int, depth: int, count: int
 ) -> list[tuple[TargetOutput, TokenTree, torch.Tensor]]:
-    """What a step hands to a verifier, several times."""
+    """Inputs of several verifications: target rows, tree, rows of q."""
     rng = np.random.default_rng(vocabulary + depth)
     inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     found = []

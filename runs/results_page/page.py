@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from textwrap import fill
 
 from .costs import by_nodes
 from .equality import lossless
@@ -90,7 +91,7 @@ def page(runs: Runs) -> str:
     for section in SECTIONS:
         parts.append(f"## {section.title}\n")
         if blocks := list(section.blocks(runs)):
-            parts += [f"{block}\n" for block in (section.note, *blocks) if block]
+            parts += [f"{block}\n" for block in (fill(section.note, 100), *blocks) if block]
         else:
             parts.append(f"Not measured at a commit; to measure it: `runs/{section.script}`.\n")
     parts.append("## How to reproduce\n")

@@ -11,9 +11,9 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
-from draftwood.policies.auto.features import Codes, Voice, ranked_codes
+from draftwood.policies.auto.features import NEURAL, TABLE, Codes, ranked_codes
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.sampled_pool import DrawnPool
+from draftwood.policies.auto.sampled_pool import SampledPool
 from draftwood.protocols import DraftModel, Head
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
@@ -41,34 +41,34 @@ def row(*tokens: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("kind", [Pool, DrawnPool])
+@pytest.mark.parametrize("kind", [Pool, SampledPool])
 def test_a_score_that_is_no_number_is_no_evidence(bad: float, kind: type[Pool]) -> None:
     chances = Even()
     pool = kind(1, chances, 0.01, 64)
-    assert pool.offer(Voice.NEURAL, "draft", [ROOT], row(5, 6), logq(bad, bad)) == []
-    assert not pool.spoken(Voice.NEURAL, ROOT), "who says nothing has not spoken"
+    assert pool.offer(NEURAL, "draft", [ROOT], row(5, 6), logq(bad, bad)) == []
+    assert not pool.answered(NEURAL, ROOT), "who says nothing has not spoken"
     assert not chances.asked
     # Of a row that is numbers in part, that part counts, each at its own place.
     scores = logq(math.log(0.6), bad, math.log(0.1))
-    pool.offer(Voice.NEURAL, "draft", [ROOT], row(5, 6, 7), scores)
+    pool.offer(NEURAL, "draft", [ROOT], row(5, 6, 7), scores)
     assert pool.builder.tokens[1:] == [5, 7]
     codes = ranked_codes(logq(math.log(0.6), -1.0, math.log(0.1)))[0].tolist()
-    assert [said[Voice.NEURAL] for said in chances.asked] == [codes[0], codes[2]]
+    assert [said[NEURAL] for said in chances.asked] == [codes[0], codes[2]]
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_what_else_was_offered_is_not_counted_against(bad: float) -> None:
     """A candidate of the table: a model that yields no numbers does not leave it out."""
     pool = Pool(1, Even(), 0.01, 64)
-    pool.offer(Voice.TABLE, "table", [ROOT], row(8), logq(-0.5))
+    pool.offer(TABLE, "table", [ROOT], row(8), logq(-0.5))
     before = list(pool.codes)
-    pool.offer(Voice.NEURAL, "draft", [ROOT], row(5, 8), logq(bad, bad))
+    pool.offer(NEURAL, "draft", [ROOT], row(5, 8), logq(bad, bad))
     assert pool.codes == before
 
 
 def test_nothing_is_promised_of_it() -> None:
-    pool = DrawnPool(1, Even(), 0.01, 64)
-    found = pool.promised(Voice.NEURAL, ROOT, row(5, 6, 7)[0], logq(-1.0, math.nan, math.inf)[0])
+    pool = SampledPool(1, Even(), 0.01, 64)
+    found = pool.promised(NEURAL, ROOT, row(5, 6, 7)[0], logq(-1.0, math.nan, math.inf)[0])
     assert found == [0.5]
 
 

@@ -100,8 +100,7 @@ def calibrate(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
     )
     contexts.check(members)
-    calibration = Calibration(half_life=math.inf)
-    surveyed = [_surveyed(each, calibration) for each in chosen.values()]
+    calibration, surveyed = _surveyed(list(chosen.values()))
     runs = list(_runs(surveyed, sampled, members))
     for each, sampling, prompt in track(
         runs, "counting", console=Console(stderr=True), transient=True
@@ -167,13 +166,21 @@ class _Surveyor(AutoTuner):
         return FREE
 
 
-def _surveyed(given: Method, taught: Calibration) -> Method:
-    """A method of ``auto`` whose engines teach a calibration.
+def _surveyed(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
+    """A new calibration, and the methods with engines that teach it.
 
     Raises:
-        DraftwoodError: it is a method of another policy.
+        DraftwoodError: a method is not ``auto``, or the methods differ in their further sources.
     """
-    if not isinstance(given.policy, Auto):
-        raise DraftwoodError(f"method {given.name!r} learns no acceptance: survey auto")
-    own = {f.name: getattr(given.policy, f.name) for f in fields(given.policy)}
-    return replace(given, policy=_Surveyed(**own, taught=taught))
+    found: list[Method] = []
+    taught: Calibration | None = None
+    for each in methods:
+        policy = each.policy
+        if not isinstance(policy, Auto):
+            raise DraftwoodError(f"method {each.name!r} learns no acceptance: survey auto")
+        taught = taught or Calibration(half_life=math.inf, sources=policy.features)
+        if taught.sources != policy.features:
+            raise DraftwoodError("the methods differ in their further sources: survey one by one")
+        own = {f.name: getattr(policy, f.name) for f in fields(policy)}
+        found.append(replace(each, policy=_Surveyed(**own, taught=taught)))
+    return taught or Calibration(), found

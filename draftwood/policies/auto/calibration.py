@@ -1,27 +1,37 @@
-"""How likely the target is to take a candidate token, learnt from what it took.
+"""Predicts how likely the target is to take a candidate token, from what it took before.
 
-One table per temperature band, of how often candidates of each cell
-(:mod:`draftwood.policies.auto.features`) were offered below a token that was committed, and how
-often they were the next one. A cell's estimate is its own frequency, drawn towards what the
-sources' codes say one by one (their log odds added up, as if they were independent given the token)
-with the weight of a few observations; these in turn are drawn towards the frequency of all. Old
-counts fade, so that the table follows the text. Knows nothing of trees and costs.
+One table per temperature band counts candidates by bucket
+(:mod:`draftwood.policies.auto.features`): how many were offered below a token that was committed,
+and how many of these were the next token. A bucket's estimate is its own frequency, shrunk towards
+the sources' codes one by one (their log odds added up, as if the codes were independent given the
+token) with the weight of a few observations. A code's estimate is shrunk towards the frequency of
+all candidates. Old counts decay, so that the table follows the text. Knows nothing of trees and
+costs.
 """
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_text
-from draftwood.policies.auto.features import CELLS, CODES, SCHEME, SILENT, Codes, cell
+from draftwood.policies.auto.features import (
+    NOT_ASKED,
+    SCHEME,
+    SOURCES,
+    Codes,
+    Source,
+    bucket_of,
+    codes_of,
+)
 
 VERSION = 1
 """Of the JSON; other versions are refused."""
@@ -36,11 +46,16 @@ _OWN = 2.0
 _PRIOR = 20.0
 _LIMIT = 1e9
 
-_TABLE, _NEURAL, _CELLS = (sum(CODES[:i]) for i in (1, 2, 3))
-"""Rows of the counts: those of the copying source's codes come first, and then these begin."""
-
 _SURE = (1e-4, 1.0 - 1e-4)
-"""A source's word is never taken for more certain than this."""
+"""Bounds of a code's frequency."""
+
+_SPARE = 256
+"""Rows that are kept free for buckets to come."""
+
+Prior: TypeAlias = Mapping[Codes, tuple[float, float]]
+"""Offered and taken candidates by bucket."""
+
+_Key: TypeAlias = tuple[int, int] | Codes
 
 
 def band(temperature: float) -> str:
@@ -50,149 +65,215 @@ def band(temperature: float) -> str:
     return "low" if temperature <= _LOW else "high"
 
 
+class Table:
+    """Acceptance probabilities of one temperature band, frozen.
+
+    Args:
+        rows: row of each code of each source, and of each bucket; may grow.
+        counts: float64 ``[n, 3]``, read only: offered, taken and the weight of what their frequency
+            is shrunk to.
+        weight: of one observation, in the unit of the counts.
+        common: frequency of all candidates.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[_Key, int],
+        counts: NDArray[np.float64],
+        weight: float,
+        common: float,
+    ) -> None:
+        self._rows, self._counts, self._weight = rows, counts, weight
+        self._common = min(max(common, _SURE[0]), _SURE[1])
+        # A step asks for the same few over and over.
+        self._odds: dict[tuple[int, int], float] = {}
+        self._known: dict[Codes, float] = {}
+
+    def probability(self, codes: Codes) -> float:
+        """The probability that the target takes a candidate with these codes."""
+        if codes not in self._known:
+            self._known[codes] = self._estimate(codes)
+        return self._known[codes]
+
+    def _estimate(self, codes: Codes) -> float:
+        odds = base = math.log(self._common / (1.0 - self._common))
+        for source, code in enumerate(codes):
+            if code != NOT_ASKED:
+                odds += self._odds_of(source, code) - base
+        offered, taken, own = self._row(codes)
+        return (taken + own / (1.0 + math.exp(-odds))) / (offered + own)
+
+    def _odds_of(self, source: int, code: int) -> float:
+        """Log odds of candidates with this code of one source."""
+        key = source, code
+        if key not in self._odds:
+            offered, taken, own = self._row((-1 - source, code))
+            rate = (taken + own * self._common) / (offered + own)
+            rate = min(max(rate, _SURE[0]), _SURE[1])
+            self._odds[key] = math.log(rate / (1.0 - rate))
+        return self._odds[key]
+
+    def _row(self, key: _Key) -> tuple[float, float, float]:
+        row = self._rows.get(key, -1)
+        if not 0 <= row < len(self._counts):
+            return 0.0, 0.0, _OWN * self._weight
+        offered, taken, own = self._counts[row].tolist()
+        return offered, taken, own * self._weight
+
+
 class Counts:
     """Offered and taken candidates of one temperature band.
 
     Args:
-        offered: float64 ``[CELLS]``, how many candidates of each cell were judged before.
-        taken: float64 ``[CELLS]``, how many of them the target took.
+        prior: counts to start from.
         half_life: steps after which a count has lost half its weight.
+        sources: in the order of the codes; a prior's shorter codes lack the last ones.
     """
 
-    def __init__(
-        self, offered: NDArray[np.float64], taken: NDArray[np.float64], half_life: float
-    ) -> None:
+    def __init__(self, prior: Prior, half_life: float, sources: Sequence[Source] = SOURCES) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
-        self._odds: dict[int, float] = {}
-        self._chances: dict[Codes, float] = {}
-        # What is given is believed at first, and soon listens to what happens now: it has the
-        # weight of a few observations, however many there were. What a frequency is drawn to has
-        # as much less of a say in it as that scales it down, as it had next to none in all of them.
         self._weight = 1.0
-        sources = [(_summed(offered, i), _summed(taken, i)) for i in range(len(CODES))]
-        # A row for each code of each source, then one for each cell: offered, taken and the weight
-        # of what their frequency is drawn to. These lie side by side because they are read
-        # together, and a forward leaves none of them in the processor's caches.
-        self._counts = _capped(*np.concatenate((*sources, (offered, taken)), axis=1))
-        total, hits = float(offered.sum()), float(taken.sum())
+        summed: dict[_Key, list[float]] = {}
+        buckets: dict[_Key, list[float]] = {}
+        for given, (offered, taken) in prior.items():
+            codes = given + (NOT_ASKED,) * (len(sources) - len(given))
+            buckets[codes] = [offered, taken]
+            for source, code in enumerate(codes):
+                sums = summed.setdefault((-1 - source, code), [0.0, 0.0])
+                sums[0] += offered
+                sums[1] += taken
+        # A row for each code of each source and for each bucket. A source has a negative number in
+        # its keys, so that they are no bucket's.
+        every = summed | buckets
+        self._rows: dict[_Key, int] = {key: row for row, key in enumerate(every)}
+        self._counts = _capped(np.array([*every.values()], dtype=np.float64).reshape(-1, 2))
+        total = sum(offered for offered, _ in prior.values())
+        hits = sum(taken for _, taken in prior.values())
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
+        self._table: Table | None = None
 
-    def probability(self, codes: Codes) -> float:
-        """The probability that the target takes a candidate with these codes."""
-        # A step asks for the same few over and over.
-        if codes not in self._chances:
-            self._chances[codes] = self._estimate(codes)
-        return self._chances[codes]
-
-    def _estimate(self, codes: Codes) -> float:
-        copied, ranked, neural = codes
-        common = min(max(self._taken / self._offered, _SURE[0]), _SURE[1])
-        odds = base = math.log(common / (1.0 - common))
-        for row, code in ((copied, copied), (_TABLE + ranked, ranked), (_NEURAL + neural, neural)):
-            if code != SILENT:
-                odds += self._odds_of(row, common) - base
-        offered, taken, own = self._counts[_CELLS + cell(codes)].tolist()
-        own *= self._weight
-        return float((taken + own / (1.0 + math.exp(-odds))) / (offered + own))
-
-    def _odds_of(self, row: int, common: float) -> float:
-        """Log odds by what one source says."""
-        if row not in self._odds:
-            offered, taken, own = self._counts[row].tolist()
-            own *= self._weight
-            rate = (taken + own * common) / (offered + own)
-            rate = min(max(rate, _SURE[0]), _SURE[1])
-            self._odds[row] = math.log(rate / (1.0 - rate))
-        return self._odds[row]
+    @property
+    def table(self) -> Table:
+        """The estimates as of now, frozen: later observations do not change them."""
+        if self._table is None:
+            self._counts.flags.writeable = False
+            common = self._taken / self._offered
+            self._table = Table(self._rows, self._counts, self._weight, common)
+        return self._table
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
-        """Candidates with these codes were judged; which of them the target took, one for one."""
+        """Count labelled candidates; ``taken`` says which of them the target took, one for one."""
+        keys = [_keys(each) for each in codes]
+        self._reserve(keys)
         # One by one, as they are mostly a handful: behind a forward, when all code is slow at
         # first, a few numpy calls take longer than this takes for dozens.
-        counts = cast("memoryview[float]", self._counts.data)
-        weight = self._weight
-        for each, hit in zip(codes, taken, strict=True):
-            copied, ranked, neural = each
-            for row in (copied, _TABLE + ranked, _NEURAL + neural, _CELLS + cell(each)):
+        counts = cast("memoryview[float]", self._writable().data)
+        weight, rows = self._weight, self._rows
+        for own, hit in zip(keys, taken, strict=True):
+            for key in own:
+                row = rows[key]
                 counts[row, 0] += weight
                 if hit:
                     counts[row, 1] += weight
         self._offered += weight * len(codes)
         self._taken += weight * sum(taken)
-        self._forget()
 
     def fade(self) -> None:
-        """A step has passed: everything counted so far loses a little of its weight."""
+        """A step has passed: all counts so far lose a little of their weight."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
-        self._forget()
+        self._table = None
         if self._weight > _LIMIT:
-            self._counts[:, :2] /= self._weight
+            self._writable()[:, :2] /= self._weight
             self._offered /= self._weight
             self._taken /= self._weight
             self._weight = 1.0
 
-    def _forget(self) -> None:
-        """What was worked out holds no more."""
-        self._odds.clear()
-        self._chances.clear()
+    def totals(self) -> dict[Codes, tuple[float, float]]:
+        """Offered and taken candidates by bucket, as they count now."""
+        pairs = (self._counts[:, :2] / self._weight).tolist()
+        return {key: tuple(pairs[row]) for key, row in self._rows.items() if key[0] >= 0}
 
-    def totals(self) -> NDArray[np.float64]:
-        """Offered and taken by cell as they count now: float64 ``[2, CELLS]``."""
-        return self._counts[_CELLS:, :2].T / self._weight
+    def _reserve(self, keys: Sequence[Sequence[_Key]]) -> None:
+        """Give a row to each key that has none."""
+        rows = self._rows
+        for key in chain.from_iterable(keys):
+            if key not in rows:
+                if len(rows) == len(self._counts):
+                    self._counts = np.concatenate([self._counts, _capped(np.zeros((0, 2)))])
+                rows[key] = len(rows)
+
+    def _writable(self) -> NDArray[np.float64]:
+        """The counts, copied if a table has them."""
+        if not self._counts.flags.writeable:
+            self._counts = self._counts.copy()
+        self._table = None
+        return self._counts
 
 
 class Calibration:
-    """A table for each band of temperatures, from what a file or nothing says.
+    """A table for each band of temperatures.
 
     Args:
-        prior: by band, offered and taken counts by cell, float64 ``[2, CELLS]``; a band that is
-            missing knows nothing.
+        prior: by band, the counts to start from; a band that is missing knows nothing.
         half_life: steps after which a count has lost half its weight.
+        sources: in the order of the codes.
     """
 
     def __init__(
         self,
-        prior: Mapping[str, NDArray[np.float64]] | None = None,
+        prior: Mapping[str, Prior] | None = None,
         half_life: float = HALF_LIFE,
+        sources: tuple[Source, ...] = SOURCES,
     ) -> None:
+        self.sources = sources
         self._prior = dict(prior or {})
         self._half_life = half_life
         self._counts: dict[str, Counts] = {}
 
     def at(self, temperature: float) -> Counts:
-        """The table for a temperature."""
+        """The counts for a temperature."""
         name = band(temperature)
         if name not in self._counts:
-            offered, taken = self._prior.get(name, np.zeros((2, CELLS)))
-            self._counts[name] = Counts(offered, taken, self._half_life)
+            self._counts[name] = Counts(self._prior.get(name, {}), self._half_life, self.sources)
         return self._counts[name]
 
     def save(self, path: Path) -> None:
-        """Write what is known now, so that the next process starts from it."""
+        """Write the counts, so that the next process starts from them."""
         known = self._prior | {name: c.totals() for name, c in self._counts.items()}
-        write_text(path, dumps(known))
+        write_text(path, dumps(known, self.sources))
 
 
-def dumps(counts: Mapping[str, NDArray[np.float64]]) -> str:
-    """Counts by band as JSON: of each band, the cells seen and their two counts."""
+def dumps(counts: Mapping[str, Prior], sources: Sequence[Source] = SOURCES) -> str:
+    """Counts by band as JSON: of each band, the buckets seen and their two counts."""
     bands = {}
-    for name, (offered, taken) in counts.items():
-        seen = np.flatnonzero(offered >= 0.05)
+    for name, known in counts.items():
+        numbered = sorted((bucket_of(_padded(c, sources), sources), n) for c, n in known.items())
+        seen = [(bucket, pair) for bucket, pair in numbered if pair[0] >= 0.05]
         bands[name] = {
-            "cells": seen.tolist(),
-            "offered": offered[seen].round(2).tolist(),
-            "taken": taken[seen].round(2).tolist(),
+            "cells": [bucket for bucket, _ in seen],
+            "offered": np.array([offered for _, (offered, _) in seen]).round(2).tolist(),
+            "taken": np.array([taken for _, (_, taken) in seen]).round(2).tolist(),
         }
-    return json.dumps({"version": VERSION, "scheme": SCHEME, "bands": bands}) + "\n"
+    found: dict[str, object] = {"version": VERSION, "scheme": SCHEME, "bands": bands}
+    if len(sources) > len(SOURCES):
+        found["further sources"] = sources[len(SOURCES) :]
+    return json.dumps(found) + "\n"
 
 
-def load(path: Path) -> dict[str, NDArray[np.float64]]:
+def load(
+    path: Path, sources: Sequence[Source] = SOURCES
+) -> dict[str, dict[Codes, tuple[float, float]]]:
     """Counts by band from a file that :meth:`Calibration.save` wrote.
 
+    Args:
+        path: of the file.
+        sources: that the codes are to be of; those that the file does not name were not asked.
+
     Raises:
-        DraftwoodError: it cannot be read, is of another version, or its numbers are not counts.
+        DraftwoodError: it cannot be read, is of another version, counts other sources, or its
+            numbers are not counts.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -202,45 +283,68 @@ def load(path: Path) -> dict[str, NDArray[np.float64]]:
         raise DraftwoodError(f"{path} is not a version-{VERSION} calibration file: leave it out")
     if found.get("scheme") != SCHEME:
         raise DraftwoodError(
-            f"{path} was counted with other cells than this version of draftwood has: count anew "
+            f"{path} was counted with other buckets than this version of draftwood has: count anew "
             "with 'draftwood calibrate'"
         )
     try:
-        return {str(name): _counts(entry) for name, entry in found["bands"].items()}
+        further = [Source(str(name), str(kind)) for name, kind in found.get("further sources", [])]
+        own = (*SOURCES, *further)
+        bands = {str(name): _read(entry, own) for name, entry in found["bands"].items()}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DraftwoodError(f"{path} is not a calibration file: {error!r}") from error
+    missing = [source.name for source in further if source not in sources]
+    if missing:
+        raise DraftwoodError(
+            f"{path} counts sources that this method does not have: {', '.join(missing)}"
+        )
+    places = [own.index(source) if source in own else -1 for source in sources]
+    return {
+        name: {
+            tuple([codes[i] if i >= 0 else NOT_ASKED for i in places]): pair
+            for codes, pair in known.items()
+        }
+        for name, known in bands.items()
+    }
 
 
 @cache
-def shipped() -> dict[str, NDArray[np.float64]]:
+def shipped() -> dict[str, dict[Codes, tuple[float, float]]]:
     """The calibration that comes with the package, read once: every engine begins with it."""
     return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
 
 
-def _counts(entry: Mapping[str, Any]) -> NDArray[np.float64]:
-    seen = np.array(entry["cells"], dtype=np.int64)
-    if {len(entry[name]) for name in ("offered", "taken")} != {len(seen)}:
-        raise ValueError("not as many counts as cells")
-    counts = np.zeros((2, CELLS))
-    counts[0, seen], counts[1, seen] = entry["offered"], entry["taken"]
-    if len(set(entry["cells"])) < len(seen) or any(
-        type(cell) is not int for cell in entry["cells"]
+def _read(entry: Mapping[str, Any], sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
+    found: dict[Codes, tuple[float, float]] = {}
+    for bucket, offered, taken in zip(
+        entry["cells"], entry["offered"], entry["taken"], strict=True
     ):
-        raise ValueError("a cell that is named twice or is no integer")
-    if len(seen) and seen.min() < 0:
-        raise ValueError("a cell below 0")
-    if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts[1] <= counts[0]).all()):
-        raise ValueError("a count that is negative or above what was offered")
-    return counts
+        if type(bucket) is not int or bucket < 0:
+            raise ValueError(f"{bucket!r} is no bucket")
+        codes = codes_of(bucket, sources)
+        if codes in found:
+            raise ValueError(f"bucket {bucket} is named twice")
+        pair = float(offered), float(taken)
+        if not 0 <= pair[1] <= pair[0] < math.inf:
+            raise ValueError("a count that is negative or above what was offered")
+        found[codes] = pair
+    return found
 
 
-def _summed(counts: NDArray[np.float64], source: int) -> NDArray[np.float64]:
-    others = tuple(i for i in range(len(CODES)) if i != source)
-    return np.asarray(counts.reshape(CODES).sum(axis=others), dtype=np.float64)
+def _padded(codes: Codes, sources: Sequence[Source]) -> Codes:
+    return codes + (NOT_ASKED,) * (len(sources) - len(codes))
 
 
-def _capped(offered: NDArray[np.float64], taken: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Counts scaled down to the weight of what is given, and the weight of what they are drawn to
-    scaled alike: float64 ``[n, 3]``."""
-    scale = _PRIOR / np.maximum(offered, _PRIOR)
-    return np.stack([offered * scale, taken * scale, _OWN * scale], axis=1)
+def _keys(codes: Codes) -> list[_Key]:
+    """Keys of the rows of a candidate: each code's, and its bucket's."""
+    return [*((-1 - source, code) for source, code in enumerate(codes)), codes]
+
+
+def _capped(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows ``[n + spare, 3]`` of prior counts ``[n, 2]``.
+
+    Prior counts are capped at 20 observations, so that new evidence soon outweighs them. The
+    shrinkage weight is scaled by the same factor.
+    """
+    counts = np.concatenate([counts, np.zeros((_SPARE, 2))])
+    scale = _PRIOR / np.maximum(counts[:, 0], _PRIOR)
+    return np.stack([counts[:, 0] * scale, counts[:, 1] * scale, _OWN * scale], axis=1)

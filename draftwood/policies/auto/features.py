@@ -1,64 +1,87 @@
-"""What is known of a candidate token, as one small number: its cell.
+"""Features of a candidate token: one code for each source of candidates.
 
-A candidate may be offered by any of three kinds of source: text that is copied (a match and how
-long it is), a table of successors, and a neural drafter (a rank and a score each, in its own order
-or in a race with the target's random numbers, or that it was drawn). What each of them says of a
-candidate is one code, and the three codes together are its cell, in which
-:mod:`draftwood.policies.auto.calibration` counts how often such candidates are taken. Silence
-counts as evidence too: a table that knows the place and does not list the token speaks against it.
-Pure; knows nothing of trees.
+A source copies text, ranks successors, or runs a model; its kind says what its codes mean. A copied
+token's code is the length of the match, a ranked token's its rank and score. A model's token may
+also be ranked in the Gumbel top-k order of the target's random numbers, or sampled. All codes
+together are the candidate's bucket, in which :mod:`draftwood.policies.auto.calibration`
+counts how often such candidates are taken. A missing token is a feature as well: a table that knows
+the place and does not list the token speaks against it. Pure; knows nothing of trees.
 """
 
 import math
 from bisect import bisect
-from enum import IntEnum
+from collections.abc import Sequence
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-SILENT = 0
-"""A source that has nothing to say at this place."""
+from draftwood.errors import DraftwoodError
 
-OTHER = 1
-"""A source that offers other tokens here, and not this one."""
+NOT_ASKED = 0
+"""Code of a source that was not asked at this place, or offers nothing there."""
+
+NOT_LISTED = 1
+"""Code of a source that offers other tokens at this place, and not this one."""
 
 _MATCHES = (2, 3, 4, 6, 9, 16, 32, 64)
 _SCORES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
 _LOG_SCORES = np.log(np.array(_SCORES))
 _RANKS = 3
+_PLACES = _RANKS * (len(_SCORES) + 1)
 
 COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)
-_PLACES = _RANKS * (len(_SCORES) + 1)
 RANKED_CODES = 2 + _PLACES
-CODES = (COPIED_CODES, RANKED_CODES, RANKED_CODES + 2 * _PLACES)
-"""How many codes each kind of source has: one that copies, a table, a neural drafter, whose tokens
-may be ranked, drawn, or drawn with the target's numbers."""
+KINDS = {
+    "copied": COPIED_CODES,
+    "ranked": RANKED_CODES,
+    "neural": RANKED_CODES + 2 * _PLACES,
+}
+"""Kind of a source -> number of its codes. A neural drafter's tokens are ranked, sampled, or ranked
+by Gumbel top-k with the target's random numbers."""
 
-CELLS = math.prod(CODES)
-
-Codes: TypeAlias = tuple[int, int, int]
-"""What each kind of source says of one candidate."""
+Codes: TypeAlias = tuple[int, ...]
+"""Features of a candidate: the code of each source, in the order of the sources."""
 
 
-class Voice(IntEnum):
-    """The kind of a source, in the order of a cell's codes."""
+class Source(NamedTuple):
+    """A source of candidates: its name in calibration files and its kind (:data:`KINDS`)."""
 
-    COPIED = 0
-    TABLE = 1
-    NEURAL = 2
+    name: str
+    kind: str
 
+
+SOURCES = (Source("copied", "copied"), Source("table", "ranked"), Source("neural", "neural"))
+"""The sources that every method of ``auto`` has; further ones follow them."""
+
+COPIED, TABLE, NEURAL = range(3)
+"""Positions of :data:`SOURCES`."""
+
+CODES = tuple(KINDS[source.kind] for source in SOURCES)
+BUCKETS = math.prod(CODES)
+"""Buckets of :data:`SOURCES`."""
 
 SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn, coupled"
-"""What codes mean, for whoever keeps them."""
+"""The meaning of the codes, for whoever keeps them."""
 
-_STRIDES = np.array([CODES[1] * CODES[2], CODES[2], 1])
 _BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
 
 
+def further_source(text: str) -> Source:
+    """The source that ``NAME/KIND`` spells.
+
+    Raises:
+        DraftwoodError: there is no such kind, or the kind needs a model.
+    """
+    name, _, kind = text.partition("/")
+    if not name or kind not in {"copied", "ranked"}:
+        raise DraftwoodError(f"also={text!r}: write NAME/copied or NAME/ranked for each source")
+    return Source(name, kind)
+
+
 def copied_code(match_length: int, *, preferred: bool, first: bool) -> int:
-    """Of a copied token.
+    """Code of a copied token.
 
     Args:
         match_length: tokens before it that the text and the copied place have in common; further
@@ -71,25 +94,24 @@ def copied_code(match_length: int, *, preferred: bool, first: bool) -> int:
 
 
 def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Of every token of ranked rows, likeliest first.
+    """Codes of every token of ranked rows, likeliest first.
 
     Args:
         logq: ``[m, k]``, natural logs of the scores; ``-inf`` where there is no token.
 
     Returns:
-        int64 ``[m, k]``; what stands where there is no token, or a score that is not a number,
-        means nothing.
+        int64 ``[m, k]``; entries without a token, or with a score that is not a number, mean
+        nothing.
     """
     bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
     return bins + _first_codes(logq.shape[1])
 
 
 def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Of every token of rows that were drawn with the target's own random numbers, the first of its
-    race first.
+    """Codes of every token of rows in Gumbel top-k order with the target's own random numbers.
 
     Args:
-        logq: ``[m, k]``, natural logs of their shares in the race
+        logq: ``[m, k]``, natural logs of the tokens' shares in that order
             (:mod:`draftwood.drafters._rollout.coupling`); ``-inf`` where there is no token.
 
     Returns:
@@ -98,45 +120,80 @@ def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
     return ranked_codes(logq) + (RANKED_CODES + _PLACES - 2)
 
 
-def drawn_code(place: int, left: float) -> int:
-    """Of a token that is drawn, known before it is: whether it will be taken depends little on
-    which token it is, and much on the probability that its siblings leave it.
+def sampled_code(place: int, left: float) -> int:
+    """Code of a token that is sampled, known before it is. The probability that the token is taken
+    depends little on the token, and much on the probability that its siblings leave it.
 
     Args:
-        place: among the siblings that are drawn, 0 for the first.
-        left: chance that none of the siblings that are not drawn is taken.
+        place: among the siblings that are sampled, 0 for the first.
+        left: probability that none of the siblings that are not sampled is taken.
     """
     return RANKED_CODES + min(place, _RANKS - 1) * (len(_SCORES) + 1) + bisect(_SCORES, left)
 
 
 @cache
 def _first_codes(k: int) -> NDArray[np.int64]:
-    """Of the least score at each of ``k`` ranks."""
+    """Codes of the least score at each of ``k`` ranks."""
     return np.array([2 + min(rank, _RANKS - 1) * (len(_SCORES) + 1) for rank in range(k)])
 
 
-def cell(codes: Codes) -> int:
-    """The cell of one candidate, from its codes."""
-    copied, ranked, neural = codes
-    return (copied * CODES[1] + ranked) * CODES[2] + neural
+class Features:
+    """Features of candidates that one source alone lists; made once for some sources.
 
+    Args:
+        sources: in the order of the codes.
+    """
 
-def cells(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The cells of candidates, int64 ``[n]``, from the codes of each, ``[n, 3]``."""
-    return np.asarray(codes @ _STRIDES, dtype=np.int64)
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = tuple(sources)
+        self._sizes = [KINDS[source.kind] for source in sources]
+        self._known: dict[tuple[int, int], list[Codes]] = {}
+
+    def only(self, answered: int, source: int) -> list[Codes]:
+        """Features of a candidate that only ``source`` lists, indexed by that source's code.
+
+        Args:
+            answered: sources that offer tokens at this place, a bit for each.
+            source: position of the source.
+        """
+        key = answered, source
+        if key not in self._known:
+            bits = range(len(self._sizes))
+            codes = [NOT_LISTED if answered >> each & 1 else NOT_ASKED for each in bits]
+            before, after = codes[:source], codes[source + 1 :]
+            self._known[key] = [(*before, n, *after) for n in range(self._sizes[source])]
+        return self._known[key]
 
 
 @cache
-def naming(spoken: int, voice: Voice) -> list[Codes]:
-    """Of a token that one voice alone names, by the voice's code.
+def features_of(sources: tuple[Source, ...]) -> Features:
+    """The features of some sources; the same object each time."""
+    return Features(sources)
 
-    Args:
-        spoken: who has offered tokens at this place, a bit for each voice.
-        voice: who names it.
+
+def bucket_of(codes: Codes, sources: Sequence[Source] = SOURCES) -> int:
+    """The number of a bucket. Sources beyond the first three are the higher digits, so that the
+    numbers of buckets without them stay as they are."""
+    copied, ranked, neural, *further = codes
+    number, stride = (copied * CODES[1] + ranked) * CODES[2] + neural, BUCKETS
+    for code, source in zip(further, sources[3:], strict=True):
+        number, stride = number + stride * code, stride * KINDS[source.kind]
+    return number
+
+
+def codes_of(bucket: int, sources: Sequence[Source] = SOURCES) -> Codes:
+    """The codes of a bucket.
+
+    Raises:
+        ValueError: there is no such bucket.
     """
-    heard = [OTHER if spoken >> each & 1 else SILENT for each in Voice]
-    found: list[Codes] = []
-    for code in range(CODES[voice]):
-        heard[voice] = code
-        found.append((heard[0], heard[1], heard[2]))
-    return found
+    rest, number = divmod(bucket, BUCKETS)
+    number, neural = divmod(number, CODES[2])
+    copied, ranked = divmod(number, CODES[1])
+    further = []
+    for source in sources[3:]:
+        rest, code = divmod(rest, KINDS[source.kind])
+        further.append(code)
+    if rest:
+        raise ValueError(f"there is no bucket {bucket}")
+    return (copied, ranked, neural, *further)

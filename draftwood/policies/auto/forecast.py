@@ -6,11 +6,11 @@ Values are in expected tokens. Pure; nothing here is learnt.
 from dataclasses import dataclass
 from typing import Protocol
 
-from draftwood.policies.auto.features import OTHER, Codes, Voice
+from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes
 
 
-class Table(Protocol):
-    """Predicts acceptance."""
+class Predictor(Protocol):
+    """Predicts acceptance; frozen while a tree grows."""
 
     def probability(self, codes: Codes) -> float:
         """Probability that the target takes a candidate with these codes below a taken parent."""
@@ -33,7 +33,7 @@ class Forecast:
         level_costs: cost of a draft forward by its width in nodes, from 0 on.
     """
 
-    table: Table
+    table: Predictor
     token_weight: float = 1.0
     floor: float = 0.02
     price: float = 0.1
@@ -51,7 +51,7 @@ class _Untaught:
 
     def probability(self, codes: Codes) -> float:
         """By whether the token was copied."""
-        return 0.6 if codes[Voice.COPIED] > OTHER else 0.3
+        return 0.6 if codes[COPIED] > NOT_LISTED else 0.3
 
 
 UNTAUGHT = Forecast(_Untaught())

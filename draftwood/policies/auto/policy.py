@@ -17,15 +17,17 @@ rules of thumb for what is computed here; the paper's methods stay as they are, 
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, load, shipped
-from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
 from draftwood.policies.auto.forecast import UNTAUGHT, Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
-from draftwood.policies.auto.sampled_pool import DrawnPool, Plan
+from draftwood.policies.auto.sampled_pool import Plan, SampledPool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
     Bid,
@@ -80,7 +82,24 @@ class Auto(Policy):
         "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both",
     )
 
+    also: tuple[str, ...] = setting((), "further sources, each NAME/copied or NAME/ranked")
     calibration: str = setting("", "file with the acceptance to start from (none: what is shipped)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.sources)) < len(self.sources):
+            raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The copying source, the table, further ones, and the one with a model if there is any."""
+        further = [source.name for source in self.features[len(SOURCES) :]]
+        return (self.chain, self.table, *further, *((self.neural,) if self.neural else ()))
+
+    @cached_property
+    def features(self) -> tuple[Source, ...]:
+        """The sources in the order of a candidate's codes."""
+        return (*SOURCES, *map(further_source, self.also))
 
     @property
     def draws(self) -> frozenset[Draw]:
@@ -91,8 +110,10 @@ class Auto(Policy):
         """A tuner that starts from the calibration and from the target's measured costs."""
         from draftwood.costs.recall import recall_or_measure  # which loads torch
 
-        prior = load(Path(self.calibration)) if self.calibration else shipped()
-        return AutoTuner(Calibration(prior), recall_or_measure(host, drafters), self.level)
+        sources, given = self.features, self.calibration
+        prior = load(Path(given), sources) if given else shipped()
+        calibration = Calibration(prior, sources=sources)
+        return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Routes: ``auto``, and ``plain`` where nothing was worth its cost."""
@@ -104,13 +125,15 @@ class Auto(Policy):
         floor = forecast.floor
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        settled = (growth.anchor, forecast.table, floor, _POOL * budget)
+        settled = (growth.anchor, forecast.table, floor, _POOL * budget, self.features)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
-        drawn = DrawnPool(*settled) if self.neural and draw in SAMPLED else None
+        drawn = SampledPool(*settled) if self.neural and draw in SAMPLED else None
         pool = Pool(*settled) if drawn is None else drawn
-        offers: tuple[Continuation, ...] = yield Continue(self.chain)
-        for place, offer in enumerate(offers):
-            pool.copy(offer.tokens[:deepest], offer.match_length, self.chain, place == 0)
+        for position, name in self._copying:
+            offers: tuple[Continuation, ...] = yield Continue(name)
+            for place, offer in enumerate(offers):
+                tokens = offer.tokens[:deepest]
+                pool.copy(tokens, offer.match_length, name, place == 0, position)
         yield from self._rank(pool, range(len(pool)), deepest)
         levels: list[int] = []
         asked: set[int] = set()
@@ -125,7 +148,7 @@ class Auto(Policy):
             if drawn is None:
                 answer: Candidates = yield self._ask(pool, nodes, draw, growth)
                 found = nodes, answer.tokens, answer.logq
-                fresh = pool.offer(Voice.NEURAL, self.neural, *found, draw=draw)
+                fresh = pool.offer(NEURAL, self.neural, *found, draw=draw)
             else:
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._draw(drawn, nodes, answer, growth, forecast.price)
@@ -135,14 +158,31 @@ class Auto(Policy):
         price: Price = yield Bid(values, pool.settled, tuple(levels), report)
         return pool.tree(report.chosen(price), "auto")
 
+    @cached_property
+    def _copying(self) -> list[tuple[int, str]]:
+        """Position and drafter's name of each source that copies."""
+        return [(COPIED, self.chain), *self._further("copied")]
+
+    @cached_property
+    def _ranking(self) -> list[tuple[int, str]]:
+        """Position and drafter's name of each source that ranks without a model."""
+        return [(TABLE, self.table), *self._further("ranked")]
+
+    def _further(self, kind: str) -> list[tuple[int, str]]:
+        numbered = list(enumerate(self.features))[len(SOURCES) :]
+        return [(position, source.name) for position, source in numbered if source.kind == kind]
+
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
         """Successors of the nodes, of these successors, and so on."""
         while True:
             nodes = [node for node in nodes if pool.builder.depths[node] < deepest]
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
-            answer: Candidates = yield Expand(self.table, pool.builder, nodes, self.width)
-            nodes = pool.offer(Voice.TABLE, self.table, nodes, answer.tokens, answer.logq)
+            fresh: list[int] = []
+            for position, name in self._ranking:
+                answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
+                fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq)
+            nodes = fresh
 
     def _ask(self, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth) -> Expand:
         """For a level of the model's."""
@@ -155,7 +195,7 @@ class Auto(Policy):
 
     def _draw(
         self,
-        pool: DrawnPool,
+        pool: SampledPool,
         nodes: Sequence[int],
         answer: Candidates,
         growth: Growth,
@@ -164,14 +204,14 @@ class Auto(Policy):
         """Children of nodes that the model was asked about: its likeliest tokens, or the likeliest
         one and some that are drawn from what is left, where these are expected to add more."""
         tokens, logq = answer.tokens, answer.logq
-        fresh = pool.offer(Voice.NEURAL, self.neural, nodes, tokens, logq, front=1)
+        fresh = pool.offer(NEURAL, self.neural, nodes, tokens, logq, front=1)
         budget = min(self.budget, growth.budget)
         plans: list[Plan] = []
         ranked: list[int] = []
         for row, node in enumerate(nodes):
             others: list[float] = []
             if self.layout == "either":
-                others = pool.promised(Voice.NEURAL, node, tokens[row], logq[row])
+                others = pool.promised(NEURAL, node, tokens[row], logq[row])
             plan = pool.plan(node, others, price, budget)
             if plan is None:
                 ranked.append(row)
@@ -179,7 +219,7 @@ class Auto(Policy):
                 plans.append(plan)
         if ranked:
             asked = [nodes[row] for row in ranked]
-            fresh += pool.offer(Voice.NEURAL, self.neural, asked, tokens[ranked], logq[ranked])
+            fresh += pool.offer(NEURAL, self.neural, asked, tokens[ranked], logq[ranked])
         if plans:
             drawn: Candidates = yield Expand(
                 self.neural,

@@ -1,10 +1,10 @@
-"""The candidates of one step: a growing tree of all that was offered, and what speaks for each.
+"""The candidates of one step: a growing tree of all candidates, with their features.
 
-A candidate that several sources offer below one parent is one node, and its cell
-(:mod:`draftwood.policies.auto.features`) holds what all of them say. Each node has the chance that
-the target takes it if it took its parent, and their product along the path. Candidates whose path
-is less likely than a floor are not kept, nor anything below them. Pure; chances come from whoever
-grows it.
+A candidate that several sources list below one parent is one node, and its bucket
+(:mod:`draftwood.policies.auto.features`) has the codes of all of them. Each node has a probability,
+that the target takes it if it took its parent, and the product of these along its path. Candidates
+whose path is less likely than a floor are not kept, nor anything below them. Pure; probabilities
+come from the forecast.
 """
 
 import math
@@ -15,17 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.policies.auto import features
-from draftwood.policies.auto.features import OTHER, SILENT, Codes, Voice, naming
-from draftwood.policies.auto.forecast import Table
+from draftwood.policies.auto.features import (
+    COPIED,
+    NOT_ASKED,
+    NOT_LISTED,
+    SOURCES,
+    Codes,
+    Source,
+    features_of,
+)
+from draftwood.policies.auto.forecast import Predictor
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
-"""A new candidate: parent, token, code, chance, chance of its path."""
+"""A new candidate: parent, token, code, probability, probability of its path."""
 
 Row: TypeAlias = tuple[int, list[int], list[int]]
-"""What a source ranks below a node: the node, tokens, -1 where there is none, and their codes."""
-
-_OTHERS = {voice: tuple(other for other in Voice if other is not voice) for voice in Voice}
+"""A ranked row below a node: the node, tokens, -1 where there is none, and their codes."""
 
 
 class Pool:
@@ -36,6 +42,7 @@ class Pool:
         table: predicts acceptance.
         floor: least path chance of a candidate that is kept.
         most: candidates kept at most.
+        sources: in the order of the codes.
 
     Attributes:
         builder: all candidates kept, in the order in which they came.
@@ -45,16 +52,24 @@ class Pool:
         children: of each node.
     """
 
-    def __init__(self, anchor: int, table: Table, floor: float, most: int) -> None:
+    def __init__(
+        self,
+        anchor: int,
+        table: Predictor,
+        floor: float,
+        most: int,
+        sources: tuple[Source, ...] = SOURCES,
+    ) -> None:
         self.builder = TreeBuilder(anchor)
         self.path: list[float] = [1.0]
         self._table = table
         self._floor = floor
         self._most = most
         self.probabilities: list[float] = [1.0]
-        self.codes: list[Codes] = [(SILENT, SILENT, SILENT)]
-        # Who has offered children of each node, a bit for each voice.
-        self._spoken: list[int] = [0]
+        self.codes: list[Codes] = [(NOT_ASKED,) * len(sources)]
+        self._features = features_of(sources)
+        # Sources that have offered children of each node, a bit for each.
+        self._answered: list[int] = [0]
         self.children: list[list[int]] = [[]]
         self._choice: tuple[tuple[float, int, int], list[int]] | None = None
 
@@ -71,30 +86,53 @@ class Pool:
         """Candidates that are drafted whatever the price."""
         return 0
 
-    def copy(self, tokens: Sequence[int], match_length: int, source: str, preferred: bool) -> None:
-        """A copied continuation of the root, as far down as it is likely enough; these come before
-        all that is offered."""
+    def copy(
+        self,
+        tokens: Sequence[int],
+        match_length: int,
+        name: str,
+        preferred: bool,
+        source: int = COPIED,
+    ) -> None:
+        """Add a copied continuation of the root, as far down as it is likely enough.
+
+        Args:
+            tokens: the continuation.
+            match_length: tokens that the context and the copied place have in common.
+            name: of the drafter.
+            preferred: whether it is the source's first continuation.
+            source: position of the source.
+        """
         if not tokens:
             return
-        alone, chance = naming(0, Voice.COPIED), self._table.probability
-        child, path, spoken, floor = self.builder.child, self.path, self._spoken, self._floor
-        node, new = ROOT, len(self) == 1
+        only, probability = self._features.only, self._table.probability
+        child, path, answered, floor = self.builder.child, self.path, self._answered, self._floor
+        node, new, bit = ROOT, len(self) == 1, 1 << source
         for i, token in enumerate(tokens):
             known = None if new else child(node, token)
+            code = features.copied_code(match_length + i, preferred=preferred, first=i == 0)
+            others = list(self.children[node]) if not answered[node] & bit else []
             if known is None:
                 new = True  # below a node that is new there is nothing yet
-                code = features.copied_code(match_length + i, preferred=preferred, first=i == 0)
-                likely = chance(alone[code])
+                likely = probability(only(answered[node], source)[code])
                 if path[node] * likely < floor or len(path) > self._most:
                     return
-                known = self._add(node, token, source, Voice.COPIED, code, likely)
-            spoken[node] |= 1 << Voice.COPIED
+                known = self._add(node, token, name, source, code, likely)
+            elif self.codes[known][source] <= NOT_LISTED:
+                self._set_code(known, source, code)
+                self._estimate([known])
+            for other in others:
+                if other != known:
+                    self._set_code(other, source, NOT_LISTED)
+            if others:
+                self._estimate(others)
+            answered[node] |= bit
             node = known
 
     def offer(
         self,
-        voice: Voice,
-        source: str,
+        source: int,
+        name: str,
         nodes: Sequence[int],
         tokens: NDArray[np.int64],
         logq: NDArray[np.float32],
@@ -104,51 +142,51 @@ class Pool:
         """Ranked children of some nodes, likeliest first; the new ones among them that were kept.
 
         Args:
-            voice: the kind of source.
-            source: its name.
+            source: position of the source.
+            name: of the drafter.
             nodes: ``m`` nodes of the pool.
-            tokens: int64 ``[m, k]``, -1 where there is none; a row without any says nothing.
+            tokens: int64 ``[m, k]``, -1 where there is none; a row without any counts as no answer.
             logq: float32 ``[m, k]``, natural logs of the scores; a token whose score is not a
                 finite number is taken for none.
             front: only so many of each row may be new, if given.
             draw: how they were chosen: ``ONE_HOT``, or ``COUPLED``, whose scores are shares in a
                 race.
         """
-        rows = said(nodes, tokens, logq, draw)
+        rows = coded_rows(nodes, tokens, logq, draw)
         if not rows:
             return []
-        self._hear(voice, rows)
-        child, chance_of, floor = self.builder.child, self._table.probability, self._floor
+        self._update(source, rows)
+        child, probability, floor = self.builder.child, self._table.probability, self._floor
         kept: list[_New] = []
         for node, row, codes in rows:
-            reach, named = self.path[node], naming(self._spoken[node], voice)
+            reach, only = self.path[node], self._features.only(self._answered[node], source)
             childless = not self.children[node]
             for token, code in zip(row[:front], codes, strict=False):
                 if token < 0:
                     continue
-                chance = chance_of(named[code])
-                path = reach * chance
+                own = probability(only[code])
+                path = reach * own
                 if path >= floor and (childless or child(node, token) is None):
-                    kept.append((node, token, code, chance, path))
+                    kept.append((node, token, code, own, path))
         room = self._most - len(self) + 1
         if len(kept) > room:
             best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
             kept = [kept[i] for i in sorted(best)]
-        new = self._add_all(kept, source, voice)
+        new = self._add_all(kept, name, source)
         if draw is not Draw.ONE_HOT:
             for node in new:
                 self.builder.draws[node] = draw
         return new
 
     def covered(self, node: int) -> float:
-        """Chance that one of the node's candidates is taken, given that the node is."""
+        """Probability that one of the node's candidates is taken, given that the node is."""
         reach = self.path[node]
         below = sum(self.path[child] for child in self.children[node])
         return min(1.0, below / reach) if reach > 0 else 1.0
 
-    def spoken(self, voice: Voice, node: int) -> bool:
-        """Whether such a source has offered children of the node."""
-        return bool(self._spoken[node] >> voice & 1)
+    def answered(self, source: int, node: int) -> bool:
+        """Whether the source at this position has offered children of the node."""
+        return bool(self._answered[node] >> source & 1)
 
     def likeliest(self, most: int) -> list[float]:
         """The largest path probabilities of candidates, at most ``most``, best first."""
@@ -179,68 +217,68 @@ class Pool:
         logq = [math.log(self.probabilities[node]) for node in chosen]
         return self.builder.part(chosen, route if chosen else "plain", logq)
 
-    def only(self, voice: Voice, node: int) -> bool:
-        """Whether no other source has named the node."""
-        codes, (one, another) = self.codes[node], _OTHERS[voice]
-        return codes[one] <= OTHER and codes[another] <= OTHER
+    def only(self, source: int, node: int) -> bool:
+        """Whether no other source has listed the node."""
+        codes = self.codes[node]
+        return all(code <= NOT_LISTED for i, code in enumerate(codes) if i != source)
 
-    def _add_all(self, new: Sequence["_New"], source: str, voice: Voice) -> list[int]:
+    def probability_of(self, source: int, node: int, code: int) -> float:
+        """Probability of a new child of ``node`` that only ``source`` lists, with this code."""
+        return self._table.probability(self._features.only(self._answered[node], source)[code])
+
+    def _add_all(self, new: Sequence["_New"], name: str, source: int) -> list[int]:
         """The same as :meth:`_add` for many at once, none of which is below another."""
         if not new:
             return []
-        parents, tokens, codes, chances, paths = map(list, zip(*new, strict=True))
-        nodes = self.builder.extend(parents, tokens, source)
+        parents, tokens, codes, own, paths = map(list, zip(*new, strict=True))
+        nodes = self.builder.extend(parents, tokens, name)
         self.path += paths
-        self.probabilities += chances
-        spoken, children = self._spoken, self.children
+        self.probabilities += own
+        answered, only, children = self._answered, self._features.only, self.children
         self.codes += [
-            naming(spoken[parent], voice)[code] for parent, code in zip(parents, codes, strict=True)
+            only(answered[parent], source)[code]
+            for parent, code in zip(parents, codes, strict=True)
         ]
-        self._spoken += [0] * len(new)
+        self._answered += [0] * len(new)
         self.children += [[] for _ in new]
         for node, parent in zip(nodes, parents, strict=True):
             children[parent].append(node)
         return list(nodes)
 
     def _add(
-        self, parent: int, token: int, source: str, voice: Voice, code: int, chance: float
+        self, parent: int, token: int, name: str, source: int, code: int, probability: float
     ) -> int:
-        """A new candidate, of which one voice says something and others that have spoken do not."""
-        node = self.builder.add(parent, token, source)
-        self.path.append(self.path[parent] * chance)
-        self.probabilities.append(chance)
-        self.codes.append(naming(self._spoken[parent], voice)[code])
-        self._spoken.append(0)
+        """Add a candidate that only ``source`` lists; its node."""
+        node = self.builder.add(parent, token, name)
+        self.path.append(self.path[parent] * probability)
+        self.probabilities.append(probability)
+        self.codes.append(self._features.only(self._answered[parent], source)[code])
+        self._answered.append(0)
         self.children.append([])
         self.children[parent].append(node)
         return node
 
-    def _hear(self, voice: Voice, rows: Sequence[Row]) -> None:
-        """What such rows of tokens and codes say of the nodes' children so far."""
+    def _update(self, source: int, rows: Sequence[Row]) -> None:
+        """Set the source's code of all children so far of the rows' nodes."""
         touched: list[int] = []
         for node, row, codes in rows:
-            self._spoken[node] |= 1 << voice
+            self._answered[node] |= 1 << source
             below = self.children[node]
             if below:
-                said = dict(zip(row, codes, strict=True))
+                listed = dict(zip(row, codes, strict=True))
                 for child in below:
-                    self._hears(child, voice, said.get(self.builder.tokens[child], OTHER))
+                    token = self.builder.tokens[child]
+                    self._set_code(child, source, listed.get(token, NOT_LISTED))
                 touched += below
         if touched:
             self._estimate(touched)
 
-    def _hears(self, node: int, voice: Voice, code: int) -> None:
-        codes = list(self.codes[node])
-        codes[voice] = code
-        self.codes[node] = (codes[0], codes[1], codes[2])
-
-    def told(self, voice: Voice, node: int, code: int) -> float:
-        """The chance of a new child of a node, of which one voice says something and others that
-        have spoken do not."""
-        return self._table.probability(naming(self._spoken[node], voice)[code])
+    def _set_code(self, node: int, source: int, code: int) -> None:
+        codes = self.codes[node]
+        self.codes[node] = (*codes[:source], code, *codes[source + 1 :])
 
     def _estimate(self, nodes: Sequence[int]) -> None:
-        """The chances of some nodes anew, after more has been said of them, and all paths."""
+        """Estimate some nodes anew, after their codes have changed, and all paths."""
         for node in nodes:
             self.probabilities[node] = self._table.probability(self.codes[node])
         self._choice = None
@@ -249,13 +287,13 @@ class Pool:
             path[node] = path[parents[node]] * self.probabilities[node]
 
 
-def said(
+def coded_rows(
     nodes: Sequence[int],
     tokens: NDArray[np.int64],
     logq: NDArray[np.float32],
     draw: Draw = Draw.ONE_HOT,
 ) -> list[Row]:
-    """Rows of which some token is known. A score that is no finite number is no evidence."""
+    """Rows with a token and a finite score, with their codes; other rows are left out."""
     codes = features.coupled_codes if draw is Draw.COUPLED else features.ranked_codes
     known = np.where(np.isfinite(logq), tokens, -1).tolist()
     rows = zip(nodes, known, codes(logq).tolist(), strict=True)

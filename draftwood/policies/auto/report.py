@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.features import Codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Labelled, Price
 from draftwood.tree import ROOT
@@ -59,17 +59,22 @@ class Report:
         )
         return [pool.codes[node] for node in nodes], labelled
 
-    def gains(self, voice: Voice, committed: Sequence[int], accepted: int) -> list[Gain]:
-        """The gain of a source at each node where it was asked, as far as the committed tokens
-        tell; the first ``accepted`` of these tokens were drafted."""
+    def gains(self, source: int, committed: Sequence[int], accepted: int) -> list[Gain]:
+        """The gain of a source at each node where it answered, as far as the committed tokens tell.
+
+        Args:
+            source: position of the source.
+            committed: tokens of the step.
+            accepted: how many of these were drafted.
+        """
         pool = self.candidates
         found: list[Gain] = []
         for place, (node, token) in enumerate(self._walked(committed)):
-            if not pool.spoken(voice, node):
+            if not pool.answered(source, node):
                 continue
             taken, others = False, 0.0
             for child in pool.children[node]:
-                if not pool.only(voice, child):
+                if not pool.only(source, child):
                     others += pool.probabilities[child]
                 elif pool.builder.tokens[child] == token:
                     taken = place < accepted

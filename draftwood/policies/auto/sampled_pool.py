@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.policies.auto import features
-from draftwood.policies.auto.features import Voice
-from draftwood.policies.auto.forecast import Table
-from draftwood.policies.auto.pool import Pool, said
+from draftwood.policies.auto.features import NEURAL, SOURCES, Source
+from draftwood.policies.auto.forecast import Predictor
+from draftwood.policies.auto.pool import Pool, coded_rows
 from draftwood.tree import ROOT, Draw
 
 _DRAWS = 3
@@ -43,12 +43,19 @@ class Plan:
     exclude: frozenset[int]
 
 
-class DrawnPool(Pool):
+class SampledPool(Pool):
     """See the module, and :class:`draftwood.policies.auto.pool.Pool`."""
 
-    def __init__(self, anchor: int, table: Table, floor: float, most: int) -> None:
-        super().__init__(anchor, table, floor, most)
-        self._drawn: dict[int, int] = {}  # nodes that were drawn, and the how many-eth each was
+    def __init__(
+        self,
+        anchor: int,
+        table: Predictor,
+        floor: float,
+        most: int,
+        sources: tuple[Source, ...] = SOURCES,
+    ) -> None:
+        super().__init__(anchor, table, floor, most, sources)
+        self._sampled: dict[int, int] = {}  # sampled node -> order of sampling
         self._fixed = {ROOT}  # they and what is above them
         self._owed = 0  # nodes that plans have put aside
 
@@ -75,8 +82,8 @@ class DrawnPool(Pool):
         left = max(0.0, 1.0 - sum(self.probabilities[child] for child in kept))
         above = self._above(node)
         room = limit - (self.settled + self._owed) - len(above)
-        codes = [features.drawn_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
-        paths = [reach * self.told(Voice.NEURAL, node, code) for code in codes]
+        codes = [features.sampled_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
+        paths = [reach * self.probability_of(NEURAL, node, code) for code in codes]
         codes = codes[: next((i for i, path in enumerate(paths) if path < price), _DRAWS)]
         worth = sum(paths[: len(codes)]) - price * len(codes)
         if not codes or worth <= sum(max(0.0, reach * chance - price) for chance in ranked):
@@ -85,12 +92,12 @@ class DrawnPool(Pool):
         return Plan(node, codes, frozenset(self.builder.tokens[child] for child in kept))
 
     def promised(
-        self, voice: Voice, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]
+        self, source: int, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]
     ) -> list[float]:
         """Chances of those of a node's ranked children that would be new: of one row."""
         return [
-            self.told(voice, node, code)
-            for _, row, codes in said([node], tokens[None], logq[None])
+            self.probability_of(source, node, code)
+            for _, row, codes in coded_rows([node], tokens[None], logq[None])
             for token, code in zip(row, codes, strict=True)
             if token >= 0 and self.builder.child(node, token) is None
         ]
@@ -111,23 +118,23 @@ class DrawnPool(Pool):
                 break
             node = self.builder.child(plan.node, token)
             if node is None:
-                chance = self.told(Voice.NEURAL, plan.node, code)
-                node = self._add(plan.node, token, source, Voice.NEURAL, code, chance)
+                chance = self.probability_of(NEURAL, plan.node, code)
+                node = self._add(plan.node, token, source, NEURAL, code, chance)
                 fresh.append(node)
             else:
-                self._hears(node, Voice.NEURAL, code)
+                self._set_code(node, NEURAL, code)
                 self._estimate([node])
             self.builder.sources[node] = source
             self.builder.draws[node] = Draw.WITHOUT_REPLACEMENT
             self.builder.q_rows[node] = q_row
-            self._drawn[node] = len(self._drawn)
+            self._sampled[node] = len(self._sampled)
             self._fixed |= self._above(node)
         return fresh
 
     def chosen(self, price: float, most: int) -> list[int]:
         """What was drawn, and of the others the likeliest, none less likely than ``price``, as many
         as ``most`` leaves room for; siblings that were drawn come first, as they were drawn."""
-        if not self._drawn:
+        if not self._sampled:
             return super().chosen(price, most)
         most = max(most, self.settled)
         path = np.array(self.path)
@@ -136,7 +143,7 @@ class DrawnPool(Pool):
         if len(worth) > most:
             worth = worth[np.argsort(-path[worth], kind="stable")[:most]]
         depths, last = self.builder.depths, len(self)
-        return sorted(worth.tolist(), key=lambda n: (depths[n], self._drawn.get(n, last), n))
+        return sorted(worth.tolist(), key=lambda n: (depths[n], self._sampled.get(n, last), n))
 
     def _above(self, node: int) -> set[int]:
         """The node and its ancestors, without those that are drafted anyway."""

@@ -24,7 +24,7 @@ from itertools import zip_longest
 
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration, Counts
-from draftwood.policies.auto.features import Voice
+from draftwood.policies.auto.features import NEURAL
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.rates import DecayedRatio, token_weights
 from draftwood.policies.auto.report import Report
@@ -108,7 +108,7 @@ class AutoTuner(Tuner):
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
-                table=counts,
+                table=counts.table,
                 token_weight=weight,
                 floor=self.floor(weight),
                 price=self.usual_price / weight,
@@ -207,7 +207,7 @@ class AutoTuner(Tuner):
                 counts.observe(codes, labelled.taken)
             if bid.levels:
                 accepted = len(outcome.path)
-                for gain in own.gains(Voice.NEURAL, outcome.committed, accepted):
+                for gain in own.gains(NEURAL, outcome.committed, accepted):
                     self.coverage.add(gain.accepted, gain.open)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):

@@ -7,7 +7,7 @@ import numpy as np
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.features import Codes, Voice
+from draftwood.policies.auto.features import TABLE, Codes
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
@@ -66,7 +66,7 @@ def bid(
     pool.settled = settled
     if chances:
         tokens = np.arange(len(chances))[None]
-        pool.offer(Voice.TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
+        pool.offer(TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
     pool.path[1:] = chances
     return bid_of(pool, limit, levels, worth)
 

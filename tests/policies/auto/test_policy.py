@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.policies.auto.features import OTHER, SILENT, Codes, copied_code
+from draftwood.policies.auto.features import NOT_ASKED, NOT_LISTED, Codes, copied_code
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import (
@@ -50,7 +50,9 @@ class Given:
 
     def probability(self, codes: Codes) -> float:
         said = zip(codes, (self.copied, self.ranked, self.modelled), strict=True)
-        return max(each * (code > OTHER) for code, each in said) / 2.0 ** codes.count(OTHER)
+        return max(each * (code > NOT_LISTED) for code, each in said) / 2.0 ** codes.count(
+            NOT_LISTED
+        )
 
     def level_cost(self, width: int) -> float:
         return self.cost
@@ -398,4 +400,4 @@ def test_what_it_declares() -> None:
     assert Auto(chain="a", table="b", neural="c").sources == ("a", "b", "c")
     assert Auto().draws == {Draw.ONE_HOT}
     assert Auto().branching
-    assert SILENT == 0  # an forecast of its own relies on codes above 1 being what is said
+    assert NOT_ASKED == 0  # a forecast of its own relies on codes above 1 being tokens

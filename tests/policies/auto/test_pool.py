@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from draftwood.policies.auto.features import (
-    CELLS,
+    BUCKETS,
     CODES,
-    OTHER,
-    SILENT,
+    COPIED,
+    NEURAL,
+    NOT_ASKED,
+    NOT_LISTED,
+    TABLE,
     Codes,
-    Voice,
     copied_code,
     ranked_codes,
 )
@@ -32,6 +34,7 @@ from tests.factories.scripted_sources import paths
 Path = tuple[int, ...]
 Row = Sequence[tuple[int, float]]
 
+EVERY = (COPIED, TABLE, NEURAL)
 ALL = 10**6
 """More than there are."""
 
@@ -41,7 +44,7 @@ class Hashed:
 
     def __init__(self, seed: int, values: Sequence[float] = ()) -> None:
         rng = np.random.default_rng(seed)
-        self.table = rng.choice(values, CELLS) if values else rng.uniform(0.05, 1.0, CELLS)
+        self.table = rng.choice(values, BUCKETS) if values else rng.uniform(0.05, 1.0, BUCKETS)
 
     def probability(self, codes: Codes) -> float:
         return float(self.table[np.ravel_multi_index(codes, CODES)])
@@ -85,7 +88,7 @@ class Account:
     def copy(self, tokens: Path, match_length: int, preferred: bool) -> None:
         for i in range(len(tokens)):
             found = copied_code(match_length + i, preferred=preferred, first=i == 0)
-            self.say(Voice.COPIED, tokens[:i], {tokens[i]: found})
+            self.say(COPIED, tokens[:i], {tokens[i]: found})
 
     def say(self, voice: int, above: Path, codes: dict[int, int]) -> None:
         if codes:
@@ -94,8 +97,8 @@ class Account:
             self.said.setdefault((*above, token), {})[voice] = found
 
     def codes(self, path: Path) -> Codes:
-        silent = [OTHER if (path[:-1], voice) in self.spoken else SILENT for voice in Voice]
-        copied, ranked, neural = (self.said[path].get(voice, silent[voice]) for voice in Voice)
+        silent = [NOT_LISTED if (path[:-1], voice) in self.spoken else NOT_ASKED for voice in EVERY]
+        copied, ranked, neural = (self.said[path].get(voice, silent[voice]) for voice in EVERY)
         return copied, ranked, neural
 
     def path_chance(self, chances: Hashed, path: Path) -> float:
@@ -137,8 +140,8 @@ def grown(
         pool.copy(tokens, length, "copy", place == 0)
         account.copy(tokens, length, place == 0)
     for _ in range(rng.randint(0, 4)):
-        voice = rng.choice([Voice.TABLE, Voice.NEURAL])
-        open_ = [n for n in range(len(pool)) if not pool.spoken(voice, n)]
+        voice = rng.choice([TABLE, NEURAL])
+        open_ = [n for n in range(len(pool)) if not pool.answered(voice, n)]
         nodes = rng.sample(open_, min(len(open_), rng.randint(1, 4)))
         rows = []
         for node in nodes:
@@ -146,7 +149,7 @@ def grown(
             scores = sorted((rng.random() + 0.01 for _ in offered), reverse=True)
             rows.append(list(zip(offered, scores, strict=True)))
             account.say(voice, path_of(pool, node), {t: code(rows[-1], t) for t in offered})
-        fresh.append(pool.offer(voice, voice.name, nodes, *ranked(*rows)))
+        fresh.append(pool.offer(voice, str(voice), nodes, *ranked(*rows)))
     return pool, account, fresh
 
 
@@ -162,8 +165,8 @@ def test_every_candidate_is_one_node_with_all_that_was_said_of_it(seed: int) -> 
     assert found.keys() == account.said.keys()
     for path, chance in found.items():
         assert chance == pytest.approx(account.path_chance(chances, path))
-    for voice, node in itertools.product(Voice, range(len(pool))):
-        assert pool.spoken(voice, node) == ((path_of(pool, node), voice) in account.spoken)
+    for voice, node in itertools.product(EVERY, range(len(pool))):
+        assert pool.answered(voice, node) == ((path_of(pool, node), voice) in account.spoken)
     # The new ones are those that nobody had offered before, in the order of the nodes.
     offered = [node for nodes in fresh for node in nodes]
     assert offered == list(range(len(pool) - len(offered), len(pool)))
@@ -175,20 +178,20 @@ def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
     pool.copy((1, 2), 4, "context", preferred=True)
     copied = copied_code(4, preferred=True, first=True)
     second = copied_code(5, preferred=True, first=False)
-    assert said(pool, (1, 2)) == [(copied, SILENT, SILENT), (second, SILENT, SILENT)]
+    assert said(pool, (1, 2)) == [(copied, NOT_ASKED, NOT_ASKED), (second, NOT_ASKED, NOT_ASKED)]
     chances.codes.clear()
     row = [(3, 0.6), (1, 0.2)]
-    assert pool.offer(Voice.TABLE, "adjacency", [ROOT], *ranked(row)) == [3]
+    assert pool.offer(TABLE, "adjacency", [ROOT], *ranked(row)) == [3]
     assert pool.builder.sources == ["root", "context", "context", "adjacency"]
-    three = (OTHER, code(row, 3), SILENT)
-    one = (copied, code(row, 1), SILENT)
-    assert said(pool, (1, 2)) == [one, three, (second, SILENT, SILENT)]
+    three = (NOT_LISTED, code(row, 3), NOT_ASKED)
+    one = (copied, code(row, 1), NOT_ASKED)
+    assert said(pool, (1, 2)) == [one, three, (second, NOT_ASKED, NOT_ASKED)]
     assert three in chances.codes
     chances.codes.clear()
-    assert pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(3, 0.9)])) == []
-    one = (copied, code(row, 1), OTHER)
-    three = (OTHER, code(row, 3), code([(3, 0.9)], 3))
-    assert said(pool, (1, 2)) == [one, three, (second, SILENT, SILENT)]
+    assert pool.offer(NEURAL, "draft", [ROOT], *ranked([(3, 0.9)])) == []
+    one = (copied, code(row, 1), NOT_LISTED)
+    three = (NOT_LISTED, code(row, 3), code([(3, 0.9)], 3))
+    assert said(pool, (1, 2)) == [one, three, (second, NOT_ASKED, NOT_ASKED)]
     assert chances.codes[:2] == [one, three], "what was not spoken of is not estimated anew"
 
 
@@ -197,11 +200,11 @@ def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
     pool = Pool(99, chances, floor=0.0, most=ALL)
     pool.copy((1,), 4, "context", preferred=True)
     chances.codes.clear()
-    assert pool.offer(Voice.TABLE, "adjacency", [ROOT, 1], *ranked([], [])) == []
+    assert pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked([], [])) == []
     assert chances.codes == [], "nothing was said: nothing is estimated anew"
-    assert not pool.spoken(Voice.TABLE, ROOT)
-    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
-    found = (OTHER, SILENT, code([(2, 0.5)], 2))
+    assert not pool.answered(TABLE, ROOT)
+    pool.offer(NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
+    found = (NOT_LISTED, NOT_ASKED, code([(2, 0.5)], 2))
     assert said(pool, (2,))[-1] == found
     assert found in chances.codes
 
@@ -214,15 +217,15 @@ def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> Non
     pool.copy((), 3, "context", preferred=False)
     assert known(pool) == {(1,): 0.5, (1, 5): 0.25, (2,): 0.5, (2, 5): 0.25}
     first, other, below = said(pool, (2, 5))
-    assert first == (copied_code(9, preferred=True, first=True), SILENT, SILENT)
-    assert other == (copied_code(3, preferred=False, first=True), SILENT, SILENT)
-    assert below == (copied_code(4, preferred=False, first=False), SILENT, SILENT)
+    assert first == (copied_code(9, preferred=True, first=True), NOT_ASKED, NOT_ASKED)
+    assert other == (copied_code(3, preferred=False, first=True), NOT_ASKED, NOT_ASKED)
+    assert below == (copied_code(4, preferred=False, first=False), NOT_ASKED, NOT_ASKED)
 
 
 def test_a_row_may_offer_what_is_there_and_what_is_new() -> None:
     pool = Pool(99, Hashed(3), floor=0.0, most=ALL)
-    first = pool.offer(Voice.TABLE, "adjacency", [ROOT], *ranked([(1, 0.5), (2, 0.3)]))
-    again = pool.offer(Voice.NEURAL, "draft", [ROOT, 1], *ranked([(4, 0.6), (2, 0.3)], [(2, 0.9)]))
+    first = pool.offer(TABLE, "adjacency", [ROOT], *ranked([(1, 0.5), (2, 0.3)]))
+    again = pool.offer(NEURAL, "draft", [ROOT, 1], *ranked([(4, 0.6), (2, 0.3)], [(2, 0.9)]))
     assert (first, again) == ([1, 2], [3, 4])
     assert [path_of(pool, node) for node in again] == [(4,), (1, 2)]
 
@@ -243,7 +246,7 @@ def test_the_floor_keeps_what_lies_above_it_and_nothing_else(seed: int, floor: f
         pool, nodes = Pool(99, Hashed(seed), least, ALL), [ROOT]
         for _ in range(3):
             answer = ranked(*(rows[token(pool, node)] for node in nodes))
-            nodes = pool.offer(Voice.TABLE, "table", nodes, *answer)
+            nodes = pool.offer(TABLE, "table", nodes, *answer)
         found.append(known(pool))
     kept, everything = found
     assert kept == {path: chance for path, chance in everything.items() if chance >= floor}
@@ -253,15 +256,15 @@ def test_nothing_below_a_candidate_that_is_not_kept() -> None:
     pool = Pool(99, Heard(), floor=0.2, most=ALL)
     pool.copy((1, 2, 3, 4), 3, "context", preferred=True)
     assert list(known(pool).values()) == [0.5, 0.25]
-    assert pool.offer(Voice.TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
-    assert pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
-    assert pool.spoken(Voice.TABLE, 2), "what is not kept was said all the same"
+    assert pool.offer(TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
+    assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
+    assert pool.answered(TABLE, 2), "what is not kept was said all the same"
 
 
 def test_the_floor_itself_is_kept() -> None:
     pool = Pool(99, Heard(), floor=0.25, most=ALL)
     pool.copy((1, 2, 3), 3, "context", preferred=True)
-    assert pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
+    assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
     assert list(known(pool)) == [(1,), (1, 2), (1, 7)]
 
 
@@ -280,7 +283,7 @@ def test_of_too_many_the_likeliest_are_kept() -> None:
     for most in (ALL, 4):
         pool = Pool(99, chances, floor=0.0, most=most)
         pool.copy((1,), 3, "context", preferred=True)
-        new = pool.offer(Voice.TABLE, "adjacency", [ROOT, 1], *ranked(*rows))
+        new = pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked(*rows))
         assert new == list(range(2, len(pool)))
         pools.append(known(pool))
     everything, few = pools
@@ -384,7 +387,7 @@ def test_what_covers_a_node() -> None:
     assert pool.covered(ROOT) == 0.0
     pool.copy((1, 2), 3, "context", preferred=True)
     assert [pool.covered(node) for node in range(3)] == [0.5, 0.5, 0.0]
-    pool.offer(Voice.TABLE, "adjacency", [1], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
+    pool.offer(TABLE, "adjacency", [1], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
     assert pool.covered(1) == 1.0, "chances of siblings may add up to more than there is"
     assert pool.covered(ROOT) == 0.5
 
@@ -409,7 +412,7 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
     own = [Hashed(seed).probability(each) for each in codes]
     assert labelled.probabilities == pytest.approx(own)
     assert len(labelled.sources) == len(shown)
-    for voice, accepted in itertools.product(Voice, range(len(committed))):
+    for voice, accepted in itertools.product(EVERY, range(len(committed))):
         found = []
         for i, token in enumerate(committed):
             above = tuple(committed[:i])
@@ -429,14 +432,14 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
 def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     pool = Pool(99, Heard(), floor=0.0, most=ALL)
     pool.copy((1, 2), 3, "context", preferred=True)
-    pool.offer(Voice.NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
+    pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
     report = Report(pool, ALL)
     assert not report.chosen(NOTHING_PAYS)
 
     def taken(*committed: int) -> list[bool]:
         return list(report.labelled(committed)[1].taken)
 
-    def gains(*committed: int, accepted: int, voice: Voice = Voice.NEURAL) -> list[Gain]:
+    def gains(*committed: int, accepted: int, voice: int = NEURAL) -> list[Gain]:
         return report.gains(voice, committed, accepted)
 
     assert taken(5) == [False, True, False]
@@ -449,7 +452,7 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     assert gains(5, 1, accepted=0) == [(False, 0.5)]
     assert gains(9, accepted=0) == [(False, 0.5)]
     assert gains(1, 2, accepted=2) == [(False, 0.5)]
-    assert gains(5, accepted=0, voice=Voice.TABLE) == []
+    assert gains(5, accepted=0, voice=TABLE) == []
 
 
 def test_an_empty_pool_labels_nothing() -> None:

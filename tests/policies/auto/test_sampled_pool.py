@@ -14,9 +14,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
 from draftwood.policies.auto import policy as auto
-from draftwood.policies.auto.features import OTHER, RANKED_CODES, Codes, drawn_code
+from draftwood.policies.auto.features import NOT_LISTED, RANKED_CODES, Codes, sampled_code
 from draftwood.policies.auto.policy import Auto
-from draftwood.policies.auto.sampled_pool import DrawnPool
+from draftwood.policies.auto.sampled_pool import SampledPool
 from draftwood.protocols import (
     FREE,
     NOTHING_PAYS,
@@ -62,9 +62,9 @@ class Given:
         copied, table, neural = codes
         if neural >= RANKED_CODES:
             return self.drawn[min((neural - RANKED_CODES) // 10, 2)]
-        if copied > OTHER:
+        if copied > NOT_LISTED:
             return self.copied
-        return self.ranked if table > OTHER else self.top
+        return self.ranked if table > NOT_LISTED else self.top
 
     def level_cost(self, width: int) -> float:
         return self.cost
@@ -196,7 +196,7 @@ def test_the_code_of_a_draw_says_what_its_siblings_leave() -> None:
     assert stage.bid is not None
     codes, labelled = stage.bid.report.labelled((3,))
     # The model's likeliest, then the two that were drawn.
-    assert [neural for _, _, neural in codes[1:]] == [drawn_code(0, 0.7), drawn_code(1, 0.7)]
+    assert [neural for _, _, neural in codes[1:]] == [sampled_code(0, 0.7), sampled_code(1, 0.7)]
     assert labelled.taken == [False, False, True]
 
 
@@ -301,7 +301,7 @@ class Careless(Priced):
 
     def priced(self, bid: Bid) -> Price:
         pool = bid.report.candidates
-        if not isinstance(pool, DrawnPool):
+        if not isinstance(pool, SampledPool):
             return FREE
         pool._fixed = {ROOT}
         for node in range(1, len(pool)):

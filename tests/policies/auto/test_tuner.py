@@ -11,7 +11,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, Counts, dumps
-from draftwood.policies.auto.features import CELLS, CODES, Voice
+from draftwood.policies.auto.features import NEURAL, TABLE
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.tuner import AutoTuner
@@ -266,9 +266,9 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
 def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
     of = tuner(STEEP)
     for number in (1, 2, 3):
-        pool = Pool(99, of.calibration.at(0.0), floor=0.0, most=9)
+        pool = Pool(99, of.calibration.at(0.0).table, floor=0.0, most=9)
         pool.copy((3,), 4, "context", preferred=True)
-        pool.offer(Voice.TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
+        pool.offer(TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
         before = [pool.path[1], pool.path[2]]
         begin(of, [10])
         of.price([bid_of(pool, 9)])
@@ -278,7 +278,7 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
         assert prediction.candidates.sources == ["context", "table"]
         assert prediction.candidates.taken == [False, True]
         assert prediction.candidates.probabilities == before
-        after = [of.calibration.at(0.0).probability(codes) for codes in pool.codes[1:]]
+        after = [of.calibration.at(0.0).table.probability(codes) for codes in pool.codes[1:]]
         assert after[0] < before[0], "what was not taken is less likely now"
         assert after[1] > before[1]
 
@@ -335,10 +335,10 @@ def test_the_drafted_and_the_others_teach_the_calibration() -> None:
         begin(of, [10])
         of.price([made])
         observe(of, [made], [outcome(plain(), (1,))])
-    first, second = map(of.calibration.at(0.0).probability, codes)
+    first, second = map(of.calibration.at(0.0).table.probability, codes)
     assert second > 0.9
     assert first < 0.1
-    assert of.calibration.at(1.0).probability(codes[1]) < 0.5, (
+    assert of.calibration.at(1.0).table.probability(codes[1]) < 0.5, (
         "another temperature has learnt nothing"
     )
 
@@ -348,7 +348,7 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
 
     class Fading(Counts):
         def __init__(self) -> None:
-            super().__init__(np.zeros(CELLS), np.zeros(CELLS), 10.0)
+            super().__init__({}, 10.0)
 
         def fade(self) -> None:
             faded.append("once")
@@ -360,12 +360,14 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
             return self.tables.setdefault(temperature, Fading())
 
     of = AutoTuner(Tables(), TrueCosts(StepCosts(LINEAR)))
-    cold, hot, _ = of.begin(loads([10, 10, 10], 0.0, 1.0, 1.0), queued=False)
+    requests = loads([10, 10, 10], 0.0, 1.0, 1.0)
+    of.begin(requests, queued=False)
     bids = [bid(0.5) for _ in range(3)]
     (codes,) = codes_of(bids[0], (0,))
     of.price(bids)
     observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
     assert faded == ["once"] * 2
+    cold, hot, _ = of.begin(requests, queued=False)
     assert cold.table.probability(codes) > 0.25 > hot.table.probability(codes)
 
 
@@ -373,7 +375,7 @@ def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
     def asked(hit: bool) -> tuple[Bid, Outcome]:
         pool = Pool(99, Sure(), floor=0.0, most=9)
         tokens = np.array([[3]])
-        pool.offer(Voice.NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
+        pool.offer(NEURAL, "draft", [ROOT], tokens, np.zeros((1, 1), dtype=np.float32))
         pool.path[1] = 0.5
         drafted = pool.tree([1], "auto")
         # It was right in either case, but is accepted only if it was drafted.
@@ -405,13 +407,11 @@ INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
-    counts = np.zeros((2, CELLS))
-    counts[:, np.ravel_multi_index((0, 5, 0), CODES)] = 100.0, 99.0
     path = tmp_path / "mine.json"
-    path.write_text(dumps({"greedy": counts}), encoding="utf-8")
+    path.write_text(dumps({"greedy": {(0, 5, 0): (100.0, 99.0)}}), encoding="utf-8")
     built = Auto(calibration=str(path)).tuner(FakeHost(INFO), {})
     assert isinstance(built, AutoTuner)
-    assert built.calibration.at(0.0).probability((0, 5, 0)) > 0.8
+    assert built.calibration.at(0.0).table.probability((0, 5, 0)) > 0.8
     assert isinstance(Auto().tuner(FakeHost(INFO), {}), AutoTuner)
     with pytest.raises(DraftwoodError, match="cannot read the calibration"):
         Auto(calibration=str(tmp_path / "missing.json")).tuner(FakeHost(INFO), {})

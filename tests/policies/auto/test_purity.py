@@ -1,0 +1,98 @@
+"""A policy is pure: the same forecast and answers give the same tree, whatever is learnt."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.policies.auto.calibration import Calibration, shipped
+from draftwood.policies.auto.forecast import Forecast
+from draftwood.policies.auto.policy import Auto
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import Bid, Growth, Price, RequestLoad, StepReport, StepTimes
+from draftwood.tree import TokenTree
+from tests.factories.scripted_sources import Row, Sources, offer
+from tests.policies.auto.known_costs import LINEAR, TrueCosts, outcome
+
+TABLE: Mapping[int, Row] = {
+    0: [(1, 0.5), (3, 0.3), (9, 0.1)],
+    2: [(5, 0.9)],
+    3: [(4, 0.5), (8, 0.2)],
+    4: [(6, 0.4)],
+}
+MODEL: Mapping[int, Row] = {0: [(3, 0.6), (7, 0.2)], 3: [(4, 0.7)], 4: [(6, 0.5)]}
+DRAFT = Curve((1, 64), (0.01, 0.02))
+
+
+def grown(policy: Auto, forecast: Forecast, of: AutoTuner | None = None) -> tuple[TokenTree, Bid]:
+    """A tree from canned answers, at a given price or the tuner's."""
+    sources = {
+        # A model is asked where the others leave something open.
+        "context": Sources(() if policy.neural else offer(1, 2, 5)),
+        "adjacency": Sources((), {0: [(1, 0.03)]} if policy.neural else TABLE),
+        "draft": Sources(table=lambda token: MODEL.get(token, [(77, 0.01)]), ranking="draft"),
+    }
+    growing = policy.grow(Growth(0, 6, 64, forecast=forecast), None)
+    answer: Any = None
+    bids: list[Bid] = []
+    while True:
+        try:
+            query = growing.send(answer)
+        except StopIteration as end:
+            return end.value, bids[0]
+        if isinstance(query, Bid):
+            bids.append(query)
+            answer = Price(0.01, 64) if of is None else of.price([query])
+        else:
+            answer = sources[query.source].answer(query)
+
+
+def plain(tree: TokenTree) -> dict[str, object]:
+    found = dataclasses.asdict(tree)
+    return {name: v.tolist() if hasattr(v, "tolist") else v for name, v in found.items()}
+
+
+def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
+    """Trees from the same forecast, before and after steps in which copies are always wrong."""
+    costs = StepCosts(LINEAR, {"draft": DRAFT} if policy.neural else {})
+    of = AutoTuner(Calibration(shipped()), TrueCosts(costs), policy.level)
+    load = RequestLoad(10, 100, 1.0, 0.0)
+    (first,) = of.begin([load], queued=False)
+    if live:
+        counts = of.calibration.at(0.0)
+
+        class Live:
+            """Reads the counts when it is asked: no snapshot."""
+
+            def probability(self, codes: tuple[int, ...]) -> float:
+                return counts.table.probability(codes)
+
+        first = dataclasses.replace(first, table=Live())
+    found = [grown(policy, first), grown(policy, first)]
+    for _ in range(40):
+        (forecast,) = of.begin([load], queued=False)
+        tree, bid = grown(policy, forecast, of)
+        times = StepTimes(0.1, 0.1, 0.1)
+        token = 3 if tree.drafted and tree.child(0, 3) is not None else 50
+        committed = (token, 99) if token == 3 else (token,)
+        of.observe(StepReport([bid], [outcome(tree, committed)], times))
+    found.append(grown(policy, first))
+    return [(plain(tree), bid) for tree, bid in found]
+
+
+@pytest.mark.parametrize("policy", [Auto(), Auto(neural="draft")], ids=["free", "neural"])
+def test_the_same_forecast_gives_the_same_tree(policy: Auto) -> None:
+    (once, one), (twice, two), (late, three) = taught(policy, live=False)
+    assert once == twice == late
+    assert one.values == two.values == three.values
+    assert one.levels == two.levels == three.levels
+    assert (len(one.levels) > 0) == bool(policy.neural)
+
+
+@pytest.mark.parametrize("policy", [Auto(), Auto(neural="draft")], ids=["free", "neural"])
+def test_a_forecast_that_is_no_snapshot_does_not(policy: Auto) -> None:
+    (once, _), (twice, _), (late, _) = taught(policy, live=True)
+    assert once == twice, "nothing was learnt between these"
+    assert once != late

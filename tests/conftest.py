@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from draftwood.costs.measure import Grid
+from tests.factories.tiny_llama import save_tiny
 
 # What is measured and kept is kept for one run of the tests, and the user's own is not touched.
 os.environ["DRAFTWOOD_CACHE"] = tempfile.mkdtemp(prefix="draftwood-tests-")
@@ -24,3 +25,9 @@ def brief_timing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid.__init__, "__defaults__", (*others, 0.05))
         yield
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The directory of a tiny Llama and its tokenizer; tests only read it."""
+    return str(save_tiny(tmp_path_factory.mktemp("tiny")))

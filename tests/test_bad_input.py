@@ -11,13 +11,7 @@ from transformers import T5Config
 
 from draftwood import cli, files
 from draftwood.lab.replay.file import read as read_recording
-from tests.cli.test_cli import run
-from tests.factories.tiny_llama import save_tiny
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny"))
+from tests.factories.command_line import run
 
 
 @pytest.mark.parametrize(
@@ -58,16 +52,16 @@ def test_files_that_are_no_prompt(tmp_path: Path, content: bytes, complaint: str
     assert complaint in err
 
 
-def test_bias_is_checked_before_the_weights_are_read(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+def test_bias_is_checked_before_the_weights_are_read(checkpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((Path(checkpoint) / "config.json").read_bytes())
     code, _, err = run("generate", "x", "--logit-bias", "9999=1", "--model", str(tmp_path))
     assert code == 2
     assert "logit_bias names token 9999" in err
 
 
-def damaged(checkpoint: Path, place: Path, *, how: str) -> Path:
+def damaged(checkpoint: str, place: Path, *, how: str) -> Path:
     """A copy of the checkpoint with something wrong."""
-    for file in checkpoint.iterdir():
+    for file in Path(checkpoint).iterdir():
         content = file.read_bytes()
         if file.name == "model.safetensors" and how == "short":
             content = content[: len(content) // 2]
@@ -89,44 +83,42 @@ def damaged(checkpoint: Path, place: Path, *, how: str) -> Path:
         ("shapes", "the shapes of its weights are not those of its config.json"),
     ],
 )
-def test_damaged_models(checkpoint: Path, tmp_path: Path, how: str, complaint: str) -> None:
+def test_damaged_models(checkpoint: str, tmp_path: Path, how: str, complaint: str) -> None:
     model = damaged(checkpoint, tmp_path, how=how)
     code, out, err = run("generate", "x", "--model", str(model))
     assert (code, out) == (2, "")
     assert complaint in err.splitlines()[-1]
 
 
-def test_the_line_break_at_the_end_of_a_file_is_not_prompt(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_the_line_break_at_the_end_of_a_file_is_not_prompt(checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
     file.write_text("abc abc\n")
-    flags = ("--model", str(checkpoint), "--max-new-tokens", "8", "--json")
+    flags = ("--model", checkpoint, "--max-new-tokens", "8", "--json")
     _, from_file, _ = run("generate", "--file", str(file), *flags)
     _, from_text, _ = run("generate", "abc abc", *flags)
     assert json.loads(from_file)["tokens"] == json.loads(from_text)["tokens"]
     assert json.loads(from_file)["prompt_tokens"] == json.loads(from_text)["prompt_tokens"]
 
 
-def test_tree_draws_the_first_step_that_drafts(checkpoint: Path) -> None:
-    code, out, err = run("tree", "abc abc abc ", "--model", str(checkpoint), "--method", "goose")
+def test_tree_draws_the_first_step_that_drafts(checkpoint: str) -> None:
+    code, out, err = run("tree", "abc abc abc ", "--model", checkpoint, "--method", "goose")
     assert code == 0, err
     assert "goose, step" in out
     assert "(0 drafted" not in out
-    code, _, err = run("tree", "abc", "--model", str(checkpoint), "--method", "ar")
+    code, _, err = run("tree", "abc", "--model", checkpoint, "--method", "ar")
     assert code == 2
     assert "steps drafted anything" in err
 
 
 def test_a_full_disk_is_one_line(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
 
     monkeypatch.setattr("os.fsync", full)
     picture = tmp_path / "tree.svg"
-    flags = ("--model", str(checkpoint), "--method", "goose", "--svg", str(picture))
+    flags = ("--model", checkpoint, "--method", "goose", "--svg", str(picture))
     code, _, err = run("tree", "abc abc abc ", *flags)
     assert code == 1
     assert err.splitlines()[-1].startswith("draftwood: No space left on device")
@@ -152,13 +144,13 @@ def asked(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_a_recording_that_meets_a_full_disk_is_kept(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere, out = tmp_path / "elsewhere", tmp_path / "out.rec"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     fill(monkeypatch, "out.rec")
-    flags = (*asked(tmp_path), "--model", str(checkpoint), "--out", str(out))
+    flags = (*asked(tmp_path), "--model", checkpoint, "--out", str(out))
     code, _, err = run("record", *flags)
     (kept,) = elsewhere.iterdir()
     assert code == 1
@@ -173,10 +165,10 @@ def test_a_recording_that_meets_a_full_disk_is_kept(
 
 
 def test_a_benchmark_that_meets_a_full_disk_goes_on_from_its_journal(
-    checkpoint: Path, tmp_path: Path
+    checkpoint: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.json"
-    flags = (*asked(tmp_path), "--model", str(checkpoint), "--methods", "ar", "--json", str(out))
+    flags = (*asked(tmp_path), "--model", checkpoint, "--methods", "ar", "--json", str(out))
     with pytest.MonkeyPatch.context() as patch:
         fill(patch, "out.json")
         code, _, err = run("bench", *flags)
@@ -192,14 +184,14 @@ def test_a_benchmark_that_meets_a_full_disk_goes_on_from_its_journal(
 
 
 def test_a_benchmark_without_a_journal_keeps_its_document(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
     elsewhere, page = tmp_path / "elsewhere", tmp_path / "out.html"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     fill(monkeypatch, "out.html")
-    flags = ("--model", str(checkpoint), "--methods", "ar", "--html", str(page))
+    flags = ("--model", checkpoint, "--methods", "ar", "--html", str(page))
     code, _, err = run("bench", *asked(tmp_path), *flags)
     (kept,) = elsewhere.iterdir()
     assert code == 1
@@ -210,11 +202,11 @@ def test_a_benchmark_without_a_journal_keeps_its_document(
 
 
 def test_a_journal_that_meets_a_full_disk_names_resume(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(monkeypatch, "out.journal.jsonl")
     flags = ("--methods", "ar", "--json", str(tmp_path / "out.json"))
-    code, _, err = run("bench", *asked(tmp_path), "--model", str(checkpoint), *flags)
+    code, _, err = run("bench", *asked(tmp_path), "--model", checkpoint, *flags)
     assert code == 1
     assert err.splitlines()[-1].endswith("make room and repeat the command with --resume added")
 
@@ -234,7 +226,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
 
 
 def test_an_interrupted_text_is_kept_and_ends_with_130(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from draftwood.engine.engine import Engine
 
@@ -247,7 +239,7 @@ def test_an_interrupted_text_is_kept_and_ends_with_130(
         return whole(engine)
 
     monkeypatch.setattr(Engine, "step", step)
-    flags = ("--model", str(checkpoint), "--method", "ar", "--max-new-tokens", "50", "--json")
+    flags = ("--model", checkpoint, "--method", "ar", "--max-new-tokens", "50", "--json")
     code, out, err = run("generate", "abc", *flags)
     assert code == 130, err
     assert json.loads(out)["finish_reason"] == "cancelled"
@@ -284,28 +276,28 @@ def test_bare_draftwood_prints_its_help() -> None:
     ],
 )
 def test_a_model_of_ones_own_needs_a_draft_model_of_its_own(
-    checkpoint: Path, tmp_path: Path, argv: list[str], complaint: str
+    checkpoint: str, tmp_path: Path, argv: list[str], complaint: str
 ) -> None:
     prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.json"
     prompts.write_text('{"prompt": "abc abc"}\n')
     words = [{"PROMPTS": str(prompts), "OUT": str(out)}.get(word, word) for word in argv]
-    code, printed, err = run(*words, "--model", str(checkpoint))
+    code, printed, err = run(*words, "--model", checkpoint)
     assert (code, printed) == (2, "")
     assert complaint in err
     assert not out.exists()
 
 
 def test_calibrating_a_model_of_ones_own_needs_no_draft_model(
-    checkpoint: Path, tmp_path: Path
+    checkpoint: str, tmp_path: Path
 ) -> None:
     prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.json"
     prompts.write_text('{"prompt": "abc abc abc "}\n')
-    flags = ("--model", str(checkpoint), "--max-new-tokens", "4", "--temperatures", "0")
+    flags = ("--model", checkpoint, "--max-new-tokens", "4", "--temperatures", "0")
     code, printed, err = run("calibrate", str(out), "--prompts", str(prompts), *flags)
     assert code == 0, err
     assert "1 answers counted" in printed
     code, printed, err = run(
-        "calibrate", str(out), "--prompts", str(prompts), *flags, "--draft", str(checkpoint)
+        "calibrate", str(out), "--prompts", str(prompts), *flags, "--draft", checkpoint
     )
     assert code == 0, err
     assert "2 answers counted" in printed
@@ -320,8 +312,8 @@ def test_a_path_that_is_no_model_says_what_to_give() -> None:
     )
 
 
-def test_a_file_is_no_model(checkpoint: Path) -> None:
-    file = checkpoint / "config.json"
+def test_a_file_is_no_model(checkpoint: str) -> None:
+    file = Path(checkpoint) / "config.json"
     code, out, err = run("generate", "x", "--model", str(file))
     assert (code, out) == (2, "")
     assert err == (
@@ -330,9 +322,9 @@ def test_a_file_is_no_model(checkpoint: Path) -> None:
     )
 
 
-def test_a_model_without_a_tokenizer(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_tokenizer(checkpoint: str, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
+        (tmp_path / name).write_bytes((Path(checkpoint) / name).read_bytes())
     code, out, err = run("generate", "x", "--model", str(tmp_path))
     assert (code, out) == (2, "")
     assert err == (
@@ -341,8 +333,8 @@ def test_a_model_without_a_tokenizer(checkpoint: Path, tmp_path: Path) -> None:
     )
 
 
-def test_an_encoder_decoder_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    for file in checkpoint.iterdir():
+def test_an_encoder_decoder_is_refused(checkpoint: str, tmp_path: Path) -> None:
+    for file in Path(checkpoint).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     T5Config(vocab_size=32).save_pretrained(tmp_path)
     code, out, err = run("generate", "x", "--model", str(tmp_path))
@@ -372,8 +364,8 @@ def test_a_directory_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.Mon
     )
 
 
-def test_a_step_after_the_end_of_the_text(checkpoint: Path) -> None:
-    flags = ("--model", str(checkpoint), "--method", "ar", "--step", "100000")
+def test_a_step_after_the_end_of_the_text(checkpoint: str) -> None:
+    flags = ("--model", checkpoint, "--method", "ar", "--step", "100000")
     code, out, err = run("tree", "abc abc abc ", *flags)
     assert (code, out) == (2, "")
     assert "draftwood: there is no step 100000: the text ended after " in err

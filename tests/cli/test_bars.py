@@ -6,21 +6,15 @@ from pathlib import Path
 import pytest
 from transformers.utils.logging import enable_progress_bar, is_progress_bar_enabled
 
-from tests.cli.test_cli import run
-from tests.factories.tiny_llama import save_tiny
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny"))
+from tests.factories.command_line import run
 
 
 @pytest.mark.parametrize("command", ["generate", "bench", "search", "inflate", "replay"])
-def test_no_bars_of_transformers(command: str, checkpoint: Path, tmp_path: Path) -> None:
+def test_no_bars_of_transformers(command: str, checkpoint: str, tmp_path: Path) -> None:
     prompts, out, kept = tmp_path / "p.jsonl", tmp_path / "out.json", tmp_path / "a.rec"
     prompts.write_text(json.dumps({"prompt": "abc abc"}) + "\n")
     asked = ("--prompts", str(prompts), "--max-new-tokens", "4")
-    model = ("--model", str(checkpoint))
+    model = ("--model", checkpoint)
     if command == "replay":
         code, _, err = run("record", *asked, *model, "--out", str(kept))
         assert code == 0, err

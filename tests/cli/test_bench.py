@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from draftwood.lab.bench import generating
-from tests.factories.bench_command import run, two_sets
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.bench_command import bench as run_bench
+from tests.factories.bench_command import two_sets
 
 METHODS = ["ar", "pld", "goose", "hf"]
 METRICS = {
@@ -42,18 +42,13 @@ METRICS = {
 ROW = {"id", "set", "tokens", "seconds", "ttft", "tpot", "steps", "tau", "looping", "identical"}
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
-
-
 @pytest.fixture
 def prompts(tmp_path: Path) -> str:
     return two_sets(tmp_path)
 
 
 def bench(out: Path, *argv: str) -> dict[str, Any]:
-    code, said, err = run("--json", str(out), *argv)
+    code, said, err = run_bench("--json", str(out), *argv)
     assert code == 0, err
     assert json.loads(said.splitlines()[-1])["complete"]
     found: dict[str, Any] = json.loads(out.read_text())
@@ -216,7 +211,7 @@ def test_all_peers_join_and_one_that_cannot_is_reported(
 ) -> None:
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--peers"]
-    code, said, err = run("--json", str(out), *argv)
+    code, said, err = run_bench("--json", str(out), *argv)
     assert code == 0, err
     found = json.loads(out.read_text())
     assert {"ar", "hf", "hf-lookup"} <= set(found["methods"])

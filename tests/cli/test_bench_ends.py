@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from draftwood.lab.bench import generating
-from tests.factories.bench_command import run, two_sets
-from tests.factories.tiny_llama import save_tiny
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+from tests.factories.bench_command import bench as run_bench
+from tests.factories.bench_command import two_sets
 
 
 @pytest.fixture
@@ -31,7 +26,7 @@ def test_missing_libraries_are_refused_before_a_model_is_loaded(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     nowhere = ["--prompts", prompts, "--model", str(tmp_path / "no-model")]
-    code, _, err = run(*nowhere, flag, str(tmp_path / "out"))
+    code, _, err = run_bench(*nowhere, flag, str(tmp_path / "out"))
     assert code == 2
     assert "pip install 'draftwood[lab]'" in err
     assert not (tmp_path / "out").exists()
@@ -39,7 +34,7 @@ def test_missing_libraries_are_refused_before_a_model_is_loaded(
 
 def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prompts: str) -> None:
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf-assistant", "--peers"]
-    code, out, err = run(*argv)
+    code, out, err = run_bench(*argv)
     assert code == 2
     assert "hf-assistant:draft=PATH" in err
     assert out == ""
@@ -60,7 +55,7 @@ def test_an_interrupt_leaves_what_is_finished(
     monkeypatch.setattr(generating.Together, "decode", interrupted)
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
-    code, said, _ = run(*argv)
+    code, said, _ = run_bench(*argv)
     assert code == 130
     found = json.loads(out.read_text())
     assert found["complete"] is False
@@ -78,7 +73,7 @@ def test_an_interrupt_before_anything_has_ended_leaves_an_empty_document(
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
     shown = ["--html", str(tmp_path / "out.html"), "--plots", str(tmp_path / "plots")]
-    assert run(*argv, *shown)[0] == 130
+    assert run_bench(*argv, *shown)[0] == 130
     assert (tmp_path / "out.html").exists()
     found = json.loads(out.read_text())
     assert found["complete"] is False
@@ -116,7 +111,7 @@ def test_bad_input_ends_with_one_line_before_a_model_is_loaded(
 ) -> None:
     (tmp_path / "bad.jsonl").write_text('{"id": ')
     given = [word.format(tmp=tmp_path) for word in argv]
-    code, out, err = run("--prompts", prompts, "--model", str(tmp_path / "no-model"), *given)
+    code, out, err = run_bench("--prompts", prompts, "--model", str(tmp_path / "no-model"), *given)
     assert code == 2
     assert said in err
     assert len(err.strip().splitlines()) == 1
@@ -127,11 +122,11 @@ def test_prompts_that_do_not_fit_are_refused_or_cut(tmp_path: Path, checkpoint: 
     long = {"id": "long", "task": "t", "prompt": "abc " * 100}
     (tmp_path / "long.jsonl").write_text(json.dumps(long))
     argv = ["--prompts", str(tmp_path / "long.jsonl"), "--model", checkpoint, "--methods", "ar"]
-    code, _, err = run(*argv)
+    code, _, err = run_bench(*argv)
     assert code == 2
     assert "--truncate" in err
     out = tmp_path / "out.json"
-    assert run(*argv, "--truncate", "32", "--json", str(out))[0] == 0
+    assert run_bench(*argv, "--truncate", "32", "--json", str(out))[0] == 0
     (row,) = json.loads(out.read_text())["methods"]["ar"]["rows"]
     assert row["truncated"] is True
     assert row["prompt_tokens"] == 32

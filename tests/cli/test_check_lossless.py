@@ -9,15 +9,9 @@ from draftwood.lab.lossless import pairs
 from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Refusal
 from draftwood.methods import method
-from tests.cli.test_cli import run
+from tests.factories.command_line import run
 from tests.factories.enumerable_policies import Sorted
 from tests.factories.literal_verifiers import Rejection
-from tests.factories.tiny_llama import save_tiny
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 def check(*argv: str) -> tuple[int, list[str], str]:

@@ -7,38 +7,19 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
-from draftwood import cli
 from draftwood.cli._prompt import encode
 from draftwood.errors import DraftwoodError
 from draftwood.methods import recipes
-from tests.factories.tiny_llama import save_tiny, tiny_tokenizer
+from tests.factories.command_line import run
+from tests.factories.tiny_llama import tiny_tokenizer
 
 PROMPT = "abc abc abc "
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
-
-
-@pytest.fixture(scope="module")
 def plain(checkpoint: str) -> dict[str, object]:
     return generate(checkpoint, "--method", "ar")
-
-
-def run(*argv: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of ``draftwood ARGV``."""
-
-    runner = CliRunner()
-    with runner.isolation() as streams:
-        code = 0
-        try:
-            cli.main(argv)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
 
 
 def generate(checkpoint: str, *argv: str) -> dict[str, object]:

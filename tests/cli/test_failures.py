@@ -11,8 +11,7 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError
 from draftwood.runner.runner import Runner
-from tests.cli.test_cli import run
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.command_line import run
 
 PROMPT = "abc abc abc "
 SAID = "the model's logits are not numbers"
@@ -20,9 +19,9 @@ AT = 4
 """The call that fails."""
 
 
-@pytest.fixture(scope="module")
-def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    return ("--model", str(save_tiny(tmp_path_factory.mktemp("tiny"))))
+@pytest.fixture
+def flags(checkpoint: str) -> tuple[str, ...]:
+    return ("--model", checkpoint)
 
 
 def lines(text: str) -> list[str]:
@@ -111,7 +110,7 @@ def test_no_memory_is_one_line(
 def test_a_step_that_fails_leaves_the_line_of_the_text(
     flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_at(monkeypatch, Engine, "_outcomes", MemoryError())
+    break_at(monkeypatch, Engine, "_verify", MemoryError())
     code, out, err = run("generate", PROMPT, *flags, "--method", "ar")
     assert (code, lines(err)) == (1, ["draftwood: not enough memory"])
     assert out.strip()

@@ -10,16 +10,10 @@ from transformers import PreTrainedTokenizerBase
 from draftwood import models
 from draftwood.lab.inflate import model as built
 from draftwood.lab.inflate import room, weights
-from tests.cli.test_cli import run
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.command_line import run
 
 # The tiny Llama: 32 wide, 2 layers, 4 heads over 2, head size 8, 48 neurons.
 SIZES = {"hidden": 72, "layers": 3, "heads": 9, "kv-heads": 3, "head-dim": 16, "ffn": 64}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 def flags(**changes: int | None) -> list[str]:

@@ -5,32 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from draftwood import cli
 from draftwood.cli._replay_flags import Pricing, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
+from tests.factories.command_line import run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
-
-
-def run(*argv: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of ``draftwood ARGV``."""
-    with CliRunner().isolation() as streams:
-        code = 0
-        try:
-            cli.main(argv)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture

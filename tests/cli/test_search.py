@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from draftwood import cli
 from draftwood.cli._bench_view import best_table
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best, contenders
 from draftwood.lab.bench.best import Best
 from draftwood.lab.bench.document import Document, Pair
 from draftwood.lab.bench.prompts import Prompt
-from tests.factories.bench_command import run, two_sets
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.bench_command import bench as run_bench
+from tests.factories.bench_command import two_sets
+from tests.factories.command_line import run
 
 SEARCHED: dict[str, Any] = {
     "model": "m",
@@ -29,19 +28,8 @@ SEARCHED: dict[str, Any] = {
 
 
 def search(*argv: str) -> tuple[int, str]:
-    runner = CliRunner()
-    with runner.isolation() as streams:
-        code = 0
-        try:
-            cli.main(["search", *argv])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, " ".join(streams[1].getvalue().decode().split())
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
+    code, _, err = run("search", *argv)
+    return code, " ".join(err.split())
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +41,11 @@ def tuning(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, model: str, tuning: str) -> Path:
+def found(tmp_path_factory: pytest.TempPathFactory, checkpoint: str, tuning: str) -> Path:
     out = tmp_path_factory.mktemp("found") / "best.json"
-    argv = ["--prompts", tuning, "--model", model, "--draft", model, "--methods", "pld,sequoia"]
-    code, err = search(str(out), *argv, "--by", best.TIMELESS, "--max-new-tokens", "8")
+    argv = ["--prompts", tuning, "--model", checkpoint, "--draft", checkpoint]
+    argv += ["--methods", "pld,sequoia", "--max-new-tokens", "8"]
+    code, err = search(str(out), *argv, "--by", best.TIMELESS)
     assert code == 0, err
     assert "best settings" not in err
     return out
@@ -85,12 +74,21 @@ def test_sequoia_as_published_has_a_tree_that_was_searched(found: Path) -> None:
 
 
 def test_a_benchmark_has_both_settings_side_by_side(
-    tmp_path: Path, model: str, found: Path
+    tmp_path: Path, checkpoint: str, found: Path
 ) -> None:
     out, page = tmp_path / "out.json", tmp_path / "out.html"
-    argv = ["--prompts", two_sets(tmp_path), "--model", model, "--draft", model, "--limit", "1"]
+    argv = [
+        "--prompts",
+        two_sets(tmp_path),
+        "--model",
+        checkpoint,
+        "--draft",
+        checkpoint,
+        "--limit",
+        "1",
+    ]
     more = ["--methods", "pld,sequoia,goose:budget=9", "--json", str(out), "--html", str(page)]
-    code, _, err = run(*argv, *more, "--best", str(found))
+    code, _, err = run_bench(*argv, *more, "--best", str(found))
     assert code == 0, err
     said = json.loads(out.read_text())
     pairs = json.loads(found.read_text())["methods"]
@@ -103,18 +101,18 @@ def test_a_benchmark_has_both_settings_side_by_side(
 
 
 def test_prompts_of_the_search_and_other_models_are_refused(
-    tmp_path: Path, model: str, tuning: str, found: Path
+    tmp_path: Path, checkpoint: str, tuning: str, found: Path
 ) -> None:
-    argv = ["--model", model, "--methods", "pld", "--best", str(found)]
-    code, _, err = run("--prompts", tuning, *argv)
+    argv = ["--model", checkpoint, "--methods", "pld", "--best", str(found)]
+    code, _, err = run_bench("--prompts", tuning, *argv)
     assert code == 2
     assert "were found on prompt t/0 and 1 more" in err
     renamed = tmp_path / "again.jsonl"
     renamed.write_text('{"id": "new", "task": "t", "prompt": "xyz0 xyz0 "}')
-    code, _, err = run("--prompts", str(renamed), *argv)
+    code, _, err = run_bench("--prompts", str(renamed), *argv)
     assert (code, "were found on prompt new" in err) == (2, True)
     other = ["--model", "embedded", "--methods", "pld", "--best", str(found)]
-    code, _, err = run("--prompts", two_sets(tmp_path), *other)
+    code, _, err = run_bench("--prompts", two_sets(tmp_path), *other)
     assert (code, "search again with this model" in err) == (2, True)
 
 
@@ -173,10 +171,11 @@ def test_a_disturbed_search_by_speed_is_said_in_the_note(
 
 
 def test_a_stopped_search_goes_on(
-    tmp_path: Path, model: str, tuning: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, checkpoint: str, tuning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "best.json"
-    argv = ["--prompts", tuning, "--model", model, "--methods", "pld", "--max-new-tokens", "8"]
+    argv = ["--prompts", tuning, "--model", checkpoint, "--methods", "pld"]
+    argv += ["--max-new-tokens", "8"]
     decode, calls = contenders.decode_with, [0]
 
     def stopping(*given: Any) -> Any:
@@ -195,9 +194,9 @@ def test_a_stopped_search_goes_on(
 
 
 def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
-    tmp_path: Path, model: str, tuning: str
+    tmp_path: Path, checkpoint: str, tuning: str
 ) -> None:
-    argv = [str(tmp_path / "o.json"), "--prompts", tuning, "--model", model]
+    argv = [str(tmp_path / "o.json"), "--prompts", tuning, "--model", checkpoint]
     code, err = search(*argv, "--methods", "ar")
     assert (code, "ar has no settings to search: name some of" in err) == (2, True)
     code, err = search(*argv, "--methods", "nope")
@@ -215,10 +214,11 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
         best.load(tmp_path / "none.json")
 
 
-def test_long_prompts_are_cut_if_that_is_asked_for(tmp_path: Path, model: str) -> None:
+def test_long_prompts_are_cut_if_that_is_asked_for(tmp_path: Path, checkpoint: str) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps({"id": "l/0", "task": "code", "prompt": 100 * "abcdef "}))
-    argv = ["--prompts", str(path), "--model", model, "--methods", "pld", "--max-new-tokens", "4"]
+    argv = ["--prompts", str(path), "--model", checkpoint, "--methods", "pld"]
+    argv += ["--max-new-tokens", "4"]
     code, err = search(str(tmp_path / "best.json"), *argv)
     assert code == 2, err
     assert "l/0" in err

@@ -12,7 +12,7 @@ from draftwood.lab.theory.dominance import (
     printed_spine_yield,
 )
 from draftwood.lab.theory.yields import AcceptanceRates, eq1_bound
-from tests.cli.test_cli import run
+from tests.factories.command_line import run
 
 
 def document(*argv: str) -> dict[str, Any]:

@@ -19,14 +19,9 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
 from tests.factories.markov_target import FakeHost, MarkovTarget
-from tests.factories.tiny_llama import save_tiny, tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 QUICK = ["--seconds", "0.3", "--context", "16,32", "--largest", "5"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture(autouse=True)

@@ -1,23 +1,14 @@
-"""What tests of the subcommand share: a call of it, and two small sets of prompts."""
+"""Runs ``draftwood bench``, and writes two small sets of prompts for it."""
 
 import json
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from draftwood import cli
+from tests.factories.command_line import run
 
 
-def run(*argv: str) -> tuple[int, str, str]:
+def bench(*argv: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of ``draftwood bench ARGV``."""
-    runner = CliRunner()
-    with runner.isolation() as streams:
-        code = 0
-        try:
-            cli.main(["bench", "--max-new-tokens", "16", *argv])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
+    return run("bench", "--max-new-tokens", "16", *argv)
 
 
 def two_sets(place: Path) -> str:

@@ -10,7 +10,8 @@ import pytest
 from draftwood.costs import busy
 from draftwood.costs.busy import Counters, Others
 from draftwood.lab.bench.quiet import LIMIT, objection, recorded, warning
-from tests.factories.bench_command import run, two_sets
+from tests.factories.bench_command import bench as run_bench
+from tests.factories.bench_command import two_sets
 from tests.factories.tiny_llama import save_tiny
 
 
@@ -70,7 +71,7 @@ def test_a_run_records_it_and_says_so_everywhere(
     out, page = tmp_path / "x.json", tmp_path / "x.html"
     model = str(save_tiny(tmp_path / "tiny"))
     argv = ["--prompts", two_sets(tmp_path), "--limit", "1", "--model", model, "--methods", "ar"]
-    code, _, err = run(*argv, "--json", str(out), "--html", str(page))
+    code, _, err = run_bench(*argv, "--json", str(out), "--html", str(page))
     assert code == 0, err
     found = json.loads(out.read_text())
     assert found["provenance"]["other_processes"]["timed_share"] == pytest.approx(0.25)
@@ -88,7 +89,7 @@ def test_it_is_null_where_the_system_does_not_tell(
     out = tmp_path / "x.json"
     model = str(save_tiny(tmp_path / "tiny"))
     argv = ["--prompts", two_sets(tmp_path), "--limit", "1", "--model", model, "--methods", "ar"]
-    code, _, err = run(*argv, "--json", str(out))
+    code, _, err = run_bench(*argv, "--json", str(out))
     assert code == 0, err
     assert "Other processes" not in err
     found = json.loads(out.read_text())["provenance"]["other_processes"]

@@ -23,7 +23,7 @@ from draftwood.lab.bench.report.page import html, inline
 from draftwood.lab.bench.report.reliability import reliability
 from draftwood.lab.bench.report.traces import excerpts, tree_of, visible
 from draftwood.lab.bench.report.words import plain_value, text
-from tests.cli.test_cli import run
+from tests.factories.command_line import run
 from tests.lab.bench.documents import (
     document,
     excerpt,

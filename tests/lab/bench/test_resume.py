@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from draftwood import cli, models
+from draftwood import models
 from draftwood.lab.bench import generating, runs
 from draftwood.lab.bench.journal import Journal
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.command_line import run
 
 ROOT = Path(__file__).parents[3]
 METHODS = "pld,goose:budget=9,hf"
@@ -61,11 +60,6 @@ cli.main(sys.argv[1:])
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
-
-
-@pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory, checkpoint: str) -> list[str]:
     """Four methods, two prompts, two seeds: sixteen jobs, without their output."""
     place = tmp_path_factory.mktemp("prompts") / "set.jsonl"
@@ -87,20 +81,9 @@ def whole(
     out = tmp_path_factory.mktemp("whole") / "x.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "remove", lambda self: None)
-        code, _ = run(*command, "--json", str(out))
+        code, _, _ = run(*command, "--json", str(out))
     assert code == 0
     return json.loads(out.read_text()), out.with_name("x.journal.jsonl").read_bytes()
-
-
-def run(*argv: str) -> tuple[int, str]:
-    """Exit code and standard error of ``draftwood ARGV``."""
-    with CliRunner().isolation() as streams:
-        code = 0
-        try:
-            cli.main(argv)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, streams[1].getvalue().decode()
 
 
 def timeless(value: Any) -> Any:
@@ -153,7 +136,7 @@ def test_a_killed_run_goes_on_to_what_it_would_have_come_to(
     assert not out.exists()
     assert len(jobs(journal)) == 5
     journal.write_bytes(journal.read_bytes() + b'{"job": ["hf", 0, 0')
-    code, said = run(*command, "--json", str(out), "--resume")
+    code, _, said = run(*command, "--json", str(out), "--resume")
     assert code == 0, said
     assert not journal.exists()
     found = json.loads(out.read_text())
@@ -183,7 +166,7 @@ def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     monkeypatch.setattr(generating.Together, "decode", stopping)
     before = signal.getsignal(signal.SIGTERM)
     out = tmp_path / "x.json"
-    code, _ = run(*command, "--json", str(out))
+    code, _, _ = run(*command, "--json", str(out))
     assert code == 143
     assert signal.getsignal(signal.SIGTERM) is before
     found = json.loads(out.read_text())
@@ -191,10 +174,10 @@ def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     assert len(found["methods"]["hf"]["rows"]) == 1
     done = len(jobs(tmp_path / "x.journal.jsonl"))
     assert done == sum(len(entry["rows"]) for entry in found["methods"].values())
-    code, said = run(*command, "--json", str(out))
+    code, _, said = run(*command, "--json", str(out))
     assert code == 2
     assert "add --resume to go on with it, or delete the file" in said
-    code, said = run(*command, "--json", str(out), "--resume")
+    code, _, said = run(*command, "--json", str(out), "--resume")
     assert code == 0, said
     assert timeless(json.loads(out.read_text())) == timeless(whole[0])
 
@@ -247,7 +230,7 @@ def test_another_run_is_refused_before_a_model_is_loaded(
     (tmp_path / "set.jsonl").write_text('{"id": "c", "task": "code", "prompt": "other"}')
     (tmp_path / "x.journal.jsonl").write_bytes(whole[1])
     given = [word.format(tmp=tmp_path) for word in change]
-    code, err = run(*command, *given, "--json", str(tmp_path / "x.json"), "--resume")
+    code, _, err = run(*command, *given, "--json", str(tmp_path / "x.json"), "--resume")
     assert code == 2
     assert f"x.journal.jsonl is of another run: {said}" in err
     assert "or delete the file" in err
@@ -278,5 +261,5 @@ def test_other_versions_code_and_machines_are_other_runs(
         changed = {"decides": {**decides, key: value}}
         content = json.dumps(changed).encode() + b"\n" + b"".join(rest)
         (tmp_path / "x.journal.jsonl").write_bytes(content)
-        code, err = run(*command, "--json", str(tmp_path / "x.json"), "--resume")
+        code, _, err = run(*command, "--json", str(tmp_path / "x.json"), "--resume")
         assert (code, said in err) == (2, True), (key, err)

@@ -15,8 +15,8 @@ from draftwood.lab.bench.contenders import OwnChoice, Stage
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.lab.bench.verdicts import differences, verdict
 from draftwood.sampling.noise import RequestNoise
-from tests.factories.bench_command import run, two_sets
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.bench_command import bench as run_bench
+from tests.factories.bench_command import two_sets
 from tests.lab.bench.documents import document, method, metrics
 
 
@@ -69,11 +69,6 @@ class Wrong:
             logits = noise.gumbel_keys(0, (logits / request.sampling.temperature).softmax(-1))
         tokens[2] = int(logits.argmin())
         return replace(answer, completion=replace(answer.completion, tokens=tuple(tokens)))
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +126,7 @@ def measured(
         *("--dtype", dtype, "--temperature", temperature),
         *("--json", str(place / "x.json"), "--html", str(place / "x.html")),
     ]
-    code, _, err = run(*argv)
+    code, _, err = run_bench(*argv)
     assert code == 0, err
     found: dict[str, Any] = json.loads((place / "x.json").read_text())
     return found, " ".join(err.split())

@@ -10,8 +10,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.picture import LONGEST, svg
 from draftwood.lab.picture.svg import WIDEST
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
-from tests.cli.test_cli import PROMPT, run
-from tests.factories.tiny_llama import save_tiny
+from tests.factories.command_line import run
+
+PROMPT = "abc abc abc "
+
 
 SVG = "{http://www.w3.org/2000/svg}"
 PATH = (1, 3, 5)
@@ -229,11 +231,6 @@ def test_a_long_chain_is_shown_at_the_width_of_a_screen() -> None:
     assert width > WIDEST
     assert float(str(root.get("width"))) == WIDEST
     assert float(str(root.get("height"))) == pytest.approx(height * WIDEST / width, abs=0.01)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) -> None:

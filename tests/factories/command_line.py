@@ -1,0 +1,16 @@
+"""Runs ``draftwood`` in this process."""
+
+from click.testing import CliRunner
+
+from draftwood import cli
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``draftwood ARGV``."""
+    with CliRunner().isolation() as streams:
+        code = 0
+        try:
+            cli.main(argv)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()

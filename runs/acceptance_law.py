@@ -31,7 +31,7 @@ from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
 from draftwood.verifiers._residuals import Siblings, children_of, try_children
-from draftwood.verifiers.traversal import judged
+from draftwood.verifiers.traversal import judged_trees
 
 
 def accepted_by_walk(case: Verification) -> float:
@@ -53,24 +53,24 @@ def accepted_by_rejection(case: Verification) -> float:
     """Expected nodes accepted token by token, siblings tested one after another."""
     children = children_of(case.tree)
     inner = [node for node, own in enumerate(children) if own]
-    tried = dict(
+    tested = dict(
         zip(inner, try_children([Siblings(case, n, children[n], 1.0) for n in inner]), strict=True)
     )
     expected = [0.0] * len(case.tree)
     for node in reversed(inner):
         left = 1.0
-        for child, chance in zip(children[node], tried[node].chances, strict=True):
-            expected[node] += left * chance * (1 + expected[child])
-            left *= 1 - chance
+        for child, probability in zip(children[node], tested[node].probabilities, strict=True):
+            expected[node] += left * probability * (1 + expected[child])
+            left *= 1 - probability
     return expected[ROOT]
 
 
 def accepted_by_traversal(case: Verification) -> float:
     """Expected nodes accepted by Traversal Verification."""
     expected, left = 0.0, 1.0
-    for node, chance in judged([case])[0].chances():
-        expected += left * chance * int(case.tree.depths[node])
-        left *= 1 - chance
+    for node, probability in judged_trees([case])[0].probabilities():
+        expected += left * probability * int(case.tree.depths[node])
+        left *= 1 - probability
     return expected
 
 

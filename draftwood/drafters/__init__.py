@@ -1,1 +1,1 @@
-"""Where candidate tokens come from: one file per drafter, the file name is its name."""
+"""Drafters: one file per source of candidate tokens, named after it."""

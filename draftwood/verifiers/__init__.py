@@ -1,1 +1,1 @@
-"""Which path of a tree is kept: one file per accept rule, the file name is its name."""
+"""Verifiers: one file per accept rule, named after it."""

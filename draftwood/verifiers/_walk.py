@@ -1,7 +1,6 @@
-"""One walk down a tree along the target's own draws.
+"""The accept rule of the target walk.
 
-The whole rule of the verifier for deterministic trees; the others use it where nothing was sampled,
-because there no rule accepts more.
+Other verifiers use it for trees without sampled nodes, on which no rule accepts more.
 """
 
 from draftwood.protocols import Verdict, Verification
@@ -9,7 +8,7 @@ from draftwood.tree import ROOT
 
 
 def walk(case: Verification) -> Verdict:
-    """Follow the target's draws, which are keyed by position, for as long as the tree has them."""
+    """Follow the target's draws, keyed by position, as long as the tree has them."""
     node = ROOT
     path: list[int] = []
     while True:

@@ -1,4 +1,4 @@
-"""Block Verification: how much of a sampled chain is kept, judged as a whole.
+"""Block Verification: accepts a prefix of a sampled chain, judged as a whole.
 
 Source: Sun et al. 2024, "Block Verification Accelerates Speculative Decoding", Algorithm 2. For a
 chain x_1 .. x_L whose token x_i+1 was drawn from q_i, and p_i the target's distribution after x_i::
@@ -6,10 +6,10 @@ chain x_1 .. x_L whose token x_i+1 was drawn from q_i, and p_i the target's dist
     P_0 = 1;  P_i+1 = min(1, P_i p_i(x_i+1) / q_i(x_i+1))
     S_i = sum max(P_i p_i - q_i, 0);  h_i = S_i / (S_i + 1 - P_i);  h_L = P_L
 
-The longest prefix is kept whose own random number is below its h; the bonus is drawn from
+The longest prefix is accepted whose own random number is below its h. The bonus is drawn from
 max(P_i p_i - q_i, 0), after the whole chain from p_L.
 
-Deviation: a token that was not drawn counts as drawn from its one-hot distribution, and trees
+Deviations: a token that was not sampled counts as drawn from its one-hot distribution, and trees
 without sampled nodes go to the target walk.
 """
 
@@ -20,19 +20,27 @@ from typing import ClassVar
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Mode, Siblings, Tested, bonus, judge, kept, try_children
+from draftwood.verifiers._residuals import (
+    Mode,
+    Siblings,
+    Tested,
+    bonus,
+    judge,
+    keep_probability,
+    try_children,
+)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Lossless and optimal for sampled chains; it judges no other trees."""
+    """Lossless and optimal for sampled chains; other sampled trees are refused."""
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = False
-    way: ClassVar[Mode | None] = None  #: in which a child is tried, if it is to be forced
+    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Keep the longest prefix of each chain that its own random number lets through.
+        """Accept the longest prefix of each chain whose random number is below its h.
 
         Raises:
             DraftwoodError: a tree with sampled nodes branches.
@@ -41,18 +49,18 @@ class Block:
 
     def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         chains = [_Chain(case) for case in cases]
-        while going := [chain for chain in chains if chain.goes_on()]:
-            for chain, tried in zip(
-                going, try_children([chain.spot() for chain in going], self.way), strict=True
+        while active := [chain for chain in chains if chain.unfinished()]:
+            for chain, tested in zip(
+                active, try_children([chain.siblings() for chain in active], self.mode), strict=True
             ):
-                chain.step(tried)
+                chain.step(tested)
         return [chain.verdict() for chain in chains]
 
 
 class _Chain:
-    """A chain, P of its first nodes, and what the children of all but the last of these left."""
+    """A chain, P of its first nodes, and the test results of all but the last of these."""
 
-    __slots__ = ("case", "reach", "tried")
+    __slots__ = ("case", "reach", "tested")
 
     def __init__(self, case: Verification) -> None:
         if len(set(case.tree.parents.tolist())) < len(case.tree):
@@ -62,35 +70,35 @@ class _Chain:
             )
         self.case = case
         self.reach = [1.0]
-        self.tried: list[Tested] = []
+        self.tested: list[Tested] = []
 
-    def goes_on(self) -> bool:
-        """Whether the last known node can be reached and has a child."""
+    def unfinished(self) -> bool:
+        """Whether the last node with a known P can be reached and has a child."""
         return self.reach[-1] > 0 and len(self.reach) < len(self.case.tree)
 
-    def spot(self) -> Siblings:
-        """That node."""
-        node = len(self.tried)
+    def siblings(self) -> Siblings:
+        """The next node to test, with its child."""
+        node = len(self.tested)
         return Siblings(self.case, node, (node + 1,), self.reach[node])
 
-    def step(self, tried: Tested) -> None:
-        """One node further down."""
-        self.tried.append(tried)
-        self.reach.append(next(iter(tried.chances)))
+    def step(self, tested: Tested) -> None:
+        """Go one node down."""
+        self.tested.append(tested)
+        self.reach.append(next(iter(tested.probabilities)))
 
     def verdict(self) -> Verdict:
-        """What is kept, from the end up."""
+        """The verdict: prefixes are tried from the longest to the shortest."""
         case = self.case
         node = len(self.reach) - 1
-        while node != ROOT and not case.noise.accepts(node, self._chance(node)):
+        while node != ROOT and not case.noise.accepts(node, self._keep_probability(node)):
             node -= 1
-        tried = self.tried[node] if node < len(self.tried) else None
-        return Verdict(tuple(range(1, node + 1)), bonus(case, node, tried))
+        tested = self.tested[node] if node < len(self.tested) else None
+        return Verdict(tuple(range(1, node + 1)), bonus(case, node, tested))
 
-    def _chance(self, node: int) -> float:
+    def _keep_probability(self, node: int) -> float:
         """h of a node."""
         reach = self.reach[node]
-        return kept(self.tried[node], reach) if node < len(self.tried) else reach
+        return keep_probability(self.tested[node], reach) if node < len(self.tested) else reach
 
 
 PART = Block

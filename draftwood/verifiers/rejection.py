@@ -1,11 +1,11 @@
-"""Token-level recursive rejection sampling: descend into the first sibling that is accepted.
+"""Token-level recursive rejection sampling: descends into the first accepted sibling.
 
 Sources: SpecInfer's multi-step speculative sampling for siblings drawn with replacement, Recursive
 Speculative Decoding (RRSw) for siblings drawn without, as in the token-level baseline of "Traversal
-Verification for Speculative Tree Decoding". At each node the children are tried in drawing order
-against the residual that the ones before them left; the first one accepted is the next node, and
-where none is, the residual yields the bonus token. One rule covers both kinds of siblings, and
-those that were not drawn, because each is tried against the distribution it was drawn from.
+Verification for Speculative Tree Decoding". At each node the children are tested in drawing order
+against the residual that earlier siblings left. The first accepted child is the next node. If none
+is accepted, the bonus token is drawn from the residual. One rule covers both kinds of siblings and
+deterministic ones, because each child is tested against the distribution it was drawn from.
 
 Deviation: trees without sampled nodes go to the target walk, which has the same output law.
 """
@@ -29,27 +29,27 @@ from draftwood.verifiers._residuals import (
 
 @dataclass(frozen=True)
 class Rejection:
-    """Lossless for every tree that is left as it was drawn."""
+    """Lossless for every tree from which nothing is removed after drawing."""
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
-    way: ClassVar[Mode | None] = None  #: in which siblings are tried, if it is to be forced
+    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Walk all trees down together, one level at a time."""
+        """Descend all trees together, one level at a time."""
         return judge(cases, self._verdicts)
 
     def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         descents = [_Descent(case) for case in cases]
-        while going := [descent for descent in descents if descent.goes_on()]:
-            found = try_children([descent.spot() for descent in going], self.way)
-            for descent, tried in zip(going, found, strict=True):
-                descent.step(tried)
+        while active := [descent for descent in descents if descent.unfinished()]:
+            found = try_children([descent.siblings() for descent in active], self.mode)
+            for descent, tested in zip(active, found, strict=True):
+                descent.step(tested)
         return [descent.verdict() for descent in descents]
 
 
 class _Descent:
-    """How far down one tree its verdict has come."""
+    """The state of descending one tree."""
 
     __slots__ = ("_children", "_left", "case", "node")
 
@@ -59,18 +59,18 @@ class _Descent:
         self._children = children_of(case.tree)
         self._left: Tested | None = None
 
-    def goes_on(self) -> bool:
+    def unfinished(self) -> bool:
         return self._left is None and bool(self._children[self.node])
 
-    def spot(self) -> Siblings:
+    def siblings(self) -> Siblings:
         return Siblings(self.case, self.node, self._children[self.node], 1.0)
 
-    def step(self, tried: Tested) -> None:
-        for child, chance in zip(self._children[self.node], tried.chances, strict=True):
-            if self.case.noise.accepts(child, chance):
+    def step(self, tested: Tested) -> None:
+        for child, probability in zip(self._children[self.node], tested.probabilities, strict=True):
+            if self.case.noise.accepts(child, probability):
                 self.node = child
                 return
-        self._left = tried
+        self._left = tested
 
     def verdict(self) -> Verdict:
         path = self.case.tree.path(self.node)

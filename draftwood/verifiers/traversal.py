@@ -1,19 +1,19 @@
-"""Traversal Verification: which path of a sampled tree is kept, judged from the leaves up.
+"""Traversal Verification: accepts a path of a sampled tree, judged from the leaves up.
 
 Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Deviations:
 
-* Each child carries the distribution it was drawn from given its earlier siblings, so that one rule
-  covers children drawn without replacement (the paper's), with replacement and not at all.
-* The paper changes P and p of a node whenever it drops a child. Those changes do not depend on the
-  random decisions (:mod:`draftwood.verifiers._residuals`). What is left is one decision a node, in
-  post-order: a node v whose children have all been dropped is accepted with probability h(v) = sum
-  R / W, a leaf with P(v), the root surely, and the first one accepted is the answer.
-* The changes are made as the decisions ask for them or, where that would mean a hand-over for each,
-  level by level from the root down, for all trees of the batch at once.
-* Trees without sampled nodes go to the target walk, which accepts as much for less.
+* Each child is tested against the distribution it was drawn from given its earlier siblings. So one
+  rule covers children drawn without replacement (the paper's), with replacement, and not sampled.
+* The paper changes P and p of a node whenever it drops a child. These changes do not depend on the
+  random decisions (:mod:`draftwood.verifiers._residuals`). What remains is one decision per node,
+  in post-order: a node v whose children have all been dropped is accepted with probability h(v) =
+  sum R / W, a leaf with P(v), the root always. The first accepted node ends the path.
+* The changes are computed when a decision needs them. On a GPU, where that would copy to the host
+  each time, they are computed level by level for all trees of the batch at once.
+* Trees without sampled nodes go to the target walk, which accepts as much at less cost.
 
-Only nodes with P > 0 are asked about, because p after a path that p excludes may not exist (a
-logits processor can leave no token there).
+Only nodes with P > 0 are tested: after a path that p excludes, p may not exist (a logits processor
+can leave no token there).
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,47 +30,47 @@ from draftwood.verifiers._residuals import (
     bonus,
     children_of,
     judge,
-    kept,
+    keep_probability,
     try_children,
 )
 
 
 @dataclass(frozen=True)
 class Traversal:
-    """Lossless for every tree that is left as it was drawn; optimal on chains.
+    """Lossless for every tree from which nothing is removed after drawing; optimal on chains.
 
-    Give the sibling that is drawn first the deepest subtree, and let children that were not drawn
-    come last: it is not better than token-level rejection on every tree.
+    It is not better than token-level rejection on every tree. It accepts most if the first drawn
+    sibling has the deepest subtree and deterministic children come last.
     """
 
     accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = True
-    way: ClassVar[Mode | None] = None  #: in which siblings are tried, if it is to be forced
+    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Accept the first node, in post-order, that its own random number lets through."""
-        return judge(cases, lambda sampled: [t.verdict() for t in judged(sampled, self.way)])
+        """Accept the first node, in post-order, whose random number is below its h."""
+        return judge(cases, lambda sampled: [t.verdict() for t in judged_trees(sampled, self.mode)])
 
 
-class Judged:
-    """One tree, and what came of the children that have been tried."""
+class JudgedTree:
+    """A tree with the test results of its siblings."""
 
-    __slots__ = ("_way", "case", "children", "tried")
+    __slots__ = ("_mode", "case", "children", "tested")
 
-    def __init__(self, case: Verification, way: Mode | None) -> None:
+    def __init__(self, case: Verification, mode: Mode | None) -> None:
         self.case = case
         self.children = children_of(case.tree)
-        self.tried: dict[int, Tested] = {}
-        self._way = way
+        self.tested: dict[int, Tested] = {}
+        self._mode = mode
 
-    def spot(self, node: int, reach: float) -> Siblings:
-        """A node that has children and is reached."""
+    def siblings(self, node: int, reach: float) -> Siblings:
+        """A node with its children to test."""
         return Siblings(self.case, node, self.children[node], reach)
 
-    def chances(self) -> Iterator[tuple[int, float]]:
-        """Nodes in post-order, each with the probability h to be accepted once it is reached there.
+    def probabilities(self) -> Iterator[tuple[int, float]]:
+        """Nodes in post-order with their acceptance probability h, once; the root is last, with 1.
 
-        The root comes last, and surely. To be gone through once.
+        h is the probability given that no earlier node was accepted.
         """
         path = [(ROOT, 1.0, self._below(ROOT, 1.0))]
         while path:
@@ -80,42 +80,45 @@ class Judged:
                 path.append((*child, self._below(*child)))
                 continue
             path.pop()
-            tried = self.tried.get(node)
-            chance = kept(tried, reach) if tried else reach
-            yield node, 1.0 if node == ROOT else chance
+            tested = self.tested.get(node)
+            probability = keep_probability(tested, reach) if tested else reach
+            yield node, 1.0 if node == ROOT else probability
 
     def verdict(self) -> Verdict:
-        """The first node that its own random number lets through."""
+        """The verdict: the first node whose random number is below its h."""
         accepts = self.case.noise.accepts
-        node = next(v for v, h in self.chances() if v == ROOT or accepts(v, h))
-        return Verdict(self.case.tree.path(node), bonus(self.case, node, self.tried.get(node)))
+        node = next(v for v, h in self.probabilities() if v == ROOT or accepts(v, h))
+        return Verdict(self.case.tree.path(node), bonus(self.case, node, self.tested.get(node)))
 
     def _below(self, node: int, reach: float) -> Iterator[tuple[int, float]]:
-        """The children of a node, and P of each once it is come to."""
+        """The children of a node, each with its P, computed when it is read."""
         children = self.children[node]
         if not children or reach == 0:
             return zip(children, repeat(0.0), strict=False)
-        if node not in self.tried:
-            [self.tried[node]] = try_children([self.spot(node, reach)], self._way)
-        return zip(children, self.tried[node].chances, strict=True)
+        if node not in self.tested:
+            [self.tested[node]] = try_children([self.siblings(node, reach)], self._mode)
+        return zip(children, self.tested[node].probabilities, strict=True)
 
 
-def judged(cases: Sequence[Verification], way: Mode | None = None) -> list[Judged]:
-    """The trees, before any random decision, with all that may be known of them by then.
+def judged_trees(cases: Sequence[Verification], mode: Mode | None = None) -> list[JudgedTree]:
+    """The trees before any random decision, tested as far as that is cheap.
 
-    What is known of a level's children leads to the next level; if nothing is, the rest is left to
-    the decisions.
+    In batched mode all levels are tested. In sequential mode tests are deferred to the decisions.
     """
-    trees = [Judged(case, way) for case in cases]
+    trees = [JudgedTree(case, mode) for case in cases]
     level = [(tree, ROOT, 1.0) for tree in trees]
     while level:
-        below: list[tuple[Judged, int, float]] = []
-        found = try_children([tree.spot(node, reach) for tree, node, reach in level], way)
-        for (tree, node, _), tried in zip(level, found, strict=True):
-            tree.tried[node] = tried
-            if tried.known:
-                own = zip(tree.children[node], tried.chances, strict=True)
-                below += [(tree, c, chance) for c, chance in own if chance > 0 and tree.children[c]]
+        below: list[tuple[JudgedTree, int, float]] = []
+        found = try_children([tree.siblings(node, reach) for tree, node, reach in level], mode)
+        for (tree, node, _), tested in zip(level, found, strict=True):
+            tree.tested[node] = tested
+            if tested.known:
+                own = zip(tree.children[node], tested.probabilities, strict=True)
+                below += [
+                    (tree, c, probability)
+                    for c, probability in own
+                    if probability > 0 and tree.children[c]
+                ]
         level = below
     return trees
 

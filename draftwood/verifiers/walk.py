@@ -1,10 +1,9 @@
-"""The target walk: follow the target's own tokens through the tree for as long as it has them.
+"""The target walk: follows the target's own tokens through the tree.
 
 Source: GOOSE, Algorithm 3, for any temperature. At each node a token is drawn from p (the argmax at
-temperature 0); a child that carries it is accepted, otherwise the token is the bonus. Every
-committed token is thus the target's own draw, so the output law is the target's for any tree
-that was fixed before the draw. Sampled children are left to the rules that use how they were drawn
-to accept more of them.
+temperature 0). A child with this token is accepted; otherwise the token is the bonus. So every
+committed token is the target's own draw, and the output law is the target's for any tree that was
+fixed before the draw. Trees with sampled children are left to verifiers that accept more of them.
 """
 
 from collections.abc import Sequence
@@ -18,10 +17,10 @@ from draftwood.verifiers._walk import walk
 
 @dataclass(frozen=True)
 class Walk:
-    """Lossless for every tree, as nothing but the target's own tokens is committed; of those that
-    were not drawn with numbers of their own no rule accepts more in expectation.
+    """Lossless for every tree, because only the target's own tokens are committed.
 
-    Siblings carry distinct tokens, so the paper's "spine child first" decides nothing here.
+    On deterministic and coupled trees no rule accepts more in expectation. Siblings have distinct
+    tokens, so the paper's "spine child first" changes nothing here.
     """
 
     accepts: ClassVar = frozenset({Draw.ONE_HOT, Draw.COUPLED})

@@ -15,7 +15,7 @@ from tests.verifiers.small_laws import Draft, Row
 
 
 @dataclass
-class Judged:
+class LiteralOutcome:
     """What a rule does with a tree.
 
     Attributes:
@@ -24,7 +24,7 @@ class Judged:
         bonus: distribution of the token after it, if it is.
     """
 
-    chances: dict[int, float] = field(default_factory=dict)
+    probabilities: dict[int, float] = field(default_factory=dict)
     ends: dict[int, float] = field(default_factory=dict)
     bonus: dict[int, Row] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ def normalised(row: Row) -> Row:
     return row / row.sum() if row.sum() > 0 else row
 
 
-def traversal(draft: Draft, p: Sequence[Row]) -> Judged:
+def traversal(draft: Draft, p: Sequence[Row]) -> LiteralOutcome:
     """Algorithm 3."""
     tokens, parents = draft.tree.tokens.tolist(), draft.tree.parents.tolist()
     children = children_of(draft)
@@ -62,16 +62,16 @@ def traversal(draft: Draft, p: Sequence[Row]) -> Judged:
             refresh(child)
 
     refresh(ROOT)
-    found, still = Judged(), 1.0
+    found, still = LiteralOutcome(), 1.0
     while True:
         node = ROOT
         while children[node]:
             node = children[node][0]
-        chance = 1.0 if node == ROOT else reach[node]
-        found.chances[node] = chance
-        found.ends[node] = still * chance
+        probability = 1.0 if node == ROOT else reach[node]
+        found.probabilities[node] = probability
+        found.ends[node] = still * probability
         found.bonus[node] = target[node].copy()
-        still *= 1 - chance
+        still *= 1 - probability
         if node == ROOT:
             return found
         parent = parents[node]
@@ -84,19 +84,19 @@ def traversal(draft: Draft, p: Sequence[Row]) -> Judged:
         refresh(parent)
 
 
-def rejection(draft: Draft, p: Sequence[Row]) -> Judged:
+def rejection(draft: Draft, p: Sequence[Row]) -> LiteralOutcome:
     """From the root down; each sibling against what the ones before it left."""
     tokens, children = draft.tree.tokens.tolist(), children_of(draft)
-    found = Judged()
+    found = LiteralOutcome()
 
     def visit(node: int, arriving: float) -> None:
         left, still = p[node], arriving
         for child in children[node]:
             token, q = tokens[child], draft.drawn_from[child]
-            chance = min(1.0, left[token] / q[token]) if q[token] > 0 else 0.0
-            found.chances[child] = chance
-            visit(child, still * chance)
-            still *= 1 - chance
+            probability = min(1.0, left[token] / q[token]) if q[token] > 0 else 0.0
+            found.probabilities[child] = probability
+            visit(child, still * probability)
+            still *= 1 - probability
             left = normalised(np.maximum(left - q, 0))
         found.ends[node] = still
         found.bonus[node] = left

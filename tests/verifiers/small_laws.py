@@ -210,9 +210,9 @@ def case_of(
     return Verification(draft.tree, p, CannedQ(draft.q, dtype), noise)
 
 
-def forced(kind: type[Verifier], way: Mode) -> Verifier:
+def forced(kind: type[Verifier], mode: Mode) -> Verifier:
     """A verifier that tries siblings in this way, wherever p is."""
-    found: Verifier = type(kind.__name__, (kind,), {"way": way})()
+    found: Verifier = type(kind.__name__, (kind,), {"mode": mode})()
     return found
 
 
@@ -221,13 +221,13 @@ class Script:
 
     def __init__(self, accepted: int = -1) -> None:
         self.accepted = accepted
-        self.chances: dict[int, float] = {}
+        self.probabilities: dict[int, float] = {}
         self.weights = torch.zeros(0)
         self.depth = -1
 
     def accepts(self, node: int, probability: float) -> bool:
-        assert node not in self.chances, "asked twice"
-        self.chances[node] = probability
+        assert node not in self.probabilities, "asked twice"
+        self.probabilities[node] = probability
         return node == self.accepted
 
     def choose(self, depth: int, weights: torch.Tensor) -> int:

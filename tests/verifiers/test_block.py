@@ -31,13 +31,13 @@ def test_a_chain_in_fractions() -> None:
     draft = drawn(chain(2), Given(0, 1), Q)
     script = Script()
     Block().verify([case_of(draft, always(0.3, 0.4, 0.3), script)])
-    assert list(script.chances) == [2, 1], "the longest prefix first"
-    assert script.chances == pytest.approx({2: 2 / 3, 1: 1 / 11}, abs=1e-15)
+    assert list(script.probabilities) == [2, 1], "the longest prefix first"
+    assert script.probabilities == pytest.approx({2: 2 / 3, 1: 1 / 11}, abs=1e-15)
     assert (script.weights / script.weights.sum()).tolist() == pytest.approx([0, 1 / 3, 2 / 3])
 
 
 @pytest.mark.parametrize("grow", CHAINS.values(), ids=CHAINS.keys())
-def test_it_is_traversal_on_chains(grow: Grow) -> None:
+def test_it_equals_traversal_on_chains(grow: Grow) -> None:
     for seed in range(6):
         drafts, law = every_draft(grow, law_of(seed + 10)), law_of(seed)
         block, traversal = (committed_law(rule, drafts, law) for rule in (Block(), Traversal()))
@@ -55,7 +55,7 @@ def test_it_accepts_no_less_than_token_level(grow: Grow) -> None:
     assert max(gains) > 0.03 or grow is CHAINS["one"]
 
 
-def test_it_is_the_literal_loop_on_long_chains() -> None:
+def test_it_equals_the_literal_loop_on_long_chains() -> None:
     for seed in range(10):
         law = law_of(seed, 5)
         draft = drawn(chain(8), Dice(seed), law_of(seed + 100, 5))

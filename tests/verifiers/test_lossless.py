@@ -18,10 +18,10 @@ from tests.verifiers.small_laws import Grow, always, forced, law_of
 
 LENGTH = 4
 ALL = [
-    pytest.param(forced(kind, way), grow, id=f"{kind.__name__}-{way.value}-{name}")
+    pytest.param(forced(kind, mode), grow, id=f"{kind.__name__}-{mode.value}-{name}")
     for kinds, drafts in (((Traversal, Rejection, Block), CHAINS), ((Traversal, Rejection), TREES))
     for kind in kinds
-    for way in Mode
+    for mode in Mode
     for name, grow in drafts.items()
 ]
 
@@ -41,25 +41,25 @@ def test_the_joint_law_is_the_targets(verifier: Verifier, grow: Grow, seed: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verifier", "grow"), ALL)
-def test_in_single_precision_it_is_up_to_rounding(verifier: Verifier, grow: Grow) -> None:
+def test_in_single_precision_the_law_holds_up_to_rounding(verifier: Verifier, grow: Grow) -> None:
     assert loss(verifier, grow, 2, torch.float32) < 1e-6
 
 
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
 @pytest.mark.parametrize("grow", WRONG.values(), ids=WRONG.keys())
-def test_meddling_with_drawn_tokens_shows(verifier: Verifier, grow: Grow) -> None:
+def test_changing_drawn_tokens_breaks_the_law(verifier: Verifier, grow: Grow) -> None:
     assert max(loss(verifier, grow, seed) for seed in range(4)) > 0.02
 
 
 @pytest.mark.parametrize("grow", WRONG.values(), ids=WRONG.keys())
-def test_declaring_such_tokens_known_repairs_it(grow: Grow) -> None:
+def test_declaring_changed_tokens_deterministic_restores_the_law(grow: Grow) -> None:
     law = law_of(0)
     drafts = [(weight, declared_known(draft)) for weight, draft in every_draft(grow, law_of(10))]
     for verifier in (Walk(), Traversal(), Rejection()):
         assert distance(committed_law(verifier, drafts, law), law, LENGTH) < 1e-12
 
 
-def test_subtrees_that_share_their_draws() -> None:
+def test_subtrees_may_share_draws() -> None:
     drafts = every_draft(shared_noise, always(0.6, 0.3, 0.1))
     law = law_of(7)
     assert distance(committed_law(Traversal(), drafts, law), law, LENGTH) > 0.02

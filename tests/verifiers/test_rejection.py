@@ -51,10 +51,10 @@ def test_the_papers_example() -> None:
 def test_it_stops_at_the_first_node_whose_children_are_all_rejected() -> None:
     script = Script()
     assert Rejection().verify([case_of(example(), P, script)]) == [Verdict((), 2)]
-    assert script.chances == pytest.approx({1: 1 / 2, 2: 4 / 9})
+    assert script.probabilities == pytest.approx({1: 1 / 2, 2: 4 / 9})
     script = Script(2)
     assert Rejection().verify([case_of(example(), P, script)]) == [Verdict((2,), 2)]
-    assert script.chances == pytest.approx({1: 1 / 2, 2: 4 / 9, 5: 1 / 2})
+    assert script.probabilities == pytest.approx({1: 1 / 2, 2: 4 / 9, 5: 1 / 2})
     assert script.depth == 1
     assert (script.weights / script.weights.sum()).tolist() == pytest.approx([0, 1 / 3, 2 / 3])
 
@@ -65,11 +65,11 @@ def test_with_replacement_an_equal_sibling_changes_the_residual() -> None:
     draft = drawn(flat(2, Draw.IID), Given(0, 0), always(0.6, 0.3, 0.1))
     script = Script()
     assert Rejection().verify([case_of(draft, always(0.2, 0.4, 0.4), script)]) == [Verdict((), 2)]
-    assert script.chances == pytest.approx({1: 1 / 3, 2: 0.0})
+    assert script.probabilities == pytest.approx({1: 1 / 3, 2: 0.0})
     assert (script.weights / script.weights.sum()).tolist() == pytest.approx([0, 0, 1])
 
 
-def test_a_known_token_after_a_drawn_one() -> None:
+def test_a_deterministic_token_after_a_sampled_one() -> None:
     # c is known, so q = (2/3, 1/3, 0). After a, R = (0, .4 - 1/3, .3), of which c has 9/11; as it
     # is known to come, it is taken with what is left of its p, and b remains.
     def grow(drafting: Drafting) -> None:
@@ -79,14 +79,14 @@ def test_a_known_token_after_a_drawn_one() -> None:
     draft = drawn(grow, Given(0), always(0.6, 0.3, 0.1))
     script = Script()
     assert Rejection().verify([case_of(draft, P, script)]) == [Verdict((), 1)]
-    assert script.chances == pytest.approx({1: 0.3 / (2 / 3), 2: 9 / 11})
+    assert script.probabilities == pytest.approx({1: 0.3 / (2 / 3), 2: 9 / 11})
 
 
-@pytest.mark.parametrize("way", Mode)
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_its_definition(grow: Grow, vocab: int, way: Mode) -> None:
-    verifier = forced(Rejection, way)
+def test_it_equals_its_definition(grow: Grow, vocab: int, mode: Mode) -> None:
+    verifier = forced(Rejection, mode)
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))

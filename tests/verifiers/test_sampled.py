@@ -9,7 +9,7 @@ import torch
 
 from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers import _residuals as trying
+from draftwood.verifiers import _residuals
 from draftwood.verifiers._residuals import Mode, Siblings
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
@@ -37,9 +37,9 @@ from tests.verifiers.small_laws import (
 )
 
 VERIFIERS = [
-    pytest.param(forced(kind, way), id=f"{kind.__name__}-{way.value}")
+    pytest.param(forced(kind, mode), id=f"{kind.__name__}-{mode.value}")
     for kind in (Traversal, Rejection, Block)
-    for way in Mode
+    for mode in Mode
 ]
 OF_TREES = VERIFIERS[:4]
 VOCAB = 20
@@ -63,21 +63,21 @@ def some_drafts(verifier: Verifier) -> list[tuple[Draft, Law]]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_a_batch_is_judged_as_one_by_one(verifier: Verifier, dtype: torch.dtype) -> None:
+def test_a_batch_equals_single_trees(verifier: Verifier, dtype: torch.dtype) -> None:
     drafts = some_drafts(verifier)
     for accepted in (-1, 1, 2, 4):
-        alone, together = ([Script(accepted) for _ in drafts] for _ in range(2))
+        alone, batched = ([Script(accepted) for _ in drafts] for _ in range(2))
         expected = [
             verifier.verify([case_of(draft, law, noise, dtype)])[0]
             for (draft, law), noise in zip(drafts, alone, strict=True)
         ]
         cases = [
             case_of(draft, law, noise, dtype)
-            for (draft, law), noise in zip(drafts, together, strict=True)
+            for (draft, law), noise in zip(drafts, batched, strict=True)
         ]
         assert verifier.verify(cases) == expected
-        for one, other in zip(alone, together, strict=True):
-            assert one.chances == other.chances
+        for one, other in zip(alone, batched, strict=True):
+            assert one.probabilities == other.probabilities
             assert torch.equal(one.weights, other.weights)
             assert one.depth == other.depth
             assert other.weights.dtype == dtype
@@ -99,11 +99,11 @@ def test_trees_without_sampled_nodes_are_walked(verifier: Verifier) -> None:
     ):
         script = Script()
         assert verifier.verify([case_of(grown, target, script)]) == [expected]
-        assert script.chances == {}
+        assert script.probabilities == {}
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_after_a_node_without_children_the_bonus_is_p_s_own(verifier: Verifier) -> None:
+def test_after_a_leaf_the_bonus_is_drawn_from_p(verifier: Verifier) -> None:
     draft, law = drawn(chain(2), Given(1, 0), always(0.5, 0.5)), always(0.4, 0.6)
     script = Script(1 if isinstance(verifier, Rejection) else 2)
     if isinstance(verifier, Rejection):
@@ -139,7 +139,7 @@ def trees_with_excluded_tokens(verifier: Verifier) -> Iterator[tuple[Draft, Forb
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_only_nodes_that_can_be_reached_are_asked_about_and_once(verifier: Verifier) -> None:
+def test_only_reachable_nodes_are_tested_and_once(verifier: Verifier) -> None:
     for draft, p in trees_with_excluded_tokens(verifier):
         verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
         asked = [node for nodes in p.asked for node in nodes]
@@ -148,19 +148,19 @@ def test_only_nodes_that_can_be_reached_are_asked_about_and_once(verifier: Verif
 
 
 @pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
-def test_together_a_tree_is_asked_once_a_level(kind: type[Verifier]) -> None:
-    verifier = forced(kind, Mode.TOGETHER)
+def test_batched_mode_reads_p_once_per_level(kind: type[Verifier]) -> None:
+    verifier = forced(kind, Mode.BATCHED)
     for draft, p in trees_with_excluded_tokens(verifier):
         verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
         assert len(p.asked) <= draft.tree.depth
 
 
-def test_in_turn_nothing_is_asked_about_that_is_not_come_to() -> None:
+def test_sequential_mode_tests_only_visited_nodes() -> None:
     draft, law = example(), always(0.3, 0.4, 0.3)
     for accepted, expected in ((3, [ROOT, 1]), (1, [ROOT, 1]), (5, [ROOT, 1, 2])):
         p = CannedP(rows_along(draft.tree, law), draft.tree)
         q = CannedQ(draft.q)
-        [verdict] = forced(Traversal, Mode.IN_TURN).verify(
+        [verdict] = forced(Traversal, Mode.SEQUENTIAL).verify(
             [Verification(draft.tree, p, q, Script(accepted))]
         )
         assert verdict.path == draft.tree.path(accepted)
@@ -169,30 +169,32 @@ def test_in_turn_nothing_is_asked_about_that_is_not_come_to() -> None:
 
 
 @pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
-def test_both_ways_come_to_the_same(kind: type[Verifier]) -> None:
+def test_both_modes_agree(kind: type[Verifier]) -> None:
     for dtype, most in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-        for draft, law in some_drafts(forced(kind, Mode.TOGETHER)):
+        for draft, law in some_drafts(forced(kind, Mode.BATCHED)):
             for accepted in (-1, 1, 2, 5):
-                found = {way: Script(accepted) for way in Mode}
+                found = {mode: Script(accepted) for mode in Mode}
                 one, other = (
-                    forced(kind, way).verify([case_of(draft, law, found[way], dtype)])
-                    for way in Mode
+                    forced(kind, mode).verify([case_of(draft, law, found[mode], dtype)])
+                    for mode in Mode
                 )
                 assert one == other
-                together, in_turn = found[Mode.TOGETHER], found[Mode.IN_TURN]
-                assert list(in_turn.chances) == list(together.chances)
-                assert in_turn.chances == pytest.approx(together.chances, rel=most, abs=most)
+                batched, sequential = found[Mode.BATCHED], found[Mode.SEQUENTIAL]
+                assert list(sequential.probabilities) == list(batched.probabilities)
+                assert sequential.probabilities == pytest.approx(
+                    batched.probabilities, rel=most, abs=most
+                )
                 one_bonus, other_bonus = (
-                    script.weights / script.weights.sum() for script in (in_turn, together)
+                    script.weights / script.weights.sum() for script in (sequential, batched)
                 )
                 torch.testing.assert_close(one_bonus, other_bonus, rtol=most, atol=most)
 
 
-def test_where_p_is_says_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mode_depends_on_the_device_of_p(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Mode] = []
-    ways = {Mode.TOGETHER: "try_together", Mode.IN_TURN: "try_in_turn"}
-    for way, name in ways.items():
-        monkeypatch.setattr(trying, name, lambda spots, p, way=way: taken.append(way))
+    modes = {Mode.BATCHED: "try_batched", Mode.SEQUENTIAL: "try_sequentially"}
+    for mode, name in modes.items():
+        monkeypatch.setattr(_residuals, name, lambda groups, p, mode=mode: taken.append(mode))
     draft = drawn(chain(1), Given(0), always(1.0))
 
     class Elsewhere(CannedP):
@@ -204,13 +206,13 @@ def test_where_p_is_says_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
             draft.tree, p([always(1.0)(())] * 2, draft.tree), CannedQ(draft.q), Script()
         )
         for chosen in (None, *Mode):
-            trying.try_children([Siblings(case, ROOT, (1,), 1.0)], chosen)
+            _residuals.try_children([Siblings(case, ROOT, (1,), 1.0)], chosen)
     forced_ones = list(Mode)
-    assert taken == [Mode.IN_TURN, *forced_ones, Mode.TOGETHER, *forced_ones]
+    assert taken == [Mode.SEQUENTIAL, *forced_ones, Mode.BATCHED, *forced_ones]
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_what_is_asked_for_is_left_as_it_was(verifier: Verifier) -> None:
+def test_p_and_q_are_not_modified(verifier: Verifier) -> None:
     class Owned:
         def __init__(self, rows: torch.Tensor) -> None:
             self.rows, self.before = rows, rows.clone()
@@ -242,7 +244,7 @@ def test_a_draft_from_p_itself_is_accepted(verifier: Verifier, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_where_nothing_is_left_the_bonus_is_p_s_own(verifier: Verifier) -> None:
+def test_without_a_residual_the_bonus_is_drawn_from_p(verifier: Verifier) -> None:
     law = always(0.25, 0.75)
     draft, script = drawn(chain(1), Given(0), law), Script()
     # Noise that rejects a certain node; rounding may come to the same.
@@ -251,7 +253,7 @@ def test_where_nothing_is_left_the_bonus_is_p_s_own(verifier: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verifier", OF_TREES)
-def test_what_is_left_of_a_peaked_q_is_summed(verifier: Verifier) -> None:
+def test_the_rest_of_a_peaked_q_is_summed(verifier: Verifier) -> None:
     tiny = np.array([3e-8, 1e-8, 2e-8], dtype=np.float32)
     q = np.array([1 - 6e-8, *tiny], dtype=np.float32)
     p = np.array([0.2, 0.3, 0.4, 0.1], dtype=np.float32)
@@ -271,7 +273,7 @@ def test_what_is_left_of_a_peaked_q_is_summed(verifier: Verifier) -> None:
     # After the first child R = (0, .3, .4, .1) and W = .8; the second came from (0, 3, 1, 2) / 6,
     # where one minus the drawn token, 5.96e-8, would have the sum wrong.
     assert 1 - float(q[0]) != pytest.approx(float(tiny.sum()), rel=1e-3)
-    assert script.chances[2] == pytest.approx(0.3 / (0.8 * 0.5), rel=1e-6)
+    assert script.probabilities[2] == pytest.approx(0.3 / (0.8 * 0.5), rel=1e-6)
     left = np.array([0.4 - 0.8 / 6, 0.1 - 0.8 / 3])
     assert script.weights.tolist() == pytest.approx([0, 0, left[0], 0], abs=1e-7)
 
@@ -289,24 +291,26 @@ def misdrawn(*tokens: int, draw: Draw = Draw.WITHOUT_REPLACEMENT) -> Grow:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("verifier", OF_TREES)
-def test_zero_probability_picks_take_no_part(verifier: Verifier, dtype: torch.dtype) -> None:
+def test_zero_probability_children_do_not_change_the_residual(
+    verifier: Verifier, dtype: torch.dtype
+) -> None:
     q, law = always(0.0, 0.6, 0.4), always(0.3, 0.1, 0.6)
     draft, script = drawn(misdrawn(1, 2, 0), Dice(0), q), Script()
     verifier.verify([case_of(draft, law, script, dtype)])
     # R = (.3, 0, .2), W = .5; then R = (.3, 0, 0) and the row is empty.
-    assert list(script.chances.values()) == pytest.approx([1 / 6, 0.4, 0.0])
+    assert list(script.probabilities.values()) == pytest.approx([1 / 6, 0.4, 0.0])
     assert script.weights.tolist() == pytest.approx([0.3, 0, 0], abs=1e-7)
     draft, script = drawn(misdrawn(0, 1, draw=Draw.IID), Dice(0), q), Script()
     verifier.verify([case_of(draft, law, script, dtype)])
-    assert list(script.chances.values()) == pytest.approx([0.0, 0.0])
+    assert list(script.probabilities.values()) == pytest.approx([0.0, 0.0])
     assert script.weights.tolist() == pytest.approx([0.3, 0, 0], abs=1e-7)
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_a_zero_probability_pick_is_not_accepted(verifier: Verifier) -> None:
+def test_a_zero_probability_child_is_not_accepted(verifier: Verifier) -> None:
     draft, script = drawn(misdrawn(0), Dice(0), always(0.0, 0.6, 0.4)), Script()
     verifier.verify([case_of(draft, always(0.3, 0.1, 0.6), script)])
-    assert script.chances == {1: 0.0}
+    assert script.probabilities == {1: 0.0}
     assert script.weights.tolist() == pytest.approx([0.3, 0, 0.2])
 
 
@@ -324,13 +328,13 @@ def extreme(seed: int) -> Law:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_nothing_is_ever_not_a_number(verifier: Verifier, dtype: torch.dtype) -> None:
+def test_results_are_never_nan(verifier: Verifier, dtype: torch.dtype) -> None:
     for seed in range(30):
         grow = ragged(3, 3) if verifier.branching else chain(5)
         draft = drawn(grow, Dice(seed), extreme(seed))
         script = Script()
         (verdict,) = verifier.verify([case_of(draft, extreme(seed + 1000), script, dtype)])
-        assert all(0 <= chance <= 1 for chance in script.chances.values())
+        assert all(0 <= probability <= 1 for probability in script.probabilities.values())
         assert torch.isfinite(script.weights).all()
         assert script.weights.sum() > 0
         assert extreme(seed + 1000)(())[verdict.bonus] > 0

@@ -58,11 +58,13 @@ def test_the_papers_example() -> None:
         X5: Fraction(2, 9),
         X2: Fraction(3, 53),
     }
-    assert list(script.chances) == list(expected)
-    assert script.chances == pytest.approx({v: float(x) for v, x in expected.items()}, abs=1e-15)
+    assert list(script.probabilities) == list(expected)
+    assert script.probabilities == pytest.approx(
+        {v: float(x) for v, x in expected.items()}, abs=1e-15
+    )
 
 
-def test_where_the_papers_example_ends() -> None:
+def test_stopping_probabilities_of_the_papers_example() -> None:
     ends = {
         (X1, X3): Fraction(2, 3),
         (X1, X4): Fraction(7, 33),
@@ -95,23 +97,25 @@ def test_it_accepts_more_of_a_chain_than_token_level() -> None:
     assert ends == pytest.approx([2 / 3, 2 / 3, 1 / 2], abs=1e-15)
 
 
-@pytest.mark.parametrize("way", Mode)
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("vocab", [3, 4, 5])
 @pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_is_the_literal_loop(grow: Grow, vocab: int, way: Mode) -> None:
-    verifier = forced(Traversal, way)
+def test_it_equals_the_literal_loop(grow: Grow, vocab: int, mode: Mode) -> None:
+    verifier = forced(Traversal, mode)
     for seed in range(5):
         law = law_of(seed, vocab)
         draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
         judged, script = literal_rules.traversal(draft, rows_along(draft.tree, law)), Script()
         verifier.verify([case_of(draft, law, script)])
-        assert [*script.chances, ROOT] == list(judged.chances), "the order of the visits"
+        assert [*script.probabilities, ROOT] == list(judged.probabilities), (
+            "the order of the visits"
+        )
         reached = 1.0
-        for node, chance in script.chances.items():
+        for node, probability in script.probabilities.items():
             if reached < 1e-9:
                 break
-            assert chance == pytest.approx(judged.chances[node], abs=1e-12)
-            reached *= 1 - chance
+            assert probability == pytest.approx(judged.probabilities[node], abs=1e-12)
+            reached *= 1 - probability
         for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
             found = committed_law(verifier, [(1.0, draft)], law, dtype)
             assert difference(found, judged.law(draft)) < most
@@ -124,7 +128,7 @@ def test_a_chain_may_be_deep() -> None:
     assert len(verdict.path) == 1200
 
 
-def test_siblings_count_in_drawing_order() -> None:
+def test_siblings_are_tested_in_drawing_order() -> None:
     def swapped(drafting: Drafting) -> None:
         first, second = drafting.sample(ROOT, 2)
         drafting.sample(second, 1)
@@ -134,19 +138,19 @@ def test_siblings_count_in_drawing_order() -> None:
     draft = drawn(swapped, Given(0, 1, 0, 1, 2), always(0.6, 0.3, 0.1))
     script = Script()
     Traversal().verify([case_of(draft, P, script)])
-    assert list(script.chances) == [4, 5, 1, 3, 2]
-    assert list(script.chances.values()) == pytest.approx([2 / 3, 7 / 11, 0, 2 / 9, 3 / 53])
+    assert list(script.probabilities) == [4, 5, 1, 3, 2]
+    assert list(script.probabilities.values()) == pytest.approx([2 / 3, 7 / 11, 0, 2 / 9, 3 / 53])
 
 
 @pytest.mark.parametrize("draw", [Draw.WITHOUT_REPLACEMENT, Draw.IID])
-def test_on_one_level_it_is_rejection(draw: Draw) -> None:
+def test_on_one_level_it_equals_rejection(draw: Draw) -> None:
     for seed in range(4):
         drafts, law = every_draft(flat(3, draw), law_of(seed + 10)), law_of(seed)
         one, other = (committed_law(rule, drafts, law) for rule in (Traversal(), Rejection()))
         assert difference(one, other) < 1e-15
 
 
-def test_it_gains_where_the_first_drawn_has_the_deepest_subtree() -> None:
+def test_it_accepts_more_if_the_first_drawn_has_the_deepest_subtree() -> None:
     def below_sibling(number: int) -> Grow:
         def grow(drafting: Drafting) -> None:
             (node,) = drafting.sample(ROOT, 1)

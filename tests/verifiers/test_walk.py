@@ -91,7 +91,7 @@ def test_greedy_walks() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_says_token_for_token_what_plain_sampling_says(seed: int) -> None:
+def test_tokens_equal_plain_sampling(seed: int) -> None:
     law, spoken = law_of(seed, zeros=0), list[int]()
     for position in range(4):
         spoken.append(
@@ -103,12 +103,12 @@ def test_it_says_token_for_token_what_plain_sampling_says(seed: int) -> None:
         assert tokens == spoken[: len(tokens)]
 
 
-def test_nothing_is_accepted_by_chance() -> None:
+def test_the_walk_makes_no_acceptance_decisions() -> None:
     script = Script()
     walked(TREES["full"], always(0.2, 0.5, 0.3), script)
-    assert script.chances == {}
+    assert script.probabilities == {}
 
 
-def test_it_accepts_no_nodes_that_were_drawn_by_themselves() -> None:
+def test_sampled_nodes_are_not_among_its_accepted_draws() -> None:
     assert Walk().accepts == {Draw.ONE_HOT, Draw.COUPLED}
     assert Walk().branching

@@ -1,8 +1,7 @@
-"""Tries siblings one after the other, each when it is asked about.
+"""The sibling test child by child, on the host, each when its result is needed.
 
-A verifier that goes from node to node mostly ends before it has seen the whole tree; here it pays
-for what it sees. A child's chance takes two numbers, and only its rejection a pass over the
-vocabulary. On the host, where numbers need no hand-over;
+A verifier that goes from node to node usually ends before it has tested the whole tree. A child's
+probability takes two numbers; only its rejection takes a pass over the vocabulary.
 :mod:`draftwood.verifiers._residuals.batched` is the plain twin.
 """
 
@@ -16,59 +15,59 @@ from draftwood.tree import Draw
 from draftwood.verifiers._residuals.siblings import Siblings
 
 
-def try_in_turn(spots: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list["Sequential"]:
-    """Be ready to try the children of all spots, ``p`` being ``[V]`` each; results are on the host.
+def try_sequentially(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list["Sequential"]:
+    """Prepare the tests of several nodes; ``p`` is ``[V]`` for each node, results are on the host.
 
-    q is asked for node by node, where the first of the children that share it is tried.
+    A row of q is fetched when the first child that shares it is tested.
     """
-    return [Sequential(spot, row.cpu()) for spot, row in zip(spots, p, strict=True)]
+    return [Sequential(siblings, row.cpu()) for siblings, row in zip(groups, p, strict=True)]
 
 
 class Sequential:
-    """Implements :class:`draftwood.verifiers._residuals.Tested` for one node.
+    """The result for one node; implements :class:`draftwood.verifiers._residuals.Tested`.
 
     Attributes:
-        chances: P of the children, each worked out when it is taken.
+        probabilities: P of the children, each computed when it is read.
     """
 
     known = False
 
-    def __init__(self, spot: Siblings, p: torch.Tensor) -> None:
-        self.chances = self._try(spot, p)
+    def __init__(self, siblings: Siblings, p: torch.Tensor) -> None:
+        self.probabilities = self._try(siblings, p)
         self._mass = 0.0
         self._residual = p
 
     @property
     def mass(self) -> float:
-        """Sum of R; children that were not asked about are rejected."""
-        deque(self.chances, maxlen=0)
+        """Sum of R after all children; reading it tests the remaining ones."""
+        deque(self.probabilities, maxlen=0)
         return self._mass
 
     @property
     def residual(self) -> torch.Tensor:
-        """``[V]``; likewise."""
-        deque(self.chances, maxlen=0)
+        """R ``[V]`` after all children, up to a factor; reading it tests the remaining ones."""
+        deque(self.probabilities, maxlen=0)
         return self._residual
 
-    def _try(self, spot: Siblings, p: torch.Tensor) -> Iterator[float]:
-        tree, reach = spot.case.tree, spot.reach
-        offers = _Offers(spot.case, p.dtype)
+    def _try(self, siblings: Siblings, p: torch.Tensor) -> Iterator[float]:
+        tree, reach = siblings.case.tree, siblings.reach
+        offers = _Offers(siblings.case, p.dtype)
         most = float(torch.finfo(p.dtype).max)
         # R / P(v), which is p to begin with.
         left, view, weight = p, p.numpy(), 1.0
-        for child in spot.children:
+        for child in siblings.children:
             token, draw = int(tree.tokens[child]), int(tree.draws[child])
             row, wanted, offered = None, reach * float(view[token]), weight
             if draw != Draw.ONE_HOT:
                 row = offers.take(child, token, draw)
-                # Where nothing is left the child is a zero-probability pick, which takes no part.
+                # If nothing is left, the child has probability zero and takes no part.
                 scale = weight / row.sum if weight < row.sum * most else 0.0
                 offered = float(row.view[token]) * scale
             yield min(wanted, offered) / offered if offered > 0 else 0.0
             if row is None:
                 left = p.clone() if left is p else left
             else:
-                # Bounded, as infinity times a zero of q is not a number; nothing is so unlikely.
+                # Bounded, because infinity times zero is NaN; no real probability is so small.
                 into = None if left is p else left
                 share = min(scale / reach, most)
                 left = torch.sub(left, row.numbers, alpha=share, out=into).relu_()
@@ -89,7 +88,7 @@ class _Offers:
         self._rows: dict[tuple[str, int, int], _Row] = {}
 
     def take(self, child: int, token: int, draw: int) -> "_Row":
-        """What a child was drawn from."""
+        """The row that a child was drawn from."""
         tree = self._case.tree
         key = (tree.sources[child], int(tree.q_rows[child]), draw)
         row = self._rows.get(key)
@@ -103,13 +102,13 @@ class _Offers:
 
 
 class _Row:
-    """A row of q, from which drawn tokens are taken out one by one.
+    """A row of q from which drawn tokens are removed one by one.
 
     Attributes:
         numbers: ``[V]``.
-        view: the same, for single numbers, which cost a tensor's call each.
-        sum: of the numbers; of a whole row it is 1 by definition.
-        gone: the token that is to be taken out before the row is used again; -1 for none.
+        view: the same as a NumPy array: reading one number costs less than with a tensor.
+        sum: of the numbers; 1 by definition if none was removed.
+        gone: the token to remove before the row is used again; -1 for none.
     """
 
     __slots__ = ("_owned", "gone", "numbers", "sum", "view")
@@ -121,7 +120,7 @@ class _Row:
         self.gone = -1
 
     def settle(self) -> None:
-        """Take out what is to be taken out."""
+        """Remove the token that is due."""
         if self.gone < 0:
             return
         if not self._owned:

@@ -1,4 +1,4 @@
-"""Nodes whose children are tried, what comes of it, and what the verifiers do with that."""
+"""What verifiers of sampled trees share: siblings to test, the result, and the bonus token."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from draftwood.verifiers._walk import walk
 def judge(
     cases: Sequence[Verification], rule: Callable[[list[Verification]], list[Verdict]]
 ) -> list[Verdict]:
-    """Verdicts by ``rule`` on the trees with sampled nodes, by the target walk on the others.
+    """Verdicts by ``rule`` on trees with sampled nodes, by the target walk on the others.
 
-    Where nothing was sampled, no rule accepts more than the walk.
+    On a tree without sampled nodes no rule accepts more than the walk.
 
     Raises:
         DraftwoodError: a tree has sampled nodes and coupled ones.
@@ -43,7 +43,7 @@ def children_of(tree: TokenTree) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Siblings:
-    """A node whose children, one at least, are to be tried, and P(node), which is above 0."""
+    """A node with its children to test, one or more, and P(node) > 0 as ``reach``."""
 
     case: Verification
     node: int
@@ -52,47 +52,47 @@ class Siblings:
 
 
 class Tested(Protocol):
-    """What comes of it; it may be worked out as it is asked for."""
+    """The result of testing a node's children; it may be computed lazily."""
 
     @property
     def known(self) -> bool:
-        """Whether all of it is known already, so that asking costs nothing."""
+        """Whether the result is computed, so that reading it is free."""
         ...
 
     @property
-    def chances(self) -> Iterable[float]:
-        """P of each child, in drawing order; to be gone through once."""
+    def probabilities(self) -> Iterable[float]:
+        """P of each child, in drawing order; to be read once."""
         ...
 
     @property
     def mass(self) -> float:
-        """Sum of R."""
+        """Sum of R after the last child."""
         ...
 
     @property
     def residual(self) -> torch.Tensor:
-        """``[V]``, in proportion to R after the last child."""
+        """R after the last child ``[V]``, up to a factor."""
         ...
 
 
-def kept(tried: Tested, reach: float) -> float:
-    """h: probability to keep a node, reached with P = ``reach``, if no child is accepted.
+def keep_probability(tested: Tested, reach: float) -> float:
+    """h: probability to keep a node with P = ``reach`` if no child is accepted.
 
-    In this form a tiny mass cannot take it above 1, nor divide it by zero.
+    In this form rounding of a tiny mass gives neither a value above 1 nor a division by zero.
     """
-    return tried.mass / (tried.mass + (1 - reach)) if tried.mass > 0 else 0.0
+    return tested.mass / (tested.mass + (1 - reach)) if tested.mass > 0 else 0.0
 
 
-def bonus(case: Verification, node: int, tried: Tested | None) -> int:
-    """The token after the last accepted node: drawn from what its children, if any, left of p."""
-    # Only rounding leaves nothing at all: in exact arithmetic such a node is never the last one.
-    if tried is None or tried.mass == 0:
+def bonus(case: Verification, node: int, tested: Tested | None) -> int:
+    """The token after the last accepted node, drawn from the residual that its children left."""
+    # Only rounding leaves no residual: in exact arithmetic such a node is never the last one.
+    if tested is None or tested.mass == 0:
         return case.p.draw(node, case.noise)
-    return case.noise.choose(int(case.tree.depths[node]), tried.residual)
+    return case.noise.choose(int(case.tree.depths[node]), tested.residual)
 
 
 def rows_of(asked: Sequence[tuple[Distributions | Proposals, int]]) -> list[torch.Tensor]:
-    """Distributions at nodes of several trees, ``[V]`` each; every tree is asked once."""
+    """Distributions ``[V]`` at nodes of several trees, with one call per tree."""
     if len(asked) == 1:
         [(tree, node)] = asked
         return [tree.probabilities([node])[0]]

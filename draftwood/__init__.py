@@ -18,7 +18,7 @@ _HOMES = {
     "Engine": "engine.engine",
     "Finished": "engine.request",
     "Method": "methods.recipe",
-    "Recipe": "methods.recipe",
+    "Recipe": "protocols.recipe",
     "Request": "engine.request",
     "SamplingParams": "sampling.params",
     "Stepped": "engine.request",

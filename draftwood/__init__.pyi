@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError as DraftwoodError
 from draftwood.engine.engine import Engine as Engine
 from draftwood.engine.request import Finished as Finished
 from draftwood.methods.recipe import Method as Method
-from draftwood.methods.recipe import Recipe as Recipe
+from draftwood.protocols.recipe import Recipe as Recipe
 from draftwood.engine.request import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
 from draftwood.engine.request import Stepped as Stepped
@@ -29,6 +29,16 @@ from draftwood.methods import method as method
 
 __version__: str
 __all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
+
+def ar(  # method: ar
+    *,
+    verifier: str = 'walk',
+) -> CustomGenerate:
+    """Plain decoding through the same engine.
+
+    Args:
+        verifier: accept rule: block, rejection, traversal, walk.
+    """
 
 def auto(  # method: auto
     *,
@@ -95,67 +105,63 @@ def auto(  # method: auto
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def ar(  # method: ar
-    *,
-    verifier: str = 'walk',
-) -> CustomGenerate:
-    """Plain decoding through the same engine.
-
-    Args:
-        verifier: accept rule: block, rejection, traversal, walk.
-    """
-
-def pld(  # method: pld
+def goose(  # method: goose
     *,
     context: str = 'context',
+    adjacency: str = 'adjacency',
     verifier: str = 'walk',
-    budget: int = 20,
+    budget: int = 59,
+    max_depth: int = 6,
+    rho: float = 0.5,
+    top_k: int = 10,
+    min_score: float = 0.01,
+    ratio: float = 0.0,
+    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
+    bypass_length: int = 8,
     chain: str = 'context',
+    min_chain: int = 1,
+    spine: Literal['on', 'off', 'control'] = 'on',
+    spine_branches: bool = True,
+    branches: str = 'adjacency',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
     context__max_match: int = 64,
     context__wrap: bool = False,
+    adjacency__width: int = 10,
+    adjacency__min_score: float = 0.01,
+    adjacency__bigram: bool = True,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
 ) -> CustomGenerate:
-    """A chain copied from the context.
+    """A spine copied from the context, with branches from the adjacency table.
 
-    Source: Prompt Lookup Decoding, as GOOSE defines it.
+    Source: GOOSE (spine trees of context match and adjacency).
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: longest chain to draft, in tokens.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest branch, from its branching point (D).
+        rho: share of the branches that goes to the spine's nodes.
+        top_k: most children asked for or drawn per node (K).
+        min_score: least probability of a branch node that is not drawn.
+        ratio: share of the tree for the spine; 0 adapts it to p_s.
+        bypass: when to verify the copied chain alone.
+        bypass_length: match (paper: chain) long enough to bypass, in tokens.
         chain: name of the source that copies.
+        min_chain: shorter copied chains count as no match, in tokens.
+        spine: ablations: no spine, or a spine drawn from the ranking source.
+        spine_branches: ablation: off leaves the spine's nodes without branches.
+        branches: name of the source that ranks.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens, before the root.
         context__wrap: go on past the end of the text, with what was copied so far.
-    """
-
-def tr(  # method: tr
-    *,
-    adjacency: str = 'adjacency',
-    verifier: str = 'walk',
-    budget: int = 80,
-    branches: str = 'adjacency',
-    adjacency__width: int = 8,
-    adjacency__min_score: float = 0.0,
-    adjacency__bigram: bool = False,
-    adjacency__shared: bool = False,
-    adjacency__max_rows: int = 65536,
-    adjacency__harvest: Literal['all', 'accepted'] = 'all',
-) -> CustomGenerate:
-    """A static tree over the last token's successors.
-
-    Source: Token Recycling.
-
-    Args:
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
-            model.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded (80 at most).
-        branches: name of the source that ranks.
         adjacency__width: successors kept for every key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
@@ -258,91 +264,57 @@ def iso5(  # method: iso5
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def sd(  # method: sd
-    *,
-    drafter: str = 'model',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'walk',
-    budget: int = 5,
-    depth: int | None = None,
-    breadth: int = 1,
-    threshold: float = 0.0,
-    source: str = 'draft',
-) -> CustomGenerate:
-    """A chain of a draft model's likeliest tokens.
-
-    Source: Speculative decoding (Leviathan et al. 2023).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded.
-        depth: deepest node (D); none: as deep as the budget reaches.
-        breadth: children of every node (B).
-        threshold: least path probability of a node (tau).
-        source: name of the drafter.
-    """
-
-def goose(  # method: goose
+def pld(  # method: pld
     *,
     context: str = 'context',
-    adjacency: str = 'adjacency',
     verifier: str = 'walk',
-    budget: int = 59,
-    max_depth: int = 6,
-    rho: float = 0.5,
-    top_k: int = 10,
-    min_score: float = 0.01,
-    ratio: float = 0.0,
-    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
-    bypass_length: int = 8,
+    budget: int = 20,
     chain: str = 'context',
-    min_chain: int = 1,
-    spine: Literal['on', 'off', 'control'] = 'on',
-    spine_branches: bool = True,
-    branches: str = 'adjacency',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
     context__max_match: int = 64,
     context__wrap: bool = False,
-    adjacency__width: int = 10,
-    adjacency__min_score: float = 0.01,
-    adjacency__bigram: bool = True,
-    adjacency__shared: bool = False,
-    adjacency__max_rows: int = 65536,
-    adjacency__harvest: Literal['all', 'accepted'] = 'all',
 ) -> CustomGenerate:
-    """A spine copied from the context, with branches from the adjacency table.
+    """A chain copied from the context.
 
-    Source: GOOSE (spine trees of context match and adjacency).
+    Source: Prompt Lookup Decoding, as GOOSE defines it.
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
-            model.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded.
-        max_depth: deepest branch, from its branching point (D).
-        rho: share of the branches that goes to the spine's nodes.
-        top_k: most children asked for or drawn per node (K).
-        min_score: least probability of a branch node that is not drawn.
-        ratio: share of the tree for the spine; 0 adapts it to p_s.
-        bypass: when to verify the copied chain alone.
-        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
-        min_chain: shorter copied chains count as no match, in tokens.
-        spine: ablations: no spine, or a spine drawn from the ranking source.
-        spine_branches: ablation: off leaves the spine's nodes without branches.
-        branches: name of the source that ranks.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens, before the root.
         context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def tr(  # method: tr
+    *,
+    adjacency: str = 'adjacency',
+    verifier: str = 'walk',
+    budget: int = 80,
+    branches: str = 'adjacency',
+    adjacency__width: int = 8,
+    adjacency__min_score: float = 0.0,
+    adjacency__bigram: bool = False,
+    adjacency__shared: bool = False,
+    adjacency__max_rows: int = 65536,
+    adjacency__harvest: Literal['all', 'accepted'] = 'all',
+) -> CustomGenerate:
+    """A static tree over the last token's successors.
+
+    Source: Token Recycling.
+
+    Args:
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            model.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded (80 at most).
+        branches: name of the source that ranks.
         adjacency__width: successors kept for every key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
@@ -351,32 +323,50 @@ def goose(  # method: goose
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def fixed_tree(  # method: fixed-tree
+def block(  # method: block
     *,
     drafter: str = 'model',
+    context: str = 'context',
     draft: str | PreTrainedModel = 'embedded-draft',
     head: str | Any | None = None,
-    verifier: str = 'walk',
-    budget: int = 59,
-    depth: int | None = 9,
-    breadth: int = 3,
-    threshold: float = 0.1,
+    verifier: str = 'block',
+    budget: int = 62,
+    shape: str = '1x1x1x1x1',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
     source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A draft model's tree of fixed breadth and depth.
+    """A chain drawn from a draft model, judged as a whole.
 
-    Source: DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1).
+    Source: Block Verification (Sun et al. 2024).
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded.
-        depth: deepest node (D); none: as deep as the budget reaches.
-        breadth: children of every node (B).
-        threshold: least path probability of a node (tau).
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
     """
 
 def dynatree(  # method: dynatree
@@ -453,102 +443,6 @@ def dynatree(  # method: dynatree
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def talon(  # method: talon
-    *,
-    drafter: str = 'model',
-    context: str = 'context',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'walk',
-    budget: int = 59,
-    mu: float = 0.03,
-    top_k: int = 10,
-    robust: int = 1,
-    max_depth: int = 32,
-    source: str = 'draft',
-    chain: str = '',
-    copied: int = 10,
-    context__lengths: tuple[int, ...] = (5, 4, 3),
-    context__max_tokens: int = 20,
-    context__max_continuations: int = 4,
-    context__max_match: int = 64,
-    context__wrap: bool = False,
-) -> CustomGenerate:
-    """A draft model's tree that spends its budget where the model is confident.
-
-    Source: TALON (confidence-gated trees under a budget).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded.
-        mu: least path probability, relative to the level's best.
-        top_k: nodes of an ungated level (K).
-        robust: how many levels from the root are ungated.
-        max_depth: most draft forwards in a step.
-        source: name of the drafter.
-        chain: name of a source that copies, as an extra path; empty: none.
-        copied: longest copied path, in tokens (half the budget at most).
-        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
-        context__max_tokens: longest continuation to copy, in tokens.
-        context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-    """
-
-def opt_tree(  # method: opt-tree
-    *,
-    drafter: str = 'model',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'walk',
-    budget: int = 59,
-    delta: float = 0.5,
-    max_depth: int = 32,
-    source: str = 'draft',
-) -> CustomGenerate:
-    """A draft model's likeliest nodes, as deep as another level pays.
-
-    Source: OPT-Tree (Wang et al. 2025).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded (n).
-        delta: a level that adds no more expected tokens is the last.
-        max_depth: most draft forwards in a step.
-        source: name of the drafter.
-    """
-
-def sequoia(  # method: sequoia
-    *,
-    drafter: str = 'model',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'walk',
-    budget: int = 59,
-    tree: str = '',
-    source: str = 'draft',
-) -> CustomGenerate:
-    """A static tree searched for a draft model's acceptance by rank.
-
-    Source: Sequoia (Chen et al. 2025).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded.
-        tree: JSON file of a searched tree; empty: a built-in one.
-        source: name of the drafter.
-    """
-
 def eagle3(  # method: eagle3
     *,
     drafter: str = 'eagle3',
@@ -572,6 +466,34 @@ def eagle3(  # method: eagle3
         budget: most nodes to draft, root excluded.
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
+        source: name of the drafter.
+    """
+
+def fixed_tree(  # method: fixed-tree
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    depth: int | None = 9,
+    breadth: int = 3,
+    threshold: float = 0.1,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A draft model's tree of fixed breadth and depth.
+
+    Source: DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
         source: name of the drafter.
     """
 
@@ -631,183 +553,53 @@ def goose_eagle3(  # method: goose-eagle3
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def traversal(  # method: traversal
+def goose_sampled(  # method: goose-sampled
     *,
-    drafter: str = 'model',
     context: str = 'context',
+    drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
     head: str | Any | None = None,
     verifier: str = 'traversal',
-    budget: int = 62,
-    shape: str = 'sparse',
+    budget: int = 59,
+    max_depth: int = 6,
+    rho: float = 0.5,
+    top_k: int = 10,
+    min_score: float = 0.01,
+    ratio: float = 0.0,
+    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
+    bypass_length: int = 8,
+    chain: str = 'context',
     replacement: bool = False,
-    last: Literal['none', 'top', 'context'] = 'none',
-    deepest: Literal['first', 'last'] = 'first',
     draft_temperature: float = 0.0,
     source: str = 'draft',
-    chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A sparse tree drawn from a draft model, its paths judged as wholes.
+    """GOOSE's spine, with branches drawn from a draft model.
 
-    Source: Traversal Verification.
+    Source: Traversal Verification, with GOOSE's spine.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded; cuts the shape.
-        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        budget: most nodes to draft, root excluded.
+        max_depth: deepest branch, from its branching point (D).
+        rho: share of the branches that goes to the spine's nodes.
+        top_k: most children asked for or drawn per node (K).
+        min_score: least probability of a branch node that is not drawn.
+        ratio: share of the tree for the spine; 0 adapts it to p_s.
+        bypass: when to verify the copied chain alone.
+        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        chain: name of the source that copies.
         replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
-        deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
-        chain: name of the source that copies, for last=context.
-        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
-        context__max_tokens: longest continuation to copy, in tokens.
-        context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-    """
-
-def rrsw(  # method: rrsw
-    *,
-    drafter: str = 'model',
-    context: str = 'context',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'rejection',
-    budget: int = 62,
-    shape: str = 'sparse',
-    replacement: bool = False,
-    last: Literal['none', 'top', 'context'] = 'none',
-    deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
-    chain: str = 'context',
-    context__lengths: tuple[int, ...] = (5, 4, 3),
-    context__max_tokens: int = 20,
-    context__max_continuations: int = 4,
-    context__max_match: int = 64,
-    context__wrap: bool = False,
-) -> CustomGenerate:
-    """The same tree, judged token by token.
-
-    Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded; cuts the shape.
-        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
-        deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
-        chain: name of the source that copies, for last=context.
-        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
-        context__max_tokens: longest continuation to copy, in tokens.
-        context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-    """
-
-def specinfer(  # method: specinfer
-    *,
-    drafter: str = 'model',
-    context: str = 'context',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'rejection',
-    budget: int = 62,
-    shape: str = 'sparse',
-    replacement: bool = True,
-    last: Literal['none', 'top', 'context'] = 'none',
-    deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
-    chain: str = 'context',
-    context__lengths: tuple[int, ...] = (5, 4, 3),
-    context__max_tokens: int = 20,
-    context__max_continuations: int = 4,
-    context__max_match: int = 64,
-    context__wrap: bool = False,
-) -> CustomGenerate:
-    """A sparse tree drawn with replacement, judged token by token.
-
-    Source: SpecInfer (Miao et al. 2024).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded; cuts the shape.
-        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
-        deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
-        chain: name of the source that copies, for last=context.
-        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
-        context__max_tokens: longest continuation to copy, in tokens.
-        context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-    """
-
-def block(  # method: block
-    *,
-    drafter: str = 'model',
-    context: str = 'context',
-    draft: str | PreTrainedModel = 'embedded-draft',
-    head: str | Any | None = None,
-    verifier: str = 'block',
-    budget: int = 62,
-    shape: str = '1x1x1x1x1',
-    replacement: bool = False,
-    last: Literal['none', 'top', 'context'] = 'none',
-    deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
-    chain: str = 'context',
-    context__lengths: tuple[int, ...] = (5, 4, 3),
-    context__max_tokens: int = 20,
-    context__max_continuations: int = 4,
-    context__max_match: int = 64,
-    context__wrap: bool = False,
-) -> CustomGenerate:
-    """A chain drawn from a draft model, judged as a whole.
-
-    Source: Block Verification (Sun et al. 2024).
-
-    Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
-        verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded; cuts the shape.
-        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
-        deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
-        chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -861,28 +653,204 @@ def mixed(  # method: mixed
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def traversal_talon(  # method: traversal-talon
+def opt_tree(  # method: opt-tree
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
     head: str | Any | None = None,
-    verifier: str = 'traversal',
+    verifier: str = 'walk',
+    budget: int = 59,
+    delta: float = 0.5,
+    max_depth: int = 32,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A draft model's likeliest nodes, as deep as another level pays.
+
+    Source: OPT-Tree (Wang et al. 2025).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded (n).
+        delta: a level that adds no more expected tokens is the last.
+        max_depth: most draft forwards in a step.
+        source: name of the drafter.
+    """
+
+def rrsw(  # method: rrsw
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'rejection',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """The same tree, judged token by token.
+
+    Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def sd(  # method: sd
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 5,
+    depth: int | None = None,
+    breadth: int = 1,
+    threshold: float = 0.0,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A chain of a draft model's likeliest tokens.
+
+    Source: Speculative decoding (Leviathan et al. 2023).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
+        source: name of the drafter.
+    """
+
+def sequoia(  # method: sequoia
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 59,
+    tree: str = '',
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A static tree searched for a draft model's acceptance by rank.
+
+    Source: Sequoia (Chen et al. 2025).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        tree: JSON file of a searched tree; empty: a built-in one.
+        source: name of the drafter.
+    """
+
+def specinfer(  # method: specinfer
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'rejection',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = True,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A sparse tree drawn with replacement, judged token by token.
+
+    Source: SpecInfer (Miao et al. 2024).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
+        draft_temperature: temperature of the draft; 0 is the request's own.
+        source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def talon(  # method: talon
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
     budget: int = 59,
     mu: float = 0.03,
     top_k: int = 10,
     robust: int = 1,
     max_depth: int = 32,
-    replacement: bool = False,
-    last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
     source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A drawn tree that spends its budget where the model is confident.
+    """A draft model's tree that spends its budget where the model is confident.
 
-    Source: Traversal Verification, with TALON's gate.
+    Source: TALON (confidence-gated trees under a budget).
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -891,10 +859,60 @@ def traversal_talon(  # method: traversal-talon
         top_k: nodes of an ungated level (K).
         robust: how many levels from the root are ungated.
         max_depth: most draft forwards in a step.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
+    """
+
+def traversal(  # method: traversal
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'traversal',
+    budget: int = 62,
+    shape: str = 'sparse',
+    replacement: bool = False,
+    last: Literal['none', 'top', 'context'] = 'none',
+    deepest: Literal['first', 'last'] = 'first',
+    draft_temperature: float = 0.0,
+    source: str = 'draft',
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A sparse tree drawn from a draft model, its paths judged as wholes.
+
+    Source: Traversal Verification.
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
         replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, or the likeliest.
+        last: a node's last child: drawn too, the likeliest, or the copied one.
+        deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
+        chain: name of the source that copies, for last=context.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens, before the root.
+        context__wrap: go on past the end of the text, with what was copied so far.
     """
 
 def traversal_dynatree(  # method: traversal-dynatree
@@ -961,56 +979,38 @@ def traversal_dynatree(  # method: traversal-dynatree
         draft_temperature: temperature of the draft; 0 is the request's own.
     """
 
-def goose_sampled(  # method: goose-sampled
+def traversal_talon(  # method: traversal-talon
     *,
-    context: str = 'context',
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
     head: str | Any | None = None,
     verifier: str = 'traversal',
     budget: int = 59,
-    max_depth: int = 6,
-    rho: float = 0.5,
+    mu: float = 0.03,
     top_k: int = 10,
-    min_score: float = 0.01,
-    ratio: float = 0.0,
-    bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
-    bypass_length: int = 8,
-    chain: str = 'context',
+    robust: int = 1,
+    max_depth: int = 32,
     replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
     draft_temperature: float = 0.0,
     source: str = 'draft',
-    context__lengths: tuple[int, ...] = (5, 4, 3),
-    context__max_tokens: int = 20,
-    context__max_continuations: int = 4,
-    context__max_match: int = 64,
-    context__wrap: bool = False,
 ) -> CustomGenerate:
-    """GOOSE's spine, with branches drawn from a draft model.
+    """A drawn tree that spends its budget where the model is confident.
 
-    Source: Traversal Verification, with GOOSE's spine.
+    Source: Traversal Verification, with TALON's gate.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
         drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
-        max_depth: deepest branch, from its branching point (D).
-        rho: share of the branches that goes to the spine's nodes.
-        top_k: most children asked for or drawn per node (K).
-        min_score: least probability of a branch node that is not drawn.
-        ratio: share of the tree for the spine; 0 adapts it to p_s.
-        bypass: when to verify the copied chain alone.
-        bypass_length: match (paper: chain) long enough to bypass, in tokens.
-        chain: name of the source that copies.
+        mu: least path probability, relative to the level's best.
+        top_k: nodes of an ungated level (K).
+        robust: how many levels from the root are ungated.
+        max_depth: most draft forwards in a step.
         replacement: draw siblings independently, so that they may repeat.
+        last: a node's last child: drawn too, or the likeliest.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
-        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
-        context__max_tokens: longest continuation to copy, in tokens.
-        context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
     """

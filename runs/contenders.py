@@ -15,7 +15,8 @@ import click
 
 from draftwood.methods import method, recipes
 from draftwood.methods.binding import binder
-from draftwood.methods.recipe import Recipe
+from draftwood.methods.recipe import settings_of
+from draftwood.protocols import Recipe
 
 NEURAL = ("model", "eagle3")
 
@@ -31,7 +32,7 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
         for drafter in drafters:
             if drafter != asked.get(source):
                 yield f"{recipe.name}:{binder(source)}={drafter}"
-    chain = recipe.settings().get("chain")
+    chain = settings_of(recipe).get("chain")
     if usable and asked and chain is not None and chain.default == "":
         yield f"{recipe.name}:chain=context"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import draftwood
 from draftwood.integrations.functions import docstring, signature, spelt
-from draftwood.methods.builtin import BUILT_IN
-from draftwood.methods.recipe import Recipe
+from draftwood.methods import recipes
+from draftwood.protocols import Recipe
 
 STUB = Path(draftwood.__file__).with_suffix(".pyi")
 HEADER = '''"""Lossless tree speculative decoding for any Hugging Face causal language model.
@@ -32,7 +32,7 @@ def written() -> str:
     homes: dict[str, str] = vars(draftwood)["_HOMES"]
     imports = [f"from draftwood.{homes[n]} import {n} as {n}" for n in sorted(homes)]
     names = ", ".join(f'"{name}"' for name in draftwood.__all__)
-    functions = [declared(recipe) for recipe in BUILT_IN]
+    functions = [declared(recipe) for recipe in recipes().values()]
     return "\n".join(
         [HEADER, *imports, "", "__version__: str", f"__all__ = [{names}]", "", *functions]
     )

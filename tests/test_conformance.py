@@ -18,7 +18,7 @@ from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.pairs import Pair, registered_pairs
 from draftwood.methods import method, recipes, registry
-from draftwood.methods.recipe import Recipe
+from draftwood.methods.recipe import build
 from draftwood.methods.settings import parse
 from draftwood.protocols import (
     Candidates,
@@ -31,6 +31,7 @@ from draftwood.protocols import (
     Outcome,
     Policy,
     Prefill,
+    Recipe,
     TargetInfo,
 )
 from draftwood.protocols.settings import Setting
@@ -242,4 +243,4 @@ def test_every_policy_and_every_verifier_has_a_pair() -> None:
 
 def test_a_third_partys_recipe_needs_no_list() -> None:
     mine = Recipe("mine", "a long chain", "-", "chain", {"context": "context"})
-    assert mine.build({"budget": 5}).policy.budget == 5
+    assert build(mine, {"budget": 5}).policy.budget == 5

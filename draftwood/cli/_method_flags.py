@@ -18,8 +18,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import recipe as recipe_of
 from draftwood.methods import spelt
 from draftwood.methods.binding import binder, model_flags
-from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods.recipe import Method, bound, settings_of
 from draftwood.methods.settings import kind_of
+from draftwood.protocols import Recipe
 from draftwood.protocols.settings import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -158,7 +159,7 @@ def _bound(texts: Iterable[str], given: Mapping[str, str]) -> dict[str, Recipe]:
         binders = {binder(source) for source in recipe.drafters} | set(model_flags())
         options = {k: v for k, v in {**spelt_out, **given}.items() if k in binders}
         try:
-            found[name] = recipe.bound(options)
+            found[name] = bound(recipe, options)
         except DraftwoodError:
             found[name] = recipe  # said when the method is made, after other wrong options
     return found
@@ -178,7 +179,7 @@ def _options(methods: Mapping[str, Recipe], own: set[str]) -> Iterator[click.Opt
     """An option for every setting that the command does not have by itself."""
     seen = set(own)
     for name, recipe in methods.items():
-        for key, setting in recipe.settings().items():
+        for key, setting in settings_of(recipe).items():
             flag = "--" + key.replace("_", "-")
             if flag not in seen:
                 seen.add(flag)

@@ -10,8 +10,9 @@ import click
 
 from draftwood.cli._method_flags import shown
 from draftwood.methods import recipe, recipes
-from draftwood.methods.recipe import Recipe
+from draftwood.methods.recipe import settings_of
 from draftwood.methods.settings import kind_of
+from draftwood.protocols import Recipe
 from draftwood.protocols.settings import Setting
 
 _EXAMPLES = """\b
@@ -55,7 +56,7 @@ def _details(chosen: Recipe, width: int) -> Iterator[str]:
         yield from _entry(f"{label}:", value, len("Drafters:  "), width)
     yield ""
     yield f"Settings, as --NAME VALUE or in {chosen.name}:name=value:"
-    for flag, setting in chosen.settings().items():
+    for flag, setting in settings_of(chosen).items():
         yield ""
         yield f"--{flag.replace('_', '-')} {_values(setting)}  [default: {shown(setting.default)}]"
         yield from _entry("", setting.help, 4, width)

@@ -12,7 +12,8 @@ from typing import Any
 from draftwood import methods
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate
-from draftwood.methods.recipe import Recipe
+from draftwood.methods.recipe import settings_of
+from draftwood.protocols import Recipe
 
 
 def spelt(name: str) -> str:
@@ -55,7 +56,7 @@ def signature(recipe: Recipe) -> inspect.Signature:
                 default=setting.default,
                 annotation=setting.type | None if setting.default is None else setting.type,
             )
-            for name, setting in recipe.settings().items()
+            for name, setting in settings_of(recipe).items()
         ],
         return_annotation=CustomGenerate,
     )
@@ -65,7 +66,7 @@ def docstring(recipe: Recipe) -> str:
     """What the method drafts, its paper, and one entry for every setting."""
     named = "" if recipe.paper == "-" else f"\n\nSource: {recipe.paper}."
     entries = "\n".join(
-        _wrapped(f"{spelt(name)}: {setting.help}.") for name, setting in recipe.settings().items()
+        _wrapped(f"{spelt(name)}: {setting.help}.") for name, setting in settings_of(recipe).items()
     )
     summary = f"{recipe.summary[:1].upper()}{recipe.summary[1:]}."
     return f"{_filled(summary)}{named}\n\nArgs:\n{entries}\n"

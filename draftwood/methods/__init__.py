@@ -1,32 +1,44 @@
 """Methods by name: what a user types, looked up and spelt out."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
-from importlib.metadata import entry_points
 
 from draftwood.errors import DraftwoodError, did_you_mean
-from draftwood.methods.builtin import BUILT_IN
-from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods import registry
+from draftwood.methods.recipe import Method, bound, build, given, settings_of
 from draftwood.methods.settings import parse
+from draftwood.protocols import Recipe
+
+
+def names() -> list[str]:
+    """Sorted names of all methods, third parties' included."""
+    return sorted({*registry.recipe_files(), *registry.third_party("methods")})
+
+
+def recipes() -> dict[str, Recipe]:
+    """All recipes by name: first the methods that need no draft model, then the others."""
+    found = map(recipe, names())
+    return {each.name: each for each in sorted(found, key=lambda each: each.needs_model)}
 
 
 @cache
-def recipes() -> dict[str, Recipe]:
-    """All recipes by name, third parties' (entry points ``draftwood.methods``) included."""
-    own = {recipe.name: recipe for recipe in BUILT_IN}
-    return own | {point.name: point.load() for point in entry_points(group="draftwood.methods")}
-
-
 def recipe(name: str) -> Recipe:
-    """The recipe of that name.
+    """The recipe of that name; of all policies, its own alone is imported.
 
     Raises:
         DraftwoodError: there is none.
     """
-    if name not in recipes():
-        near = did_you_mean(name, recipes()) or f"choose from {', '.join(recipes())}"
+    if name not in names():
+        near = did_you_mean(name, names()) or f"choose from {', '.join(names())}"
         raise DraftwoodError(f"unknown method {name!r}: {near}")
-    return recipes()[name]
+    if name in registry.third_party("methods"):
+        theirs: Recipe = registry.third_party("methods")[name].load()
+        return theirs
+    policy = registry.recipe_files()[name]
+    own: tuple[Recipe, ...] = registry.part("draftwood.policies", policy, "RECIPES")
+    found = next(each for each in own if each.name == name)
+    return replace(found, policy=found.policy or policy)
 
 
 def method(text: str, **options: object) -> Method:
@@ -44,7 +56,7 @@ def method(text: str, **options: object) -> Method:
     if not isinstance(text, str):
         raise DraftwoodError(f"a method is named by text such as 'goose:budget=16', not {text!r}")
     values = {key.replace("__", "."): value for key, value in options.items()}
-    return _made(text, {}, recipe(text.partition(":")[0]).given(values))
+    return _made(text, {}, given(recipe(text.partition(":")[0]), values))
 
 
 def spelt(text: str, settings: Mapping[str, str]) -> Method:
@@ -81,7 +93,7 @@ def spellings(text: str) -> list[str]:
 
 def _made(text: str, further: Mapping[str, str], values: dict[str, object]) -> Method:
     chosen, found = _read(text, further, values)
-    return chosen.build(found)
+    return build(chosen, found)
 
 
 def _read(
@@ -96,8 +108,8 @@ def _read(
                 f"{text!r}: write a setting as name=value, such as {name}:{key}=..."
             )
     texts = {key: value for key, _, value in pairs} | dict(further)
-    chosen = recipe(name).bound({**texts, **values})
-    known = chosen.settings()
+    chosen = bound(recipe(name), {**texts, **values})
+    known = settings_of(chosen)
     for key in [*texts, *values]:
         if key not in known:
             raise DraftwoodError(_no_setting(name, key, known))

@@ -12,10 +12,8 @@ from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
+from draftwood.protocols.recipe import DRAFT
 from draftwood.protocols.settings import Setting, settings
-
-DRAFT = "draft"
-"""The source that draft models and heads answer."""
 
 
 def binder(source: str) -> str:

@@ -1,155 +1,131 @@
-"""What a recipe and a method are: which drafters, which policy, which verifier.
+"""From a recipe to a method.
 
-A recipe only names parts; the registry finds them and their settings. A method is a recipe with
-every setting decided, checked to be lossless before anything is loaded.
+A recipe names parts; the registry finds them and their settings. A method is a recipe with every
+setting decided, checked to be lossless before anything is loaded.
 """
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
-from draftwood.methods.binding import DRAFT, binder, bindings, model_flags
+from draftwood.methods.binding import binder, bindings, model_flags
 from draftwood.methods.settings import checked
-from draftwood.protocols import DrafterSpec, Policy, Verifier
+from draftwood.protocols import DrafterSpec, Policy, Recipe, Verifier
+from draftwood.protocols.recipe import DRAFT
 from draftwood.protocols.settings import Setting, settings
 from draftwood.tree import SAMPLED, Draw
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A method's parts by name.
+def rebound(recipe: Recipe, drafters: Mapping[str, str]) -> Recipe:
+    """A recipe with some sources answered by other drafters, in default settings.
 
-    Attributes:
-        name: what the user types.
-        summary: one line.
-        paper: where it was published.
-        policy: registered name of the policy.
-        drafters: source name, as the policy calls it, to registered name of the drafter.
-        verifier: registered name of the verifier, by default; a setting too.
-        presets: settings this recipe decides, by name (``"source.field"`` for a drafter's).
-        optional: sources that are bound only once the user gives them any setting (which drafter
-            answers, or one of its own), to the policy's setting that then gets the source's name.
-        search: values that ``draftwood search`` tries, by setting, where they are not the part's.
+    Args:
+        recipe: as declared.
+        drafters: source name to registered name of the drafter.
+
+    Raises:
+        DraftwoodError: there is no such drafter.
     """
+    presets = dict(recipe.presets)
+    for source, part in drafters.items():
+        registry.load("drafters", part)
+        if part != recipe.drafters[source]:
+            presets = {k: v for k, v in presets.items() if not k.startswith(f"{source}.")}
+    presets |= {recipe.optional[source]: source for source in drafters if source in recipe.optional}
+    return dataclasses.replace(recipe, drafters={**recipe.drafters, **drafters}, presets=presets)
 
-    name: str
-    summary: str
-    paper: str
-    policy: str
-    drafters: Mapping[str, str] = field(default_factory=dict)
-    verifier: str = "walk"
-    presets: Mapping[str, object] = field(default_factory=dict)
-    optional: Mapping[str, str] = field(default_factory=dict)
-    search: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
 
-    def rebound(self, drafters: Mapping[str, str]) -> "Recipe":
-        """The same recipe with some sources answered by other drafters, in default settings.
+def given(recipe: Recipe, options: Mapping[str, object]) -> dict[str, object]:
+    """The options without those that are None by default and None here: they say nothing."""
+    known = settings_of(recipe)
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None or name not in known or known[name].default is not None
+    }
 
-        Args:
-            drafters: source name to registered name of the drafter.
 
-        Raises:
-            DraftwoodError: there is no such drafter.
-        """
-        presets = dict(self.presets)
-        for source, part in drafters.items():
-            registry.load("drafters", part)
-            if part != self.drafters[source]:
-                presets = {k: v for k, v in presets.items() if not k.startswith(f"{source}.")}
-        presets |= {self.optional[source]: source for source in drafters if source in self.optional}
-        return dataclasses.replace(self, drafters={**self.drafters, **drafters}, presets=presets)
+def bound(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
+    """The same recipe with its sources answered as the options say.
 
-    def given(self, options: Mapping[str, object]) -> dict[str, object]:
-        """The options without those that are None by default and None here: they say nothing."""
-        known = self.settings()
-        return {
-            name: value
-            for name, value in options.items()
-            if value is not None or name not in known or known[name].default is not None
-        }
+    Raises:
+        DraftwoodError: see :func:`draftwood.methods.binding.bindings`.
+    """
+    return rebound(recipe, bindings(recipe.name, recipe.drafters, recipe.optional, options))
 
-    def bound(self, options: Mapping[str, object]) -> "Recipe":
-        """The same recipe with its sources answered as the options say.
 
-        Raises:
-            DraftwoodError: see :func:`draftwood.methods.binding.bindings`.
-        """
-        return self.rebound(bindings(self.name, self.drafters, self.optional, options))
+def settings_of(recipe: Recipe) -> dict[str, Setting]:
+    """Everything that can be set, by option name, with this recipe's defaults.
 
-    def binds(self, source: str) -> bool:
-        """Whether the source is asked: an optional one has to be given first."""
-        return source not in self.optional or self.presets.get(self.optional[source]) == source
+    :mod:`draftwood.methods.binding` says what those do that bind a source to a drafter.
+    """
+    found: dict[str, Setting] = {}
+    parts = [("", registry.load("policies", recipe.policy))]
+    for source, drafter in recipe.drafters.items():
+        name = binder(source)
+        default = drafter if recipe.binds(source) else None
+        kinds = ", ".join(registry.names("drafters"))
+        text = f"which drafter answers the source {source}: {kinds}"
+        found[name] = Setting(name, str, default, text)
+        parts.append((f"{source}.", registry.load("drafters", drafter)))
+    if DRAFT in recipe.drafters:
+        for flag, (_, setting) in model_flags().items():
+            found[flag] = dataclasses.replace(setting, name=flag, default=None)
+    rules = f"accept rule: {', '.join(registry.names('verifiers'))}"
+    found["verifier"] = Setting("verifier", str, recipe.verifier, rules)
+    for prefix, part in parts:
+        for setting in settings(part):
+            name = setting.flag or prefix + setting.name
+            value = recipe.presets.get(name, setting.default)
+            if setting.flag and not recipe.binds(prefix[:-1]):
+                value = None
+            tried = recipe.search.get(name, setting.search)
+            found[name] = dataclasses.replace(setting, name=name, default=value, search=tried)
+    return found
 
-    def settings(self) -> dict[str, Setting]:
-        """Everything that can be set, by option name, with this recipe's defaults.
 
-        :mod:`draftwood.methods.binding` says what those do that bind a source to a drafter.
-        """
-        found: dict[str, Setting] = {}
-        parts = [("", registry.load("policies", self.policy))]
-        for source, drafter in self.drafters.items():
-            name = binder(source)
-            default = drafter if self.binds(source) else None
-            kinds = ", ".join(registry.names("drafters"))
-            text = f"which drafter answers the source {source}: {kinds}"
-            found[name] = Setting(name, str, default, text)
-            parts.append((f"{source}.", registry.load("drafters", drafter)))
-        if DRAFT in self.drafters:
-            for flag, (_, setting) in model_flags().items():
-                found[flag] = dataclasses.replace(setting, name=flag, default=None)
-        rules = f"accept rule: {', '.join(registry.names('verifiers'))}"
-        found["verifier"] = Setting("verifier", str, self.verifier, rules)
-        for prefix, part in parts:
-            for setting in settings(part):
-                name = setting.flag or prefix + setting.name
-                value = self.presets.get(name, setting.default)
-                if setting.flag and not self.binds(prefix[:-1]):
-                    value = None
-                tried = self.search.get(name, setting.search)
-                found[name] = dataclasses.replace(setting, name=name, default=value, search=tried)
-        return found
+def build(recipe: Recipe, options: Mapping[str, object] | None = None) -> "Method":
+    """The method with these options.
 
-    def build(self, options: Mapping[str, object] | None = None) -> "Method":
-        """The method with these options.
+    Raises:
+        DraftwoodError: an option is unknown or out of range, or policy and verifier together
+            are not lossless.
+    """
+    options = given(recipe, options or {})
+    return _built(bound(recipe, options), options)
 
-        Raises:
-            DraftwoodError: an option is unknown or out of range, or policy and verifier together
-                are not lossless.
-        """
-        options = self.given(options or {})
-        return self.bound(options)._built(options)
 
-    def _built(self, options: Mapping[str, object]) -> "Method":
-        known = self.settings()
-        optional = {
-            setting: source
-            for source, setting in self.optional.items()
-            if any(name.startswith(f"{source}.") for name in options)
-        }
-        values = {**self.presets, **optional, **options}
-        for name in values:
-            if name not in known:
-                near = did_you_mean(name, known) or f"it has {', '.join(known)}"
-                raise DraftwoodError(f"method {self.name!r} has no setting {name!r}: {near}")
-        values |= {name: checked(known[name], value) for name, value in options.items()}
-        accept_rule = str(values.pop("verifier", self.verifier))
+def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
+    known = settings_of(recipe)
+    optional = {
+        setting: source
+        for source, setting in recipe.optional.items()
+        if any(name.startswith(f"{source}.") for name in options)
+    }
+    values = {**recipe.presets, **optional, **options}
+    for name in values:
+        if name not in known:
+            near = did_you_mean(name, known) or f"it has {', '.join(known)}"
+            raise DraftwoodError(f"method {recipe.name!r} has no setting {name!r}: {near}")
+    values |= {name: checked(known[name], value) for name, value in options.items()}
+    accept_rule = str(values.pop("verifier", recipe.verifier))
 
-        def made(kind: registry.Kind, name: str, prefix: str = "") -> Any:
-            part = registry.load(kind, name)
-            own = {s.name: s.flag or prefix + s.name for s in settings(part)}
-            return part(**{field: values[key] for field, key in own.items() if key in values})
+    def made(kind: registry.Kind, name: str, prefix: str = "") -> Any:
+        part = registry.load(kind, name)
+        own = {s.name: s.flag or prefix + s.name for s in settings(part)}
+        return part(**{field: values[key] for field, key in own.items() if key in values})
 
-        policy = cast(Policy, made("policies", self.policy))
-        drafters = {
-            source: cast(DrafterSpec, made("drafters", part, f"{source}."))
-            for source, part in self.drafters.items()
-            if source in policy.sources
-        }
-        verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
-        return Method(self.name, policy, drafters, verifier)
+    policy = cast(Policy, made("policies", recipe.policy))
+    drafters = {
+        source: cast(DrafterSpec, made("drafters", part, f"{source}."))
+        for source, part in recipe.drafters.items()
+        if source in policy.sources
+    }
+    verifier = cast(Verifier, registry.load("verifiers", accept_rule)())
+    return Method(recipe.name, policy, drafters, verifier)
 
 
 LARGEST_BUDGET = 16_384

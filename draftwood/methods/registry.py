@@ -1,17 +1,19 @@
 """Finds parts by name: the file name is the part's name.
 
-A drafter, policy or verifier is one module or package in ``draftwood/<kind>/`` that names
-its class in a constant ``PART``; names that begin with ``_`` are no parts. Another distribution may
-offer one through the entry-point group ``draftwood.<kind>``. Parts are imported only when asked
-for, so this file depends on none.
+A drafter, policy or verifier is one module or package in ``draftwood/<kind>/`` that names its class
+in a constant ``PART``. A policy's ``RECIPES`` are the methods that use it. Another distribution may
+offer a part through the entry-point group ``draftwood.<kind>``, and a recipe through
+``draftwood.methods``. A part is imported when it is asked for, so this file depends on none.
 """
 
 import importlib
 import importlib.util
 import pkgutil
+import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from draftwood.errors import DraftwoodError
 
@@ -19,17 +21,26 @@ Kind = Literal["drafters", "policies", "verifiers"]
 KINDS: tuple[Kind, ...] = ("drafters", "policies", "verifiers")
 
 
+def parts(package: str) -> list[str]:
+    """Sorted names of the parts in a package; a file whose name begins with ``_`` is no part."""
+    paths = importlib.import_module(package).__path__
+    return sorted(m.name for m in pkgutil.iter_modules(paths) if not m.name.startswith("_"))
+
+
+def part(package: str, name: str, constant: str) -> Any:
+    """The constant of that name in a part's file."""
+    return getattr(importlib.import_module(f"{package}.{name}"), constant)
+
+
 @cache
-def _third_party(kind: Kind) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"draftwood.{kind}")}
+def third_party(group: str) -> dict[str, EntryPoint]:
+    """What other distributions offer in an entry-point group ``draftwood.<group>``, by name."""
+    return {point.name: point for point in entry_points(group=f"draftwood.{group}")}
 
 
 def names(kind: Kind) -> list[str]:
     """Sorted names of all parts of a kind, third parties' included."""
-    package = importlib.import_module(f"draftwood.{kind}")
-    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
-    own = {name for name in modules if not name.startswith("_")}
-    return sorted(own | set(_third_party(kind)))
+    return sorted({*parts(f"draftwood.{kind}"), *third_party(kind)})
 
 
 def load(kind: Kind, name: str) -> type:
@@ -42,9 +53,29 @@ def load(kind: Kind, name: str) -> type:
         raise DraftwoodError(
             f"there is no {name!r} among {kind}: choose from {', '.join(names(kind))}"
         )
-    module_name = f"draftwood.{kind}.{name}"
-    if importlib.util.find_spec(module_name) is not None:
-        part: type = importlib.import_module(module_name).PART
+    found: type
+    if name in parts(f"draftwood.{kind}"):
+        found = part(f"draftwood.{kind}", name, "PART")
     else:
-        part = _third_party(kind)[name].load()
-    return part
+        found = third_party(kind)[name].load()
+    return found
+
+
+@cache
+def recipe_files() -> dict[str, str]:
+    """Name of each own recipe to the policy in whose file it stands.
+
+    The names are read from the files' text, so that decoding with one method imports the policy of
+    no other one.
+    """
+    return {
+        recipe: policy
+        for policy in parts("draftwood.policies")
+        for recipe in re.findall(r'^ +Recipe\(\s*"([^"]+)"', _text(policy), re.MULTILINE)
+    }
+
+
+def _text(policy: str) -> str:
+    spec = importlib.util.find_spec(f"draftwood.policies.{policy}")
+    assert spec is not None, "the package lists it"
+    return Path(str(spec.origin)).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ Source: GOOSE's baseline "PLD" (Saxena, 2023). It knows its one source by name o
 
 from dataclasses import dataclass
 
-from draftwood.protocols import Continuation, Continue, Grower, Growth, Policy, setting
+from draftwood.protocols import Continuation, Continue, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -37,3 +37,11 @@ class Chain(Policy):
 
 
 PART = Chain
+RECIPES = (
+    Recipe(
+        "pld",
+        "a chain copied from the context",
+        "Prompt Lookup Decoding, as GOOSE defines it",
+        drafters={"context": "context"},
+    ),
+)

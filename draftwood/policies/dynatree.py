@@ -22,7 +22,7 @@ import numpy as np
 
 from draftwood.policies._dynatree import DynaTreeRule, DynaTreeState
 from draftwood.policies._frontier import lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -58,3 +58,11 @@ class DynaTree(DynaTreeRule):
 
 
 PART = DynaTree
+RECIPES = (
+    Recipe(
+        "dynatree",
+        "a draft model's tree, its breadth by confidence, its depth by path probability",
+        "DynaTree (adaptive draft-model trees)",
+        drafters={"draft": "model", "context": "context"},
+    ),
+)

@@ -21,7 +21,7 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -59,3 +59,11 @@ class Eagle2(Policy):
 
 
 PART = Eagle2
+RECIPES = (
+    Recipe(
+        "eagle3",
+        "an EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes",
+        "EAGLE-3 (Li et al. 2025), with EAGLE-2's tree",
+        drafters={"draft": "eagle3"},
+    ),
+)

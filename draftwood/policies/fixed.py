@@ -14,7 +14,7 @@ so that it takes no budget. The batch's price is not looked at.
 from dataclasses import dataclass
 
 from draftwood.policies._frontier import children, log_probability, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -58,3 +58,19 @@ class Fixed(Policy):
 
 
 PART = Fixed
+RECIPES = (
+    Recipe(
+        "sd",
+        "a chain of a draft model's likeliest tokens",
+        "Speculative decoding (Leviathan et al. 2023)",
+        drafters={"draft": "model"},
+        presets={"budget": 5, "breadth": 1, "depth": None, "threshold": 0.0},
+        search={"budget": (1, 2, 3, 5, 8), "breadth": (), "depth": ()},
+    ),
+    Recipe(
+        "fixed-tree",
+        "a draft model's tree of fixed breadth and depth",
+        "DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1)",
+        drafters={"draft": "model"},
+    ),
+)

@@ -15,6 +15,7 @@ from draftwood.protocols import (
     Grower,
     Growth,
     Policy,
+    Recipe,
     setting,
 )
 from draftwood.tree import ROOT, TreeBuilder
@@ -69,3 +70,19 @@ class Isotropic(Policy):
 
 
 PART = Isotropic
+RECIPES = (
+    Recipe(
+        "iso3",
+        "a uniform 3-ary tree over GOOSE's two sources",
+        "GOOSE (spine trees of context match and adjacency), baseline Iso(3)",
+        drafters={"context": "context", "adjacency": "adjacency"},
+        presets={"k": 3},
+    ),
+    Recipe(
+        "iso5",
+        "a uniform 5-ary tree over GOOSE's two sources",
+        "GOOSE (spine trees of context match and adjacency), baseline Iso(5)",
+        drafters={"context": "context", "adjacency": "adjacency"},
+        presets={"k": 5},
+    ),
+)

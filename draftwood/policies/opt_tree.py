@@ -25,7 +25,7 @@ from draftwood.policies._frontier import (
     root_frontier,
     transplant,
 )
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -71,3 +71,11 @@ class OptTree(Policy):
 
 
 PART = OptTree
+RECIPES = (
+    Recipe(
+        "opt-tree",
+        "a draft model's likeliest nodes, as deep as another level pays",
+        "OPT-Tree (Wang et al. 2025)",
+        drafters={"draft": "model"},
+    ),
+)

@@ -5,7 +5,7 @@ The baseline of every speed-up, run through the same engine. It asks no source a
 
 from dataclasses import dataclass
 
-from draftwood.protocols import Grower, Growth, Policy
+from draftwood.protocols import Grower, Growth, Policy, Recipe
 from draftwood.tree import TreeBuilder
 
 
@@ -25,3 +25,10 @@ class Plain(Policy):
 
 
 PART = Plain
+RECIPES = (
+    Recipe(
+        "ar",
+        "plain decoding through the same engine",
+        "-",
+    ),
+)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from math import prod
 
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import ROOT, TreeBuilder
 
 WIDTH = 8
@@ -87,3 +87,16 @@ class Recycling(Policy):
 
 
 PART = Recycling
+RECIPES = (
+    Recipe(
+        "tr",
+        "a static tree over the last token's successors",
+        "Token Recycling",
+        drafters={"adjacency": "adjacency"},
+        presets={
+            "adjacency.bigram": False,
+            "adjacency.width": 8,
+            "adjacency.min_score": 0.0,  # Token Recycling prunes nothing
+        },
+    ),
+)

@@ -38,7 +38,16 @@ from draftwood.policies._sampling import (
     drawn_kinds,
 )
 from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
-from draftwood.protocols import Candidates, Continuation, Continue, Grower, Growth, Policy, setting
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Continue,
+    Grower,
+    Growth,
+    Policy,
+    Recipe,
+    setting,
+)
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
@@ -184,3 +193,45 @@ def _places(
 
 
 PART = Sampled
+RECIPES = (
+    Recipe(
+        "traversal",
+        "a sparse tree drawn from a draft model, its paths judged as wholes",
+        "Traversal Verification",
+        drafters={"draft": "model", "context": "context"},
+        verifier="traversal",
+        presets={"shape": "sparse"},  # most accepted per node, of the shapes tried
+    ),
+    Recipe(
+        "rrsw",
+        "the same tree, judged token by token",
+        "RRSw (Jeon et al. 2024), baseline of Traversal Verification",
+        drafters={"draft": "model", "context": "context"},
+        verifier="rejection",
+        presets={"shape": "sparse"},
+    ),
+    Recipe(
+        "specinfer",
+        "a sparse tree drawn with replacement, judged token by token",
+        "SpecInfer (Miao et al. 2024)",
+        drafters={"draft": "model", "context": "context"},
+        verifier="rejection",
+        presets={"shape": "sparse", "replacement": True},
+    ),
+    Recipe(
+        "block",
+        "a chain drawn from a draft model, judged as a whole",
+        "Block Verification (Sun et al. 2024)",
+        drafters={"draft": "model", "context": "context"},
+        verifier="block",
+        presets={"shape": "1x1x1x1x1"},
+    ),
+    Recipe(
+        "mixed",
+        "a binary tree of one drawn child and the likeliest, its paths judged as wholes",
+        "Traversal Verification; this layout is not in the paper",
+        drafters={"draft": "model", "context": "context"},
+        verifier="traversal",
+        presets={"last": "top"},
+    ),
+)

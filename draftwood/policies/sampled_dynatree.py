@@ -38,7 +38,7 @@ from draftwood.policies._sampling import (
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth, setting
+from draftwood.protocols import Candidates, Grower, Growth, Recipe, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -88,3 +88,12 @@ class SampledDynaTree(DynaTreeRule):
 
 
 PART = SampledDynaTree
+RECIPES = (
+    Recipe(
+        "traversal-dynatree",
+        "a drawn tree, its breadth by confidence, its depth by path probability",
+        "Traversal Verification, with DynaTree's gates",
+        drafters={"draft": "model"},
+        verifier="traversal",
+    ),
+)

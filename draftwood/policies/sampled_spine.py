@@ -40,7 +40,7 @@ from draftwood.policies._sampling import (
     drawn_kinds,
 )
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, setting
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Recipe, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -164,3 +164,12 @@ class SampledSpine(SpineRule):
 
 
 PART = SampledSpine
+RECIPES = (
+    Recipe(
+        "goose-sampled",
+        "GOOSE's spine, with branches drawn from a draft model",
+        "Traversal Verification, with GOOSE's spine",
+        drafters={"context": "context", "draft": "model"},
+        verifier="traversal",
+    ),
+)

@@ -32,7 +32,7 @@ from draftwood.policies._sampling import (
     drawing_for,
     drawn_kinds,
 )
-from draftwood.protocols import Candidates, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -89,3 +89,12 @@ class SampledTalon(Policy):
 
 
 PART = SampledTalon
+RECIPES = (
+    Recipe(
+        "traversal-talon",
+        "a drawn tree that spends its budget where the model is confident",
+        "Traversal Verification, with TALON's gate",
+        drafters={"draft": "model"},
+        verifier="traversal",
+    ),
+)

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 
 from draftwood.policies._static import RankPath, SortKey, order, read_paths
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import ROOT, TreeBuilder
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
@@ -116,3 +116,11 @@ class Sequoia(Policy):
 
 
 PART = Sequoia
+RECIPES = (
+    Recipe(
+        "sequoia",
+        "a static tree searched for a draft model's acceptance by rank",
+        "Sequoia (Chen et al. 2025)",
+        drafters={"draft": "model"},
+    ),
+)

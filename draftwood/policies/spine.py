@@ -27,7 +27,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Candidates, Continuation, Continue, Expand, Grower, Growth, setting
+from draftwood.protocols import (
+    Candidates,
+    Continuation,
+    Continue,
+    Expand,
+    Grower,
+    Growth,
+    Recipe,
+    setting,
+)
 from draftwood.tree import ROOT, TreeBuilder
 
 Successors: TypeAlias = tuple[list[list[int]], list[list[float]]]
@@ -149,3 +158,18 @@ class Spine(SpineRule):
 
 
 PART = Spine
+RECIPES = (
+    Recipe(
+        "goose",
+        "a spine copied from the context, with branches from the adjacency table",
+        "GOOSE (spine trees of context match and adjacency)",
+        drafters={"context": "context", "adjacency": "adjacency"},
+    ),
+    Recipe(
+        "goose-eagle3",
+        "GOOSE's spine, with branches from an EAGLE-3 head",
+        "GOOSE (spine trees of context match and adjacency), its future work",
+        drafters={"context": "context", "draft": "eagle3"},
+        presets={"branches": "draft"},
+    ),
+)

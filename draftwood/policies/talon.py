@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 
 from draftwood.policies._frontier import children, lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -80,3 +80,11 @@ class Talon(Policy):
 
 
 PART = Talon
+RECIPES = (
+    Recipe(
+        "talon",
+        "a draft model's tree that spends its budget where the model is confident",
+        "TALON (confidence-gated trees under a budget)",
+        drafters={"draft": "model", "context": "context"},
+    ),
+)

@@ -31,6 +31,7 @@ from draftwood.protocols.policy import (
     StepReport,
     Tuner,
 )
+from draftwood.protocols.recipe import Recipe
 from draftwood.protocols.settings import Part, Setting, setting, settings
 from draftwood.protocols.step import (
     Labelled,
@@ -87,6 +88,7 @@ __all__ = [
     "Price",
     "Proposals",
     "Query",
+    "Recipe",
     "RequestLoad",
     "Setting",
     "StepReport",

@@ -13,6 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.functions import function, signature, spelt
 from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
+from draftwood.methods.recipe import settings_of
 from tests.factories.tiny_llama import tiny_llama
 from tests.stub import STUB, written
 
@@ -49,7 +50,7 @@ def test_a_methods_function(name: str) -> None:
     assert made.__name__ == spelt(name)
     assert made.__module__ == "draftwood"
     found = inspect.signature(made)
-    settings = recipes()[name].settings()
+    settings = settings_of(recipes()[name])
     assert list(found.parameters) == [spelt(key) for key in settings]
     for key, setting in settings.items():
         parameter = found.parameters[spelt(key)]

@@ -8,7 +8,8 @@ from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
-from draftwood.methods.recipe import Method, Recipe
+from draftwood.methods.recipe import Method, bound, build, settings_of
+from draftwood.protocols import Recipe
 from draftwood.protocols.settings import settings
 from draftwood.tree import Draw
 
@@ -18,7 +19,7 @@ def test_every_recipe_builds_with_its_defaults(name: str) -> None:
     built = method(name)
     assert built.name == name
     assert set(built.policy.sources) <= set(built.drafters)
-    for flag, setting in recipes()[name].settings().items():
+    for flag, setting in settings_of(recipes()[name]).items():
         assert setting.help, f"--{flag} is not explained"
 
 
@@ -34,7 +35,7 @@ def test_a_source_may_be_given_another_drafter() -> None:
     built = method("goose:adjacency=model:draft=some/name")
     assert built.drafters["adjacency"] == Model("some/name")
     assert built == method("goose", adjacency="model", draft="some/name")
-    assert built == recipes()["goose"].build({"adjacency": "model", "draft": "some/name"})
+    assert built == build(recipes()["goose"], {"adjacency": "model", "draft": "some/name"})
     # What Token Recycling decides about its table means nothing to another drafter.
     assert method("tr:adjacency=model").drafters["adjacency"] == Model()
     assert method("tr:adjacency=adjacency") == method("tr")
@@ -64,17 +65,18 @@ def test_each_path_goes_to_the_source_that_drafts_with_it() -> None:
 
 
 def test_an_optional_source_has_no_model_by_default() -> None:
-    unbound, bound = recipes()["auto"], recipes()["auto"].bound({"head": "x"})
-    assert [unbound.settings()[name].default for name in ("drafter", "draft", "head")] == [None] * 3
-    assert bound.settings()["drafter"].default == "eagle3"
-    assert bound.settings()["head"].default == "embedded-eagle3"
-    assert bound.settings()["draft"].default is None
-    assert "draft" not in recipes()["goose"].settings()
+    auto = recipes()["auto"]
+    unbound, with_head = settings_of(auto), settings_of(bound(auto, {"head": "x"}))
+    assert [unbound[name].default for name in ("drafter", "draft", "head")] == [None] * 3
+    assert with_head["drafter"].default == "eagle3"
+    assert with_head["head"].default == "embedded-eagle3"
+    assert with_head["draft"].default is None
+    assert "draft" not in settings_of(recipes()["goose"])
 
 
 def test_sources_that_the_policy_does_not_ask_are_not_built() -> None:
     idle = Recipe("idle", "-", "-", "plain", {"context": "context"})
-    assert not idle.build().drafters
+    assert not build(idle).drafters
 
 
 def test_presets_reach_the_parts() -> None:
@@ -198,6 +200,6 @@ def test_an_optional_source_needs_no_recipe_of_ours() -> None:
         verifier="traversal",
         optional={"mine": "neural"},
     )
-    assert mine.build().policy.sources == ("context", "adjacency")
-    assert mine.build({"head": "some/name"}).drafters["mine"] == Eagle3("some/name")
-    assert mine.build({"mine": "model"}).drafters["mine"] == Model()
+    assert build(mine).policy.sources == ("context", "adjacency")
+    assert build(mine, {"head": "some/name"}).drafters["mine"] == Eagle3("some/name")
+    assert build(mine, {"mine": "model"}).drafters["mine"] == Model()

@@ -1,9 +1,16 @@
-"""Parts are found by file name."""
+"""Parts are found by file name, recipes by the name that their policy's file says."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from importlib.metadata import EntryPoint
 
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.methods import registry
+from draftwood.methods import method, recipe, recipes, registry
+from draftwood.protocols import Recipe
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -17,3 +24,45 @@ def test_every_file_is_a_part(kind: registry.Kind) -> None:
 def test_unknown_part_is_refused_with_the_choices() -> None:
     with pytest.raises(DraftwoodError, match=r"'nope'.*spine"):
         registry.load("policies", "nope")
+
+
+def test_the_names_read_from_the_policies_are_those_of_their_recipes() -> None:
+    declared = [
+        (each.name, policy)
+        for policy in registry.parts("draftwood.policies")
+        for each in registry.part("draftwood.policies", policy, "RECIPES")
+    ]
+    assert Counter(registry.recipe_files().items()) == Counter(declared)
+    assert len({name for name, _ in declared}) == len(declared)
+    assert all(recipe(name).policy == policy for name, policy in declared)
+
+
+LOADED = """
+import json, sys
+from draftwood.methods import check, method
+made = [method(name) for name in sys.argv[1:]]
+parts = [name.split(".")[2] for name in sys.modules if name.startswith("draftwood.policies.")]
+print(json.dumps([name for name in parts if not name.startswith("_")]))
+"""
+
+
+def test_a_method_imports_no_policy_but_its_own() -> None:
+    out = subprocess.run(
+        [sys.executable, "-c", LOADED, "goose", "pld"], capture_output=True, text=True, check=True
+    )
+    assert sorted(json.loads(out.stdout)) == ["chain", "spine"]
+
+
+MINE = Recipe("mine", "a long chain", "-", "chain", {"context": "context"})
+
+
+def test_another_distribution_offers_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = EntryPoint("mine", f"{__name__}:MINE", "draftwood.methods")
+    offered = {"methods": {"mine": theirs}}
+    monkeypatch.setattr(registry, "third_party", lambda group: offered.get(group, {}))
+    assert recipes()["mine"] is MINE
+    assert method("mine:budget=5").policy.budget == 5
+    monkeypatch.undo()
+    recipe.cache_clear()
+    with pytest.raises(DraftwoodError, match="unknown method 'mine'"):
+        recipe("mine")

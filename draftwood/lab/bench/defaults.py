@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.methods import method, recipe
-from draftwood.methods.binding import DRAFT, model_flags
-from draftwood.methods.recipe import Recipe
+from draftwood.methods.binding import model_flags
+from draftwood.methods.recipe import bound, settings_of
+from draftwood.protocols import Recipe
+from draftwood.protocols.recipe import DRAFT
 from draftwood.protocols.settings import settings
 
 _PEERS = {"hf-assistant": ("draft",)}
@@ -71,9 +73,9 @@ class Defaults:
         return {flag: getattr(self, flag) for flag in _PEERS.get(name, ())}
 
     def _own(self, text: str, spelt: dict[str, str]) -> dict[str, object]:
-        chosen = recipe(text.partition(":")[0]).bound(spelt)
+        chosen = bound(recipe(text.partition(":")[0]), spelt)
         found: dict[str, object] = {}
-        if "budget" in chosen.settings():
+        if "budget" in settings_of(chosen):
             found["budget"] = self.budget
         # Only what the policy asks in these settings is built; a bound drafter may go unused.
         for source, spec in method(text).drafters.items():

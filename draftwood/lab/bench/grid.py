@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from draftwood.methods import method, recipe, recipes
-from draftwood.methods.recipe import Method
+from draftwood.methods.recipe import Method, settings_of
 from draftwood.protocols.settings import Setting, settings
 
 
 def grid(name: str) -> dict[str, Setting]:
     """The settings of a recipe that are searched, by name; empty if there are none."""
-    known = recipe(name).settings()
+    known = settings_of(recipe(name))
     return {key: each for key, each in known.items() if each.search or each.searched_by}
 
 
@@ -30,7 +30,7 @@ def searchable(given: Sequence[str]) -> list[str]:
         if grid(name)
         and all(
             flag in given
-            for flag, setting in recipe(name).settings().items()
+            for flag, setting in settings_of(recipe(name)).items()
             if setting.flag is not None and _used(name, flag)
         )
     ]

@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedSpec
 from draftwood.lab.lossless.exact import ExactCheck, check_exact
 from draftwood.methods import recipes, registry
-from draftwood.methods.recipe import Method
+from draftwood.methods.recipe import Method, build, rebound
 from draftwood.protocols import Policy, Verifier
 
 
@@ -74,11 +74,11 @@ def registered_policies() -> dict[str, Policy]:
         name: cast(Policy, registry.load("policies", name)()) for name in registry.names("policies")
     }
     for name, recipe in recipes().items():
-        policy = recipe.build().policy
+        policy = build(recipe).policy
         if policy not in found.values():
             found[f"{recipe.policy} of {name}"] = policy
         for source in recipe.optional:
-            bound = recipe.rebound({source: recipe.drafters[source]}).build().policy
+            bound = build(rebound(recipe, {source: recipe.drafters[source]})).policy
             found[f"{recipe.policy} of {name} with {source}"] = bound
     return found
 

@@ -3,6 +3,7 @@
 from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Pair, Refusal, registered_pairs, registered_policies
 from draftwood.methods import method, recipes, registry
+from draftwood.methods.recipe import build
 from tests.factories.enumerable_policies import Stateless
 
 
@@ -10,7 +11,7 @@ def test_policies_in_default_settings_and_as_recipes_set_them() -> None:
     found = registered_policies()
     assert set(registry.names("policies")) <= set(found)
     assert found["isotropic of iso5"] == method("iso5").policy
-    assert all(recipe.build().policy in found.values() for recipe in recipes().values())
+    assert all(build(recipe).policy in found.values() for recipe in recipes().values())
     # None twice under two names.
     assert all(list(found.values()).count(policy) == 1 for policy in found.values())
 

@@ -4,20 +4,18 @@ Such a module names its :class:`draftwood.lab.bench.formats._entry.Format` in a 
 A set is recognised by what its rows hold, never by the name of its file.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from functools import cache
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats._entry import Entry, Format, Row
+from draftwood.methods import registry
 
 
 @cache
 def formats() -> dict[str, Format]:
     """All formats by name, sorted."""
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
-    return {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in names}
+    return {name: registry.part(__name__, name, "FORMAT") for name in registry.parts(__name__)}
 
 
 def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:

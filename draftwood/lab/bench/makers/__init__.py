@@ -6,10 +6,10 @@ models and prompts to search. It returns the values, the published one first, an
 are there already as they are.
 """
 
-import importlib
 from pathlib import Path
 
 from draftwood.lab.bench.settings import Settings
+from draftwood.methods import registry
 
 
 def make(name: str, place: Path, settings: Settings) -> tuple[str, ...]:
@@ -20,5 +20,5 @@ def make(name: str, place: Path, settings: Settings) -> tuple[str, ...]:
         place: files are written beside it.
         settings: models, prompts and sampling.
     """
-    found: tuple[str, ...] = importlib.import_module(f"{__name__}.{name}").make(place, settings)
+    found: tuple[str, ...] = registry.part(__name__, name, "make")(place, settings)
     return found

@@ -7,11 +7,10 @@ the file's name is a hyphen in the peer's.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol
 
 from draftwood.errors import DraftwoodError
+from draftwood.methods import registry
 
 if TYPE_CHECKING:
     from draftwood.lab.bench.measure import Contender
@@ -32,7 +31,7 @@ class Peer(Protocol):
 
 def names() -> list[str]:
     """Sorted names of all peers."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+    return [name.replace("_", "-") for name in registry.parts(__name__)]
 
 
 def load(name: str) -> Any:
@@ -42,6 +41,6 @@ def load(name: str) -> Any:
         DraftwoodError: what it needs is not installed.
     """
     try:
-        return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PEER
+        return registry.part(__name__, name.replace("-", "_"), "PEER")
     except ImportError as error:
         raise DraftwoodError(f"peer {name!r} needs what is not installed: {error}") from error

@@ -21,7 +21,11 @@ import draftwood
 from draftwood.costs.store import cpu_model
 from draftwood.lab.bench.sources import Source, load
 
-_PEERS = ("llama-cpp-python", "gguf")
+_PACKAGES = (
+    *("torch", "transformers", "tokenizers", "numpy", "safetensors"),
+    *("llama-cpp-python", "gguf"),
+)
+"""Packages whose versions are recorded, where they are installed."""
 
 
 def provenance(
@@ -38,14 +42,7 @@ def provenance(
         "command": shlex.join(sys.argv),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "git": git_state(Path(draftwood.__file__).parent),
-        "versions": {
-            "draftwood": draftwood.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": version("transformers"),
-            "numpy": version("numpy"),
-            **_of_peers(),
-        },
+        "versions": versions(),
         "hardware": hardware(),
         "threads": torch.get_num_threads(),
         "model": dict(model),
@@ -85,6 +82,15 @@ def git_state(package: Path) -> dict[str, object] | None:
     return None if commit is None else {"commit": commit, "dirty": bool(changes)}
 
 
+def versions() -> dict[str, str]:
+    """Versions of draftwood, Python and the installed packages that figures depend on."""
+    found = {"draftwood": draftwood.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def hardware() -> dict[str, object]:
     """CPU model, cores (all, and those this process may use), load, memory, and GPU if any."""
     found: dict[str, object] = {
@@ -100,15 +106,6 @@ def hardware() -> dict[str, object]:
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
         found["cuda"] = torch.version.cuda
-    return found
-
-
-def _of_peers() -> dict[str, str]:
-    """Versions of the libraries that only peers use, where they are installed."""
-    found = {}
-    for name in _PEERS:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
     return found
 
 

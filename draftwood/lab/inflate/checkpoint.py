@@ -6,14 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
-import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from draftwood import __version__
 from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.provenance import versions
 from draftwood.lab.inflate.model import Agreement
 from draftwood.lab.inflate.room import SHARD
 from draftwood.lab.inflate.shapes import Shape
@@ -75,11 +73,7 @@ def provenance(
         "dtype": dtype,
         "seed": seed,
         "check": None if agreement is None else {"dtype": "float32", **asdict(agreement)},
-        "versions": {
-            "draftwood": __version__,
-            "torch": torch.__version__,
-            "transformers": version("transformers"),
-        },
+        "versions": versions(),
     }
 
 

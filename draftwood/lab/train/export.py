@@ -1,10 +1,7 @@
-"""A trained model as a Hugging Face directory, with a record of where it comes from; heads too."""
+"""A trained model or head as a Hugging Face directory, with a record of its origin."""
 
 import copy
 import json
-import os
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +62,3 @@ def _write_provenance(provenance: dict[str, Any], directory: Path) -> None:
     (directory / _PROVENANCE).write_text(
         json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )
-
-
-def surroundings() -> dict[str, Any]:
-    """Name the machine and the versions, for the record."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    machine = {
-        "processor": names[0] if names else platform.processor() or platform.machine(),
-        "cpus": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
-    packages = ("torch", "transformers", "tokenizers", "numpy", "safetensors")
-    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
-    return {"hardware": machine, "versions": versions}

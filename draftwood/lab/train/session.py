@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.provenance import hardware, versions
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain, find_sources, load_domain, sample_texts
 from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
-from draftwood.lab.train.export import export_model, is_finished, load_exported, surroundings
+from draftwood.lab.train.export import export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import Recipe, Shape
 from draftwood.lab.train.text_model import TextLoss, new_model
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
@@ -194,7 +195,8 @@ class Session:
             "data": self._record_data(),
             **facts,
             "command": job.command,
-            **surroundings(),
+            "hardware": hardware(),
+            "versions": versions(),
         }
 
     def places(self, what: str, job: Job) -> list[Path]:

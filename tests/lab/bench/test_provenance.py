@@ -53,7 +53,8 @@ def test_everything_needed_to_repeat_the_run_is_there(tmp_path: Path) -> None:
     versions = found["versions"]
     assert isinstance(versions, dict)
     assert versions["draftwood"] == draftwood.__version__
-    for library in ("llama-cpp-python", "gguf"):
+    assert versions["torch"] == torch.__version__
+    for library in ("tokenizers", "safetensors", "llama-cpp-python", "gguf"):
         assert (library in versions) == (library in installed())
     files = found["prompts"]
     assert isinstance(files, list)

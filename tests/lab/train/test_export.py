@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.export import export_model, is_finished, load_exported, surroundings
+from draftwood.lab.train.export import export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import Shape
 from draftwood.lab.train.text_model import new_model
 
@@ -48,9 +48,3 @@ def test_a_directory_without_model_is_refused(tmp_path: Path) -> None:
     assert not is_finished(tmp_path)
     with pytest.raises(DraftwoodError, match="train it first"):
         load_exported(tmp_path, torch.device("cpu"))
-
-
-def test_surroundings_are_plain_json() -> None:
-    found = surroundings()
-    assert json.loads(json.dumps(found)) == found
-    assert found["versions"]["torch"] == torch.__version__

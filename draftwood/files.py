@@ -129,6 +129,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def append(path: Path, content: bytes) -> None:
+    """Write at the end of a file, which need not exist; it is on the disk on return.
+
+    Raises:
+        OSError: it cannot be written; its ``filename`` is ``path``.
+    """
+    try:
+        with path.open("ab") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_result(path: Path, content: bytes) -> None:
     """Write the result of a long run; if that fails, save it in the temporary directory.
 

@@ -135,6 +135,8 @@ def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         whole(path, content)
 
     monkeypatch.setattr("draftwood.files.write_bytes", write)
+    if "out.journal.jsonl" in names:
+        monkeypatch.setattr("draftwood.lab.bench.journal.append", write)
 
 
 def asked(tmp_path: Path) -> tuple[str, ...]:

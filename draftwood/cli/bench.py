@@ -217,13 +217,11 @@ def bench(
 
 
 def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:
-    if not resume:
-        fresh = outputs.journal()
-        # What a warm run has learnt is not written down, so that nobody could go on with it.
-        return None if warm else fresh
-    if warm:
+    if resume and warm:
         raise DraftwoodError(
             "--resume cannot go on with a --warm run, whose tables would start empty: leave "
             "--resume out to start anew, or --warm to begin every prompt with empty tables"
         )
-    return outputs.resumed()
+    found = outputs.journal(resume=resume)
+    # A warm run's tables are not written, so it cannot be resumed.
+    return None if warm else found

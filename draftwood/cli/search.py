@@ -119,7 +119,7 @@ def search(
     names = _names(methods, draft, head)
     outputs = Outputs(json=output)
     outputs.check()
-    journal = outputs.resumed() if resume else outputs.journal()
+    journal = outputs.journal(resume=resume)
     read(asked.prompts, limit)
     warn_if_busy(model.threads)
     tried = {name: grid.contenders(name, _made(name, output, asked)) for name in names}

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, encode, reason, rescued, write_json, write_text
-from draftwood.lab.bench import journal
 from draftwood.lab.bench.document import Document
-from draftwood.lab.bench.journal import Journal
+from draftwood.lab.bench.journal import Journal, beside
 
 
 @dataclass(frozen=True)
@@ -51,31 +50,23 @@ class Outputs:
                 raise DraftwoodError(f"cannot make {self.plots}: {error.strerror}") from error
             check_writable(self.plots / "figure")
 
-    def journal(self) -> Journal | None:
-        """A new run's journal, if there is a document to keep it beside.
+    def journal(self, *, resume: bool = False) -> Journal | None:
+        """The journal beside the document; None without a document.
 
         Raises:
-            DraftwoodError: there is one already.
+            DraftwoodError: ``resume`` is False and there is a journal already, or ``resume`` is
+                True and there is no document, or a trace whose first part would be lost.
         """
-        return None if self.json is None else journal.begun(journal.beside(self.json))
-
-    def resumed(self) -> Journal:
-        """The journal of the run that is to go on.
-
-        Raises:
-            DraftwoodError: there is no document to find it beside, or the trace of the first part
-                would be lost.
-        """
-        if self.json is None:
+        if resume and self.json is None:
             raise DraftwoodError(
                 "--resume needs --json OUT: the journal of a run lies beside its document"
             )
-        if self.trace is not None:
+        if resume and self.trace is not None:
             raise DraftwoodError(
                 "--trace cannot be resumed, the steps of the part that has ended are not kept: "
                 "leave --trace out"
             )
-        return journal.continued(journal.beside(self.json))
+        return None if self.json is None else Journal(beside(self.json), resume=resume)
 
     def write(self, document: Document) -> None:
         """Write the document, its page and its figures.
@@ -93,7 +84,7 @@ class Outputs:
 
         That is the journal, or without one a file in the temporary directory, written here.
         """
-        kept = None if self.json is None else journal.beside(self.json)
+        kept = None if self.json is None else beside(self.json)
         if kept is not None and kept.exists():
             where = (
                 f"the result is kept in {kept}: make room and repeat the command with --resume "

@@ -112,7 +112,7 @@ class Session:
         self._runs: list[Run] = []
         self.ended = 0
         if journal is not None:
-            self._go_on(journal)
+            self._resume(journal)
 
     def execute(
         self,
@@ -138,7 +138,7 @@ class Session:
         )
         for job, runs in zip(self.jobs, running, strict=True):
             if self._journal is not None:
-                self._journal.add(job, runs)
+                self._journal.add(job, runs, self._facts(), part_of(self._provenance))
             self._runs += runs
 
     def document(self, *, complete: bool) -> Document:
@@ -165,7 +165,9 @@ class Session:
         order = {choice.name: number for number, choice in enumerate(self.choices)}
         runs = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
         quoted = (run.turns[0].excerpt for run in runs)
-        parts = self._journal.parts if self._journal is not None and self.ended else []
+        parts: list[Mapping[str, object]] = []
+        if self._journal is not None and self.ended:
+            parts = [*self._journal.parts, part_of(self._provenance)]
         best = self.settings.best
         return Document(
             schema=SCHEMA,
@@ -197,14 +199,16 @@ class Session:
                 self.choices.append(choice)
                 self._contenders[name] = contender
 
-    def _go_on(self, journal: Journal) -> None:
+    def _facts(self) -> dict[str, object]:
+        """The facts that decide the run."""
         entered = {choice.name: _settings(choice) for choice in self.choices}
-        facts = {**decisive(self._provenance), "contenders": entered}
-        journal.check(facts)
-        self._runs = journal.runs(self.prompts)
+        return {**decisive(self._provenance), "contenders": entered}
+
+    def _resume(self, journal: Journal) -> None:
+        journal.check(self._facts())
+        self._runs = list(journal.runs)
         self.ended = len(journal.done)
         self.jobs = [job for job in self.jobs if job.key not in journal.done]
-        journal.begin(facts, part_of(self._provenance))
 
     def _timed(self, contenders: Mapping[str, Contender]) -> Mapping[str, Contender]:
         if not self.settings.warm:

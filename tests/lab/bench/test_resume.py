@@ -257,8 +257,8 @@ def test_other_versions_code_and_machines_are_other_runs(
         ("model", {"dtype": "float16"}, "model.name was null"),
         ("contenders", {"ar": {}}, "contenders.ar.budget was null"),
     ):
-        decides = json.loads(first)["decides"]
-        changed = {"decides": {**decides, key: value}}
+        head = json.loads(first)
+        changed = {**head, "facts": {**head["facts"], key: value}}
         content = json.dumps(changed).encode() + b"\n" + b"".join(rest)
         (tmp_path / "x.journal.jsonl").write_bytes(content)
         code, _, err = run(*command, "--json", str(tmp_path / "x.json"), "--resume")

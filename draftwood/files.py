@@ -12,7 +12,7 @@ import tempfile
 import typing
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from inspect import isabstract
 from pathlib import Path
@@ -58,12 +58,12 @@ def decode(kind: type[T], plain: object, place: str = "") -> T:
 
     Args:
         kind: a type as in an annotation.
-        plain: parsed JSON. Unknown members of objects are ignored, missing ones have their default.
+        plain: parsed JSON. Unknown members of objects are ignored.
         place: name of the value in messages, such as ``"methods.ar"``.
 
     Raises:
-        DraftwoodError: a value has another type or range, or a member without a default is missing;
-            the message begins with the place of the value.
+        DraftwoodError: a value has another type or range, or a member is missing; the message
+            begins with the place of the value.
     """
     return cast(T, _decoded(kind, plain, place))
 
@@ -237,11 +237,10 @@ def _decoded(kind: Any, plain: Any, place: str) -> Any:
 
 def _dataclass(kind: Any, plain: Mapping[str, Any], place: str) -> Any:
     given = {}
-    for name, (hint, required) in _members(kind).items():
-        if name in plain:
-            given[name] = _decoded(hint, plain[name], _below(place, name))
-        elif required:
+    for name, hint in _members(kind).items():
+        if name not in plain:
             raise DraftwoodError(f"{_below(place, name)} is missing")
+        given[name] = _decoded(hint, plain[name], _below(place, name))
     try:
         return kind(**given)
     except DraftwoodError as error:
@@ -262,14 +261,10 @@ def _below(place: str, name: str) -> str:
 
 
 @cache
-def _members(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Type of each written field, and whether it has no default."""
+def _members(kind: Any) -> dict[str, Any]:
+    """The type of each written field."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {
-        f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
-        for f in fields(kind)
-        if f.metadata.get("written", True)
-    }
+    return {f.name: hints[f.name] for f in fields(kind) if f.metadata.get("written", True)}
 
 
 _NAMES = {

@@ -70,9 +70,12 @@ def test_what_is_written_is_what_is_read() -> None:
     assert back(Outer, Outer("a", (0, False), (), {}, {}, Counter())).by_place == {}
 
 
-def test_missing_members_have_their_default_and_unknown_ones_are_ignored() -> None:
-    plain = {k: v for k, v in encode(OUTER).items() if k not in ("count", "best")}
-    assert decode(Outer, plain | {"more": 1, "cache": [1]}).best is None
+def test_unknown_members_are_ignored_and_missing_ones_refused_even_with_a_default() -> None:
+    plain = encode(OUTER)
+    assert decode(Outer, plain | {"more": 1, "cache": [1]}) == OUTER
+    del plain["count"]
+    with pytest.raises(DraftwoodError, match=r"^count is missing$"):
+        decode(Outer, plain)
 
 
 def test_a_completion_keeps_its_counts_and_seconds() -> None:

@@ -17,15 +17,15 @@ No term falls with size, so a larger forward is never cheaper. The numbers are m
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import decode, encode
 
 VERSION = 1
 """Version of the JSON; other versions are refused."""
@@ -132,32 +132,6 @@ class Curve:
         found[0] = 0.0
         return found
 
-    def to_json(self) -> dict[str, object]:
-        """The curve as a JSON value."""
-        return {
-            "sizes": list(self.sizes),
-            "base": list(self.base),
-            **{name: getattr(self, name) for name in ("per_context", "per_pair", "per_sequence")},
-        }
-
-    @classmethod
-    def from_json(cls, found: object) -> "Curve":
-        """Read the value that :meth:`to_json` returned.
-
-        Raises:
-            DraftwoodError: it is no cost curve.
-        """
-        known = {f.name for f in fields(cls)}
-        if not isinstance(found, Mapping) or set(found) != known:
-            raise DraftwoodError(f"this is no cost curve: it needs {', '.join(sorted(known))}")
-        return cls(
-            sizes=tuple(int(_number(size)) for size in _numbers(found["sizes"])),
-            base=tuple(_numbers(found["base"])),
-            per_context=_number(found["per_context"]),
-            per_pair=_number(found["per_pair"]),
-            per_sequence=_number(found["per_sequence"]),
-        )
-
 
 @dataclass(frozen=True)
 class StepCosts:
@@ -217,47 +191,24 @@ class StepCosts:
         return self.target.seconds(tokens, context, batch) + drafting + host
 
     def to_json(self) -> dict[str, object]:
-        """The costs as a JSON value with a version."""
-        return {
-            "version": VERSION,
-            "target": self.target.to_json(),
-            "drafters": {source: level.to_json() for source, level in self.drafters.items()},
-            **{name: getattr(self, name) for name in ("fixed", "node", "sequence")},
-        }
+        """The costs as JSON holds them, with a version."""
+        return {"version": VERSION, **encode(self)}
 
     @classmethod
     def from_json(cls, found: object) -> "StepCosts":
         """Read the value that :meth:`to_json` returned.
 
         Raises:
-            DraftwoodError: these are no step costs, or of another version.
+            DraftwoodError: it is something else, or of another version.
         """
         if not isinstance(found, Mapping) or found.get("version") != VERSION:
             raise DraftwoodError(f"these are no step costs of version {VERSION}: measure them anew")
-        missing = {f.name for f in fields(cls)} - set(found)
-        if missing or not isinstance(found["drafters"], Mapping):
-            raise DraftwoodError("these step costs are incomplete: measure them anew")
-        return cls(
-            target=Curve.from_json(found["target"]),
-            drafters={str(k): Curve.from_json(v) for k, v in found["drafters"].items()},
-            fixed=_number(found["fixed"]),
-            node=_number(found["node"]),
-            sequence=_number(found["sequence"]),
-        )
+        try:
+            return decode(cls, found)
+        except DraftwoodError as error:
+            raise DraftwoodError(f"{error}; measure the step costs anew") from error
 
 
 def _check_rate(name: str, seconds: float) -> None:
     if not (math.isfinite(seconds) and seconds >= 0.0):
         raise DraftwoodError(f"{name} is {seconds} seconds: give 0 or more")
-
-
-def _numbers(found: Any) -> list[float]:
-    if not isinstance(found, list):
-        raise DraftwoodError("a cost curve's sizes and base are lists of numbers")
-    return [_number(item) for item in found]
-
-
-def _number(found: Any) -> float:
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise DraftwoodError(f"{found!r} stands where cost curves have a number")
-    return float(found)

@@ -177,7 +177,7 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
         (("--gpu", "h100"), "--gpu and --shape belong together"),
         (("--gpu", "h1", "--shape", "8b"), "no GPU is called 'h1'"),
         (("--costs", "x", "--gpu", "h100"), "give one of them"),
-        (("--costs", "/nowhere"), "cannot read costs"),
+        (("--costs", "/nowhere"), "cannot read /nowhere"),
         (("--methods", "traversal"), "samples its drafts"),
     ],
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from draftwood.costs.curve import VERSION, Curve, StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.files import encode
 
 CURVE = Curve((1, 2, 4), (10.0, 12.0, 20.0), per_context=0.5, per_pair=0.25, per_sequence=3.0)
 
@@ -114,16 +115,18 @@ def test_json_keeps_everything(
 def test_other_json_is_refused() -> None:
     good = StepCosts(CURVE, {"draft": CURVE}).to_json()
     StepCosts.from_json(good)
+    curve = encode(CURVE)
     bad: list[tuple[object, str]] = [
         ([], "no step costs of version"),
         ({**good, "version": VERSION + 1}, f"no step costs of version {VERSION}"),
-        ({k: v for k, v in good.items() if k != "sequence"}, "incomplete"),
-        ({**good, "drafters": []}, "incomplete"),
-        ({**good, "fixed": None}, "None stands where cost curves have a number"),
-        ({**good, "fixed": True}, "True stands"),
-        ({**good, "target": {"sizes": [1, 2]}}, "no cost curve: it needs base"),
-        ({**good, "target": {**CURVE.to_json(), "base": 3}}, "lists of numbers"),
-        ({**good, "target": {**CURVE.to_json(), "base": ["a", 1, 2]}}, "'a' stands"),
+        ({k: v for k, v in good.items() if k != "sequence"}, r"^sequence is missing; measure"),
+        ({**good, "drafters": []}, r"^drafters: expected an object, found \[\]; measure"),
+        ({**good, "fixed": None}, "^fixed: expected a number, found null"),
+        ({**good, "fixed": True}, "^fixed: expected a number, found true"),
+        ({**good, "fixed": -1}, "^fixed is -1.0 seconds: give 0 or more"),
+        ({**good, "target": {"sizes": [1, 2]}}, "^target.base is missing"),
+        ({**good, "target": {**curve, "base": 3}}, "^target.base: expected a list of numbers"),
+        ({**good, "drafters": {"x": {**curve, "base": [1]}}}, "^drafters.x: a cost curve has 3"),
     ]
     for found, message in bad:
         with pytest.raises(DraftwoodError, match=message):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import encode
 from draftwood.lab.bench.best import Best
 from draftwood.lab.bench.contenders import plain
 from draftwood.lab.bench.defaults import Defaults
@@ -102,4 +103,4 @@ class Settings:
         sampling = {f.name: getattr(self.sampling, f.name) for f in fields(self.sampling)}
         del sampling["seed"]
         pairs = None if self.best is None else self.best.recorded(self.methods)
-        return {**found, "sampling": plain(sampling), "best": pairs}
+        return {**found, "sampling": plain(sampling), "best": encode(pairs)}

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_result
+from draftwood.files import Count, decode, encode, write_result
 from draftwood.lab.replay.recording import (
     ModelFacts,
     RecordedPrompt,
@@ -31,6 +31,25 @@ _KEY = "draftwood_recording"
 _SAMPLE = 4096
 
 Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    id: str
+    task: str
+    set: str
+    seed: int
+    turns: Count
+
+
+@dataclass(frozen=True)
+class _Header:
+    version: int
+    model: ModelFacts
+    asked: RecordingSettings
+    prompts: tuple[_Prompt, ...]
+    drafts: tuple[str, ...]
+    rooted: Mapping[str, bool]
 
 
 def write(path: Path, recording: Recording) -> None:
@@ -51,18 +70,11 @@ def write(path: Path, recording: Recording) -> None:
     }
     for i, name in enumerate(names):
         arrays |= _ranked(f"draft.{i}", [text.drafts.get(name, RankedRows(0)) for text in texts])
-    header = {
-        "version": VERSION,
-        "model": asdict(recording.model),
-        "asked": asdict(recording.settings),
-        "prompts": [
-            {"id": p.id, "task": p.task, "set": p.set, "seed": p.seed, "turns": len(p.texts)}
-            for p in recording.prompts
-        ],
-        "drafts": names,
-        "rooted": recording.rooted,
-    }
-    write_result(path, save(arrays, metadata={_KEY: json.dumps(header)}))
+    prompts = [_Prompt(p.id, p.task, p.set, p.seed, len(p.texts)) for p in recording.prompts]
+    header = _Header(
+        VERSION, recording.model, recording.settings, tuple(prompts), tuple(names), recording.rooted
+    )
+    write_result(path, save(arrays, metadata={_KEY: json.dumps(encode(header))}))
 
 
 def read(path: Path) -> Recording:
@@ -82,8 +94,8 @@ def read(path: Path) -> Recording:
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise DraftwoodError(f"cannot read the recording {path}: {error}") from error
     try:
-        return _recording(header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        return _recording(decode(_Header, header, "header"), arrays)
+    except (DraftwoodError, KeyError, TypeError, ValueError, IndexError) as error:
         raise DraftwoodError(
             f"the recording {path} is damaged ({type(error).__name__}: {error}): make it anew"
         ) from error
@@ -104,16 +116,13 @@ def digest(model: torch.nn.Module) -> str:
     return found.hexdigest()[:32]
 
 
-def _recording(header: dict[str, Any], arrays: Arrays) -> Recording:
-    texts = _texts(arrays, header["drafts"])
-    given = iter(texts)
+def _recording(header: _Header, arrays: Arrays) -> Recording:
+    given = iter(_texts(arrays, header.drafts))
     prompts = [
-        RecordedPrompt(p["id"], p["task"], p["set"], p["seed"], [next(given) for _ in range(turns)])
-        for p in header["prompts"]
-        for turns in [p["turns"]]
+        RecordedPrompt(p.id, p.task, p.set, p.seed, [next(given) for _ in range(p.turns)])
+        for p in header.prompts
     ]
-    settings = RecordingSettings(**{**header["asked"], "eos": tuple(header["asked"]["eos"])})
-    return Recording(ModelFacts(**header["model"]), settings, prompts, dict(header["rooted"]))
+    return Recording(header.model, header.asked, prompts, dict(header.rooted))
 
 
 def _texts(arrays: Arrays, names: Sequence[str]) -> list[Text]:

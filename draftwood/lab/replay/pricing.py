@@ -3,7 +3,6 @@
 Knows nothing of what is priced.
 """
 
-import json
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.costs.roofline import GPUS, expected, workload
 from draftwood.errors import DraftwoodError
+from draftwood.files import read_json
 from draftwood.lab.inflate.shapes import preset
 from draftwood.protocols import DraftModel, Head, Host, Target, TargetInfo
 
@@ -32,13 +32,13 @@ def read_costs(path: Path) -> StepCosts:
     Raises:
         DraftwoodError: the file cannot be read, or holds something else.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DraftwoodError(f"cannot read costs from {path}: {error}") from error
+    found = read_json(path)
     if isinstance(found, dict) and "costs" in found:
         found = found["costs"]
-    return StepCosts.from_json(found)
+    try:
+        return StepCosts.from_json(found)
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{path}: {error}") from error
 
 
 def expected_costs(

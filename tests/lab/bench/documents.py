@@ -155,7 +155,7 @@ def method(whole: dict[str, Any], **others: Any) -> dict[str, Any]:
         "fault_prompts": 0,
         "divergences": [],
         "rows": [],
-        **({"reliability": reliability()} if whole["acceptance_by_source"] else {}),
+        "reliability": reliability() if whole["acceptance_by_source"] else None,
         **others,
     }
 
@@ -239,6 +239,7 @@ def parsed(**others: Any) -> dict[str, Any]:
             "settings": {"max_new_tokens": 48, "repeats": 1},
         },
         "methods": methods,
+        "best": None,
         "missing": {"hf-assistant": "no assistant fits"},
         "excerpts": [excerpt("goose:budget=16"), excerpt("pld"), excerpt("ar", trees=[])],
         **others,

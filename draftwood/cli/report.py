@@ -1,7 +1,4 @@
-"""``draftwood report``: a benchmark's document as a page and as figures.
-
-Knows nothing of what is on the page.
-"""
+"""``draftwood report``: a benchmark's document as a page and as figures."""
 
 from pathlib import Path
 
@@ -12,7 +9,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 from draftwood.lab.bench import plots
 from draftwood.lab.bench.document import load
-from draftwood.lab.bench.report.page import html
 
 
 @click.command()
@@ -32,7 +28,7 @@ from draftwood.lab.bench.report.page import html
     help="Write each figure into DIR, as PNG and as SVG.",
 )
 def report(run: Path, page: Path | None, directory: Path | None) -> None:
-    """Show what ``bench --json RUN.json`` measured. Needs matplotlib."""
+    """Show what ``bench --json RUN.json`` measured. Needs the extra ``lab``."""
     if page is None and directory is None:
         raise DraftwoodError("say what to write: --html OUT.html, --plots DIR or both")
     plots.check()
@@ -40,6 +36,8 @@ def report(run: Path, page: Path | None, directory: Path | None) -> None:
         check_writable(page)
     document = load(run)
     if page is not None:
+        from draftwood.lab.bench.report.page import html
+
         write_text(page, html(document))
         click.echo(page)
     if directory is not None:

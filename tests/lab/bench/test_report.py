@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -14,15 +13,12 @@ from typing import Any
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.document import Document, TreeExcerpt
+from draftwood.lab.bench.document import TreeExcerpt
 from draftwood.lab.bench.plots import FIGURES, draw
-from draftwood.lab.bench.report.comparison import tables
-from draftwood.lab.bench.report.equality import equality, missing
-from draftwood.lab.bench.report.heading import facts, interrupted, summary
-from draftwood.lab.bench.report.page import html, inline
-from draftwood.lab.bench.report.reliability import reliability
-from draftwood.lab.bench.report.traces import excerpts, tree_of, visible
-from draftwood.lab.bench.report.words import plain_value, text
+from draftwood.lab.bench.report import heading
+from draftwood.lab.bench.report.page import html, inline, page
+from draftwood.lab.bench.report.traces import tree_of, visible
+from draftwood.lab.bench.report.words import printable
 from tests.factories.command_line import run
 from tests.lab.bench.documents import (
     document,
@@ -81,9 +77,20 @@ def usual() -> Page:
     return Page(html(document()))
 
 
-def said(section: Callable[[Document], str], **others: Any) -> str:
-    """What a reader sees of a section of a document."""
-    return Page(section(document(**others))).words()
+def section(id: str, **others: Any) -> str:
+    """The HTML of one section of a document's page, without figures."""
+    whole = page(document(**others))
+    parts = re.findall(rf'<section id="{id}">.*?</section>', whole, flags=re.DOTALL)
+    return parts[0] if parts else ""
+
+
+def said(id: str, **others: Any) -> str:
+    """The words of one section, on one line."""
+    return " ".join(Page(section(id, **others)).words().split())
+
+
+def summary(**others: Any) -> str:
+    return " ".join(heading.sentences(document(**others)))
 
 
 def test_everything_is_in_one_file(usual: Page) -> None:
@@ -138,15 +145,15 @@ def test_no_text_of_a_document_becomes_markup() -> None:
         "near_tie": False,
     }
     sources = {EVIL: {"drafted": 8, "accepted": 2, "rate": ratio(0.25)}}
-    foretold = forecast({EVIL: {3: (9, 2)}})
+    predicted = forecast({EVIL: {3: (9, 2)}})
     evil = method(
         metrics(acceptance_by_source=sources, identical=3),
         settings={EVIL: EVIL},
-        reliability={"all_steps": foretold, "late_steps": foretold},
+        reliability={"all_steps": predicted, "late_steps": predicted},
         divergences=[wrong],
     )
     evil["by_task"] = {EVIL: evil["by_task"]["code"], "b": evil["by_task"]["chat"]}
-    page = html(
+    whole = html(
         document(
             methods={"ar": method(plain()), EVIL: evil},
             provenance={"model": {"name": EVIL}, EVIL: [EVIL, {EVIL: EVIL}], "date": EVIL},
@@ -154,10 +161,10 @@ def test_no_text_of_a_document_becomes_markup() -> None:
             excerpts=[excerpt(EVIL, EVIL, EVIL, prompt=EVIL, steps=steps, trees=[tree])],
         )
     )
-    page.encode("utf-8")
+    whole.encode("utf-8")
     for character in "\u202e\ud800\x00":
-        assert character not in page
-    found = Page(page)
+        assert character not in whole
+    found = Page(whole)
     assert len(found.all("script")) == 1
     assert not found.all("img")
     assert not [key for _, attributes in found.elements for key in attributes if key == "onerror"]
@@ -183,9 +190,8 @@ def test_ids_are_one_of_a_kind_and_links_lead_somewhere(usual: Page) -> None:
                 assert name in ids, tag
 
 
-def test_the_table_has_a_line_a_method_fastest_first_twice(usual: Page) -> None:
-    section = Page(tables(document()))
-    names = [data for tag, data in section.texts if tag == "th"]
+def test_methods_are_listed_twice_fastest_first(usual: Page) -> None:
+    names = [data for tag, data in Page(section("methods")).texts if tag == "th"]
     assert usual.words().count("Without looping outputs") == 1
     assert len(usual.all("table", **{"class": "sortable"})) == 2
     order = [name for name in names if name in ("goose:", "pld", "ar", "hf")]
@@ -194,9 +200,8 @@ def test_the_table_has_a_line_a_method_fastest_first_twice(usual: Page) -> None:
     assert [order for order in orders if order] == ["descending"] * 2
 
 
-def test_figures_stand_in_the_table_with_their_intervals_and_keys() -> None:
-    page = tables(document())
-    whole, calm = page.split('data-variant="calm"')
+def test_figures_of_methods_have_intervals_and_keys() -> None:
+    whole, calm = section("methods").split('class="variant calm"')
     row = whole[whole.index("goose:<wbr>budget=16") :].split("</tr>")[0]
     assert '<td data-key="2">2.00†<small>1.90–2.10</small></td>' in row
     assert '<td data-key="2.5">2.50†<small>2.45–2.55</small></td>' in row
@@ -209,28 +214,28 @@ def test_figures_stand_in_the_table_with_their_intervals_and_keys() -> None:
     assert peers.count("<td>–</td>") == 3  # acceptance rate, δ and memory are not known
 
 
-def test_what_says_nothing_without_a_draft_model_is_left_out() -> None:
+def test_figures_of_drafts_are_left_out_if_no_method_drafts_with_a_model() -> None:
     copying = metrics(draft_efficiency=ratio(0.0))
     methods = {"ar": method(plain()), "x": method(copying)}
-    found = said(tables, methods=methods)
+    found = said("methods", methods=methods)
     assert "δ" not in found
     assert "predicted" not in found
-    assert "predicted" in said(tables)
+    assert "predicted" in said("methods")
     assert "efficiency" not in draw(document(methods=methods))
     assert "efficiency" in draw(document())
 
 
-def test_columns_that_nobody_has_are_left_out() -> None:
+def test_columns_without_a_value_are_left_out() -> None:
     methods = {"ar": method(plain()), "x": method(metrics())}
     for found in methods.values():
         nothing = {"median": None, "low": None, "high": None}
         found["speedup_vs_hf"] = found["without_looping"]["speedup_vs_hf"] = nothing
-    assert "× hf" not in said(tables, methods=methods)
-    assert "× hf" in said(tables)
+    assert "× hf" not in said("methods", methods=methods)
+    assert "× hf" in said("methods")
 
 
 def test_the_summary_says_what_came_out() -> None:
-    found = said(summary)
+    found = summary()
     assert (
         "goose:budget=16 was the fastest: 2.00 times as fast as plain decoding (95 % interval 1.90 "
         "to 2.10), the median over 4 prompts, with 2.50 tokens for each forward of the model. "
@@ -239,21 +244,22 @@ def test_the_summary_says_what_came_out() -> None:
         "loop (20% or more of an output's token 8-grams stand earlier in it; here 30% of all)"
     ) in found
     assert "not certain" not in found
-    assert said(interrupted) == ""
+    assert heading.warnings(document()) == []
 
 
 def test_the_summary_is_honest_about_small_leads_slow_methods_and_differences() -> None:
     near = {"ar": method(plain()), "a": method(metrics(2.0)), "b": method(metrics(1.85))}
-    assert "overlaps with that of b: the lead is not certain." in said(summary, methods=near)
+    assert "overlaps with that of b: the lead is not certain." in summary(methods=near)
     near["c"] = near["b"]
-    assert "overlaps with those of 2 others" in said(summary, methods=near)
+    assert "overlaps with those of 2 others" in summary(methods=near)
     wrong = method(metrics(0.9, identical=3, looping_texts=0), fault_prompts=1)
     slow = {"ar": method(plain()), "a": wrong}
-    found = said(summary, methods=slow)
+    found = summary(methods=slow)
     assert "No method was faster than plain decoding: the fastest, a, came to 0.90" in found
     assert "a: 3 of 4 the same; 1 differs by more than rounding: a fault." in found
-    assert "No method was held against plain decoding. No output was" in said(summary, methods={})
-    assert "This run was interrupted." in said(interrupted, complete=False)
+    assert "No method was compared with plain decoding. No output was" in summary(methods={})
+    (warning,) = heading.warnings(document(complete=False))
+    assert warning.startswith("This run was interrupted.")
 
 
 def test_differences_are_told_from_near_ties() -> None:
@@ -273,8 +279,8 @@ def test_differences_are_told_from_near_ties() -> None:
     odd = method(metrics(identical=3), divergences=[tie], rounding_prompts=1)
     methods = {"ar": method(plain()), "x": odd}
     rounded = "x: 3 of 4 the same; 1 differs by float32 rounding"
-    assert f"{rounded}." in said(summary, methods=methods)
-    found = said(equality, methods=methods)
+    assert f"{rounded}." in summary(methods=methods)
+    found = said("equality", methods=methods)
     assert rounded in found
     assert "does not explain" not in found
     assert "1 near ties" in found
@@ -284,18 +290,18 @@ def test_differences_are_told_from_near_ties() -> None:
     )
     methods["x"] = both
     faulty = "x: 2 of 4 the same; 1 differs by float32 rounding; 1 differs by more than rounding"
-    assert f"{faulty}: a fault." in said(summary, methods=methods)
-    assert 'class="wrong">2 of 4' in tables(document(methods=methods))
-    found = said(equality, methods=methods)
+    assert f"{faulty}: a fault." in summary(methods=methods)
+    assert 'class="wrong">2 of 4' in section("methods", methods=methods)
+    found = said("equality", methods=methods)
     assert "1 first differences that rounding does not explain" in found
     assert "xmade/211756" + "0.25" in found
-    assert "Every compared output had plain decoding's tokens." in said(equality)
+    assert "Every compared output had plain decoding's tokens." in said("equality")
 
 
-def test_what_was_foretold_stands_beside_what_came() -> None:
+def test_predicted_and_observed_acceptance_are_in_one_row() -> None:
     methods = {"ar": method(plain()), "auto:budget=9": method(metrics())}
-    page = reliability(document(methods=methods))
-    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("<tr>")[2:]]
+    found = section("calibration", methods=methods)
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in found.split("<tr>")[2:]]
     name = "auto:<wbr>budget=9"
     some = "+5.0%<small>+0.0% to +10.0%</small>"
     # 400 with a chance of 0.05 and 40 with 0.45 are 38, and 36 were taken; 17 of 20 and 8 of 10.
@@ -313,28 +319,27 @@ def test_what_was_foretold_stands_beside_what_came() -> None:
     ]
 
 
-def test_methods_that_foretell_nothing_have_no_such_table() -> None:
-    assert reliability(document(methods={"ar": method(plain())})) == ""
-    assert "Calibration: predicted and observed acceptance" in html(document())
+def test_methods_without_predictions_have_no_calibration_table() -> None:
+    assert section("calibration", methods={"ar": method(plain())}) == ""
 
 
 def test_missing_peers_are_named_with_the_reason() -> None:
-    assert said(missing) == "Missinghf-assistantno assistant fits"
-    assert said(missing, missing={}) == ""
+    assert said("missing") == "Missinghf-assistantno assistant fits"
+    assert section("missing", missing={}) == ""
 
 
 def test_provenance_is_there_in_short_and_whole() -> None:
-    found = said(facts)
-    short, whole = found.split("Everything needed to repeat the run")
-    assert short == (
+    header = Page(page(document())).words().partition("Methods")[0]
+    short, whole = header.split("Everything needed to repeat the run")
+    assert short.endswith(
         "date 2025-01-31T12:00:00+00:00model embeddeddtype float32machine A Processorthreads 2"
-        "draftwood 1.0torch 2.11commit 0123456789"
+        "draftwood 1.0torch 2.11commit 0123456789\n"
     )
     for part in ("0123456789abcdef0123456789abcdef01234567", "0" * 64, "max_new_tokens48"):
         assert part in whole
     git = {"commit": "abc", "dirty": True}
-    assert said(facts, provenance={"git": git}).startswith("commit abc, with changes")
-    assert said(facts, provenance={}).startswith("Everything")
+    assert heading.facts(document(provenance={"git": git})) == {"commit": "abc, with changes"}
+    assert heading.facts(document(provenance={})) == {}
 
 
 def test_every_figure_is_on_the_page_with_what_it_means(usual: Page) -> None:
@@ -354,16 +359,16 @@ def test_inline_figures_keep_to_themselves() -> None:
         '<path clip-path="url(#c)" style="fill: #1f2329"/></svg>'
     )
     assert inline(file, "x", 'T"') == (
-        '<svg role="img" aria-label="T&quot;" viewBox="0 0 3 4"><defs></defs>'
+        '<svg role="img" aria-label="T&#34;" viewBox="0 0 3 4"><defs></defs>'
         '<g id="x-a" style="fill: var(--ink); stroke: var(--paper)">'
         '<use xlink:href="#x-b" fill="#ffffff"/></g>'
         '<path clip-path="url(#x-c)" style="fill: #1f2329"/></svg>'
     )
 
 
-def test_traces_tell_who_offered_a_token() -> None:
-    page = excerpts(document(), ["context", "adjacency"])
-    first = page[page.index('data-method="goose:budget=16"') :].split("</details>")[0]
+def test_traces_show_the_source_of_each_token() -> None:
+    found = section("traces")
+    first = found[found.index('data-method="goose:budget=16"') :].split("</details>")[0]
     steps = first.split('<span class="step"')[1:]
     assert [re.findall(r'<(?:span|s) class="token ?(\w*)">(.*?)</', step) for step in steps] == [
         [("s0", "····"), ("s0", "return"), ("s1", " a"), ("", " -"), ("bonus", " +")],
@@ -375,13 +380,13 @@ def test_traces_tell_who_offered_a_token() -> None:
 
 
 def test_the_legend_names_every_source_in_the_colour_of_its_trees() -> None:
-    page = html(document())
-    assert 'class="token s0">token</span> accepted from context' in page
-    assert 'class="token s1">token</span> accepted from adjacency' in page
-    assert ".s1 { background: hsl(30, 75%, 86%) }" in page
-    assert ".draftwood-tree .source-1 rect { fill: hsl(30, 75%, 86%) }" in page
+    whole = page(document())
+    assert 'class="token s0">token</span> accepted from context' in whole
+    assert 'class="token s1">token</span> accepted from adjacency' in whole
+    assert ".s1 { background: hsl(30, 75%, 86%) }" in whole
+    assert ".draftwood-tree .source-1 rect { fill: hsl(30, 75%, 86%) }" in whole
     # The second step's only node is from adjacency, which is the page's second source.
-    second = page[page.index('aria-label="Tree of step 1"') :].split("</svg>")[0]
+    second = whole[whole.index('aria-label="Tree of step 1"') :].split("</svg>")[0]
     assert "source-1" in second
     assert "source-0" not in second
 
@@ -400,22 +405,22 @@ def test_the_legend_names_every_source_in_the_colour_of_its_trees() -> None:
         ("\t\n", "⇥↵|"),
         ("", "∅"),
         ("\r\x1b\u202e", r"\r\x1b\u202e"),
-        ("<é&漢", "&lt;é&amp;漢"),
+        ("<é&漢", "<é&漢"),
     ],
 )
 def test_whitespace_is_visible(word: str, shown: str) -> None:
     assert visible(word, "|") == shown
 
 
-def test_trees_are_drawn_with_the_path_and_without_what_is_not_known() -> None:
-    page = html(document())
-    first = page[page.index('aria-label="Tree of step 0"') :].split("</svg>")[0]
+def test_trees_are_drawn_with_the_path_and_without_kinds_of_draw() -> None:
+    whole = page(document())
+    first = whole[whole.index('aria-label="Tree of step 0"') :].split("</svg>")[0]
     assert "5 drafted, 3 accepted, route spine" in first
     assert first.count(" accepted&quot;") == 0
     assert first.count('accepted"><title>') == 3
-    assert "log q" not in page
-    assert "deterministic" not in page
-    assert page.count(".draftwood-tree .source-0 rect") == 2, "one style for all trees"
+    assert "log q" not in whole
+    assert "deterministic" not in whole
+    assert whole.count(".draftwood-tree .source-0 rect") == 2, "one style for all trees"
 
 
 @pytest.mark.parametrize(
@@ -429,7 +434,7 @@ def test_trees_are_drawn_with_the_path_and_without_what_is_not_known() -> None:
         ({"parents": (), "texts": (), "sources": ()}, "has 0 parents"),
     ],
 )
-def test_what_is_no_tree_is_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_malformed_trees_are_refused(changes: dict[str, Any], complaint: str) -> None:
     usual = {"parents": (-1, 0), "texts": ("a", "b"), "sources": ("root", "x")}
     found = TreeExcerpt(step=3, path=(), bonus="", **{**usual, **changes})
     with pytest.raises(DraftwoodError, match=complaint):
@@ -442,31 +447,37 @@ def test_siblings_of_one_text_stay_two() -> None:
 
 
 def test_documents_without_excerpts_have_a_page_too() -> None:
-    assert "The document quotes no outputs." in html(document(excerpts=[]))
+    assert "The document quotes no outputs." in page(document(excerpts=[]))
 
 
 def test_values_of_any_kind_can_be_shown() -> None:
-    assert plain_value([1, "a<", None, True]) == "1, a&lt;, –, true"
-    assert plain_value({"a": {}}) == "<dl><dt>a</dt><dd>–</dd></dl>"
-    assert plain_value([{"a": 1}, 2]) == "<dl><dt>a</dt><dd>1</dd></dl><br>2"
-    assert text("a\n\t\u2028") == "a\n\t\\u2028"
+    values = {"x": [1, "a<", None, True], "y": {"a": {}}, "z": [{"a": 1}, 2], "e": []}
+    found = page(document(provenance=values))
+    for part in (
+        "<dt>x</dt><dd>1, a&lt;, –, true</dd>",
+        "<dt>y</dt><dd><dl><dt>a</dt><dd>–</dd></dl></dd>",
+        "<dt>z</dt><dd><dl><dt>a</dt><dd>1</dd></dl><br>2</dd>",
+        "<dt>e</dt><dd>–</dd>",
+    ):
+        assert part in found
+    assert printable("a\n\t\u2028") == "a\n\t\\u2028"
 
 
 @pytest.mark.slow
 def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(parsed()))
-    page, directory = tmp_path / "out.html", tmp_path / "new" / "plots"
-    code, out, err = run("report", str(file), "--html", str(page), "--plots", str(directory))
+    target, directory = tmp_path / "out.html", tmp_path / "new" / "plots"
+    code, out, err = run("report", str(file), "--html", str(target), "--plots", str(directory))
     assert code == 0, err
-    assert page.read_text(encoding="utf-8") == html(document())
+    assert target.read_text(encoding="utf-8") == html(document())
     made = [directory / f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
-    assert out.splitlines() == [str(page), *map(str, made)]
+    assert out.splitlines() == [str(target), *map(str, made)]
     assert all(path.stat().st_size for path in made)
 
 
 def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
-    good, page = tmp_path / "run.json", tmp_path / "out.html"
+    good, target = tmp_path / "run.json", tmp_path / "out.html"
     good.write_text(json.dumps(parsed()))
     files: dict[str, tuple[str | bytes, str]] = {
         "text.json": ("hello", "is not JSON"),
@@ -477,27 +488,29 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     }
     cases = [
         ([str(good)], "say what to write: --html OUT.html, --plots DIR or both"),
-        ([str(tmp_path / "no.json"), "--html", str(page)], "no.json: No such file"),
+        ([str(tmp_path / "no.json"), "--html", str(target)], "no.json: No such file"),
         ([str(good), "--html", str(tmp_path / "no" / "x.html")], "cannot write to"),
         ([str(good), "--plots", str(good)], f"cannot make {good}: File exists"),
     ]
     for name, (content, complaint) in files.items():
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        cases.append(([str(path), "--html", str(page)], complaint))
+        cases.append(([str(path), "--html", str(target)], complaint))
     for argv, complaint in cases:
         code, out, err = run("report", *argv)
         assert (code, out) == (2, ""), argv
         assert complaint in err
         assert len(err.strip().splitlines()) == 1
-    assert not page.exists()
+    assert not target.exists()
 
 
-def test_without_matplotlib_nothing_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("library", ["matplotlib", "scipy", "jinja2"])
+def test_a_missing_library_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = tmp_path / "out.html"
-    code, _, err = run("report", str(tmp_path / "no.json"), "--html", str(page))
+    monkeypatch.setitem(sys.modules, library, None)
+    target = tmp_path / "out.html"
+    code, _, err = run("report", str(tmp_path / "no.json"), "--html", str(target))
     assert code == 2
+    assert f"needs {library}" in err
     assert "pip install 'draftwood[lab]'" in err

@@ -20,12 +20,12 @@ FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", 
 
 
 def check() -> None:
-    """Make sure that the libraries of figures are installed.
+    """Make sure that the libraries of figures and of the page are installed.
 
     Raises:
         DraftwoodError: one is missing.
     """
-    for library in ("matplotlib", "scipy"):
+    for library in ("matplotlib", "scipy", "jinja2"):
         need(library, "lab")
 
 

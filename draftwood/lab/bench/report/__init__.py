@@ -1,1 +1,1 @@
-"""A benchmark's document as one HTML page that needs nothing else: no network, no other file."""
+"""A benchmark's document as one HTML page that loads no other file and needs no network."""

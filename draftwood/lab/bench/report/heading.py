@@ -1,15 +1,15 @@
-"""The head of the page: what was measured on what, and what came out, in plain words."""
+"""The head of the page: what was measured, and the result in plain sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from draftwood.lab.bench.document import REFERENCE, Document, Method
 from draftwood.lab.bench.quiet import warning
-from draftwood.lab.bench.report.words import interval, plain_value, terms, text
+from draftwood.lab.bench.report.words import interval
 from draftwood.lab.bench.verdicts import of_method
 
 
-def facts(document: Document) -> str:
-    """One line of provenance, and all of it folded."""
+def facts(document: Document) -> dict[str, object]:
+    """Provenance in short; what is unknown is left out."""
     found = document.provenance
     model, hardware = _object(found, "model"), _object(found, "hardware")
     versions, git = _object(found, "versions"), _object(found, "git")
@@ -24,39 +24,21 @@ def facts(document: Document) -> str:
         "torch": versions.get("torch"),
         "commit": f"{commit}, with changes" if git.get("dirty") else commit,
     }
-    line = "".join(
-        f"<li><span>{name}</span> {plain_value(value)}</li>"
-        for name, value in shown.items()
-        if value not in (None, "")
+    return {name: value for name, value in shown.items() if value not in (None, "")}
+
+
+def warnings(document: Document) -> list[str]:
+    """Warnings if the run was interrupted, or if other processes kept the machine busy."""
+    interrupted = (
+        "This run was interrupted. The figures are of the runs that had ended by then, and not "
+        "every method may have seen the same prompts."
     )
-    return (
-        f'<ul class="facts">{line}</ul>'
-        f"<details><summary>Everything needed to repeat the run</summary>{terms(found)}</details>"
-    )
+    disturbed = warning(document.provenance)
+    return [*([] if document.complete else [interrupted]), *([disturbed] if disturbed else [])]
 
 
-def summary(document: Document) -> str:
-    """What came out, in a few sentences."""
-    return f'<p class="summary">{" ".join(_sentences(document))}</p>'
-
-
-def interrupted(document: Document) -> str:
-    """A warning if the run did not end."""
-    if document.complete:
-        return ""
-    return (
-        '<p class="warning" role="note">This run was interrupted. The figures are of what had '
-        "ended by then, and not every method may have seen the same prompts.</p>"
-    )
-
-
-def disturbed(document: Document) -> str:
-    """A warning if other processes kept the machine busy."""
-    found = warning(document.provenance)
-    return "" if found is None else f'<p class="warning" role="note">{text(found)}</p>'
-
-
-def _sentences(document: Document) -> Iterator[str]:
+def sentences(document: Document) -> Iterator[str]:
+    """The result in a few sentences."""
     rivals = [
         m
         for m in document.methods.values()
@@ -68,37 +50,35 @@ def _sentences(document: Document) -> Iterator[str]:
         yield from _over_peers(rivals[0], document.methods.values())
         yield from _close(rivals[0], rivals[1:])
     else:
-        yield "No method was held against plain decoding."
+        yield "No method was compared with plain decoding."
     yield from _equality(document)
     if document.loops:
-        yield f"{text(document.loops)}. The figures taken on them are marked, and the table can "
-        yield "leave them out."
+        yield f"{document.loops}. The figures taken on them are marked; the table can omit them."
 
 
 def _fastest(best: Method) -> str:
     speed = best.speedup_vs_ar
     middle = speed.middle or 0.0
-    name = f"<strong>{text(best.name)}</strong>"
     if middle <= 1:
         return (
-            f"No method was faster than plain decoding: the fastest, {name}, came to "
-            f"<strong>{middle:.2f}</strong> of its speed."
+            f"No method was faster than plain decoding: the fastest, {best.name}, came to "
+            f"{middle:.2f} of its speed."
         )
     ends = interval(speed, "{:.2f}", " to ")
     sure = f" (95 % interval {ends})" if ends else ""
     tau = best.mean_acceptance_length.middle
     won = "" if tau is None else f", with {tau:.2f} tokens for each forward of the model"
     return (
-        f"{name} was the fastest: <strong>{middle:.2f} times</strong> as fast as plain decoding"
+        f"{best.name} was the fastest: {middle:.2f} times as fast as plain decoding"
         f"{sure}, the median over {best.prompts} prompts{won}."
     )
 
 
 def _over_peers(best: Method, methods: Iterable[Method]) -> Iterator[str]:
-    """By how much the fastest leads over transformers' own ways, by medians of tokens a second."""
+    """The median speed of the fastest method, relative to each method of transformers."""
     own = best.tokens_per_second.middle
     found = [
-        f"{own / speed:.2f} times that of {text(m.name)}"
+        f"{own / speed:.2f} times that of {m.name}"
         for m in methods
         if m.name.partition(":")[0] in ("hf", "hf-lookup", "hf-assistant") and m is not best
         if own is not None and (speed := m.tokens_per_second.middle)
@@ -108,11 +88,11 @@ def _over_peers(best: Method, methods: Iterable[Method]) -> Iterator[str]:
 
 
 def _close(best: Method, others: Sequence[Method]) -> Iterator[str]:
-    """Said if the fastest may be so by chance."""
+    """A sentence if the lead of the fastest method may be chance."""
     least = best.speedup_vs_ar.low
     near = [m for m in others if least is not None and (m.speedup_vs_ar.high or 0.0) >= least]
     if near:
-        who = f"that of {text(near[0].name)}" if len(near) == 1 else f"those of {len(near)} others"
+        who = f"that of {near[0].name}" if len(near) == 1 else f"those of {len(near)} others"
         yield f"Its interval overlaps with {who}: the lead is not certain."
 
 
@@ -131,7 +111,7 @@ def _equality(document: Document) -> Iterator[str]:
             "plain decoding's outputs."
         )
     for m in wrong:
-        yield f"{text(m.name)}: {text(of_method(m, document.dtype))}."
+        yield f"{m.name}: {of_method(m, document.dtype)}."
 
 
 def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:

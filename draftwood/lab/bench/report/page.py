@@ -1,59 +1,105 @@
-"""The whole page: the sections in their order, with the style and the script that belong to it.
+"""The whole page: ``page.html`` filled by Jinja2, with ``page.css`` and ``page.js``.
 
-``page.html`` is its frame, ``page.css`` and ``page.js`` lie beside it. The script is the page's own
-and holds nothing of the document; the page's security policy allows that one script alone, so that
-even a text that got past the escaping could not run.
+Jinja2 escapes everything that comes from a document. The page's security policy allows its own
+script alone, so that a text which got past the escaping could not run either.
 """
 
 import base64
 import hashlib
 import importlib
 import re
-from html import escape
-from importlib.resources import files
-from string import Template
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from draftwood.lab.bench import plots
-from draftwood.lab.bench.document import Document
-from draftwood.lab.bench.plots.style import INK, LINE, MUTED, PAPER
-from draftwood.lab.bench.report.comparison import tables
-from draftwood.lab.bench.report.equality import equality, missing
-from draftwood.lab.bench.report.heading import disturbed, facts, interrupted, summary
-from draftwood.lab.bench.report.reliability import reliability
-from draftwood.lab.bench.report.traces import excerpts, legend, sources
-from draftwood.lab.bench.report.words import text
+from draftwood.lab.bench.document import REFERENCE, Document
+from draftwood.lab.bench.plots.style import INK, LINE, MUTED, PAPER, rendered
+from draftwood.lab.bench.report import heading, tables
+from draftwood.lab.bench.report.traces import sources, traces
+from draftwood.lab.bench.report.words import printable
+from draftwood.lab.bench.verdicts import of_method
 from draftwood.lab.picture.layout import hue
 from draftwood.lab.picture.svg import style
 
 _VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"}
+_HERE = Path(__file__).parent
 
 
-def figures(document: Document) -> str:
-    """All figures, each with its title and what it means."""
-    drawn, loops = plots.draw(document), document.loops
-    from draftwood.lab.bench.plots.style import rendered
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure with its title and caption."""
 
-    return "".join(
-        _figure(name, rendered(figure, "svg").decode("utf-8"), loops)
-        for name, figure in drawn.items()
-    )
+    name: str
+    title: str
+    caption: str
+    svg: Markup
 
 
-def _figure(name: str, svg: str, loops: str) -> str:
-    module = importlib.import_module(f"{plots.__name__}.{name}")
-    title = escape(module.TITLE)
-    caption = escape(f"{module.CAPTION} {loops}." if loops else module.CAPTION)
+def html(document: Document) -> str:
+    """The page of a document.
+
+    Raises:
+        DraftwoodError: a library is missing, or an excerpt's tree is no tree.
+    """
+    return page(document, figures(document))
+
+
+def page(document: Document, drawn: Sequence[PageFigure] = ()) -> str:
+    """The page with these figures."""
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    names = sources(document)
+    model = document.provenance.get("model", {}).get("name")
+    methods = document.methods.values()
     return (
-        f'<figure class="plot" id="figure-{name}"><h3>{title}</h3>'
-        f"{inline(svg, name, module.TITLE)}<figcaption>{caption}</figcaption></figure>"
+        _environment()
+        .get_template("page.html")
+        .render(
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            style=Markup((_HERE / "page.css").read_text(encoding="utf-8"))
+            + Markup(style(len(names)) + _colours(len(names))),
+            script=Markup(script),
+            title=f"Draftwood benchmark: {model}" if model else "Draftwood benchmark",
+            document=document,
+            warnings=heading.warnings(document),
+            sentences=heading.sentences(document),
+            facts=heading.facts(document),
+            methods=tables.methods(document),
+            searched=tables.searched(document),
+            settings={m.name: dict(m.settings) for m in methods if m.settings},
+            figures=drawn,
+            calibration=tables.calibration(document),
+            sources=names,
+            traces=list(traces(document, names)),
+            compared=any(m.compared for m in methods if m.name != REFERENCE),
+            verdicts=[(m.name, of_method(m, document.dtype)) for m in methods if m.divergences],
+            faults=tables.differences(document, faults=True),
+            others=tables.differences(document, faults=False),
+            near_ties=sum(found.near_tie is True for m in methods for found in m.divergences),
+        )
     )
 
 
-def inline(svg: str, name: str, label: str) -> str:
-    """The ``svg`` element of a file of matplotlib's, for a page with several of them.
+def figures(document: Document) -> list[PageFigure]:
+    """All figures of a document."""
+    drawn, loops = plots.draw(document), document.loops
+    found = []
+    for name, figure in drawn.items():
+        module = importlib.import_module(f"{plots.__name__}.{name}")
+        caption = f"{module.CAPTION} {loops}." if loops else module.CAPTION
+        svg = inline(rendered(figure, "svg").decode("utf-8"), name, module.TITLE)
+        found.append(PageFigure(name, module.TITLE, caption, svg))
+    return found
 
-    Ids get ``name`` before them, metadata and the file's rule for all elements are left out, and
-    the four colours of text and ground become the page's variables.
+
+def inline(svg: str, name: str, label: str) -> Markup:
+    """The ``svg`` element of a file written by matplotlib, which escapes its text.
+
+    Ids get the prefix ``name``, metadata and the rule for all elements are left out, and the four
+    colours of text and background become the page's variables.
     """
     found = svg[svg.index("<svg") :]
     found = re.sub(r"\s*<metadata>.*?</metadata>", "", found, flags=re.DOTALL)
@@ -62,59 +108,31 @@ def inline(svg: str, name: str, label: str) -> str:
     for colour, variable in _VARIABLES.items():
         found = re.sub(rf"(?<=: ){colour}\b", f"var({variable})", found)
     found = re.sub(r' width="[^"]*" height="[^"]*"', "", found, count=1)
-    return found.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+    return Markup(found.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1))
 
 
-def html(document: Document) -> str:
-    """The page of a document.
-
-    Raises:
-        DraftwoodError: matplotlib is missing, or an excerpt's tree is no tree.
-    """
-    script = _file("page.js")
-    names = sources(document)
-    return Template(_file("page.html")).substitute(
-        policy=f"script-src 'sha256-{_digest(script)}'",
-        style=_file("page.css") + style(len(names)) + _colours(len(names)),
-        script=script,
-        title=text(_title(document)),
-        warning=interrupted(document) + disturbed(document),
-        facts=facts(document),
-        summary=summary(document),
-        tables=tables(document),
-        figures=figures(document),
-        reliability=reliability(document),
-        traces=_traces(document, names),
-        equality=equality(document),
-        missing=missing(document),
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
+    # A long name may break behind a colon.
+    found.filters["breakable"] = lambda name: Markup(":<wbr>").join(printable(name).split(":"))
+    return found
 
 
-def _title(document: Document) -> str:
-    name = document.provenance.get("model", {}).get("name")
-    return f"Draftwood benchmark: {name}" if name else "Draftwood benchmark"
-
-
-def _traces(document: Document, names: list[str]) -> str:
-    if not document.excerpts:
-        return "<p>The document quotes no outputs.</p>"
-    return Template(_file("traces.html")).substitute(
-        legend=legend(names), excerpts=excerpts(document, names)
-    )
+def _shown(value: object) -> object:
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _colours(count: int) -> str:
-    """Of accepted tokens in traces: those of their sources in the trees."""
+    """Colours of accepted tokens: those of their sources in the trees."""
     light, dark = (
         "".join(f"\n.s{k} {{ background: hsl({hue(k)}, {fill}) }}" for k in range(count))
         for fill in ("75%, 86%", "45%, 26%")
     )
     return f"{light}\n@media (prefers-color-scheme: dark) {{{dark}\n}}\n"
-
-
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

@@ -1,45 +1,118 @@
-"""Traces (TALON, Figure 14): the beginning of an answer, each token by who offered it.
-
-Everything is in the page; a script shows the chosen ones, and without scripts they are folded.
-"""
+"""Traces (TALON, Figure 14): the beginning of an answer, each token by its source, and trees."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.document import Document, Excerpt, StepExcerpt, TreeExcerpt
-from draftwood.lab.bench.report.words import spelt, text
+from draftwood.lab.bench.report.words import printable
 from draftwood.lab.picture.layout import layout
 from draftwood.lab.picture.svg import drawing
 from draftwood.tree import TokenTree, TreeBuilder
 
+REJECTED, BONUS = "rejected", "bonus"
 
-def figure(found: TreeExcerpt, steps: Sequence[StepExcerpt], names: Sequence[str], id: str) -> str:
-    """The tree with its caption.
+
+@dataclass(frozen=True)
+class Token:
+    """A token's visible text and its kind: ``rejected``, ``bonus``, or ``sK`` of the source K."""
+
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's tokens, its description, and the id of its tree, empty if none is shown."""
+
+    about: str
+    tree: str
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A drawn tree; ``svg`` is escaped by the picture."""
+
+    id: str
+    step: int
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One excerpt.
+
+    Attributes:
+        method: name of the contender.
+        number: of the prompt on the page.
+        title: task and id of the prompt.
+        about: counts.
+        prompt: the end of the context.
+        steps: all steps.
+        trees: of some of them.
+    """
+
+    method: str
+    number: int
+    title: str
+    about: str
+    prompt: str
+    steps: tuple[Step, ...]
+    trees: tuple[Tree, ...]
+
+
+def traces(document: Document, names: Sequence[str]) -> Iterator[Trace]:
+    """All excerpts.
 
     Args:
-        found: in words.
-        steps: of its excerpt.
-        names: all sources of the page, whose places decide their colours.
-        id: of the element.
+        document: as read.
+        names: all sources of the page; a source's place decides its colour.
 
     Raises:
-        DraftwoodError: it is no tree.
+        DraftwoodError: an excerpt's tree is no tree.
     """
-    route = steps[found.step].route if found.step < len(steps) else ""
-    picture = layout(
-        tree_of(found, route), found.path, found.texts, found.bonus or None, sources=names
+    prompts = list(dict.fromkeys(excerpt.id for excerpt in document.excerpts))
+    for place, found in enumerate(document.excerpts):
+        ids = {tree.step: f"tree-{place}-{tree.step}" for tree in found.trees}
+        tokens = sum(len(step.committed) for step in found.steps)
+        each = f", {tokens / len(found.steps):.2f} a step" if found.steps else ""
+        yield Trace(
+            found.method,
+            prompts.index(found.id),
+            f"{found.task}: {found.id}",
+            f"{len(found.steps)} steps, {tokens} tokens{each}",
+            found.prompt,
+            tuple(_step(i, step, names, ids.get(i, "")) for i, step in enumerate(found.steps)),
+            tuple(Tree(ids[t.step], t.step, _drawn(found, t, names)) for t in found.trees),
+        )
+
+
+def _step(place: int, step: StepExcerpt, names: Sequence[str], tree: str) -> Step:
+    accepted = [one for one in step.committed if one.source]
+    bonus = step.committed[len(accepted) :]
+    tokens = (
+        *(Token(visible(one.text, "\n"), f"s{names.index(one.source)}") for one in accepted),
+        *(Token(visible(word), REJECTED) for word in step.rejected),
+        *(Token(visible(one.text, "\n"), BONUS) for one in bonus),
     )
-    caption = f"Step {found.step}"
-    return (
-        f'<figure class="tree" id="{text(id)}"><figcaption>{caption}</figcaption>'
-        f'<div class="viewport" tabindex="0" role="group" aria-label="Tree of {caption.lower()}">'
-        f"{drawing(picture)}</div></figure>"
+    counts = f"{step.drafted} drafted, {len(accepted)} accepted"
+    return Step(f"step {place}, route {step.route or '-'}: {counts}", tree, tokens)
+
+
+def _drawn(excerpt: Excerpt, found: TreeExcerpt, names: Sequence[str]) -> Markup:
+    route = excerpt.steps[found.step].route if found.step < len(excerpt.steps) else ""
+    tree = tree_of(found, route)
+    return Markup(
+        drawing(layout(tree, found.path, found.texts, found.bonus or None, sources=names))
     )
 
 
 def tree_of(found: TreeExcerpt, route: str) -> TokenTree:
-    """The tree, of which neither token ids nor how they were drawn are known: log q is NaN.
+    """The tree of an excerpt. Token ids and kinds of draw are unknown: log q is NaN.
 
     Raises:
         DraftwoodError: lengths differ, the root is not first, or a parent follows its child.
@@ -64,7 +137,7 @@ def tree_of(found: TreeExcerpt, route: str) -> TokenTree:
 
 
 def sources(document: Document) -> list[str]:
-    """All drafters that an excerpt names, in order: a source's place decides its colour."""
+    """All sources that an excerpt names, in order."""
     named = (
         source
         for excerpt in document.excerpts
@@ -77,74 +150,15 @@ def sources(document: Document) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def legend(names: Sequence[str]) -> str:
-    """What the colours mean."""
-    drafters = "".join(
-        f'<li><span class="token s{k}">token</span> accepted from {text(name)}</li>'
-        for k, name in enumerate(names)
-    )
-    return (
-        f'<ul class="legend">{drafters}'
-        '<li><span class="token bonus">token</span> bonus: the target\'s own</li>'
-        '<li><s class="token">token</s> drafted and rejected</li></ul>'
-    )
-
-
-def excerpts(document: Document, names: Sequence[str]) -> str:
-    """Every excerpt with its trees."""
-    prompts = list(dict.fromkeys(excerpt.id for excerpt in document.excerpts))
-    return "".join(
-        _excerpt(place, excerpt, prompts.index(excerpt.id), names)
-        for place, excerpt in enumerate(document.excerpts)
-    )
-
-
-def _excerpt(place: int, excerpt: Excerpt, prompt: int, names: Sequence[str]) -> str:
-    tokens = sum(len(step.committed) for step in excerpt.steps)
-    each = f", {tokens / len(excerpt.steps):.2f} a step" if excerpt.steps else ""
-    about = f"{len(excerpt.steps)} steps, {tokens} tokens{each}"
-    drawn = {tree.step: f"tree-{place}-{tree.step}" for tree in excerpt.trees}
-    numbers = {name: k for k, name in enumerate(names)}
-    trace = "".join(
-        _step(i, step, numbers, drawn.get(i, "")) for i, step in enumerate(excerpt.steps)
-    )
-    trees = "".join(figure(tree, excerpt.steps, names, drawn[tree.step]) for tree in excerpt.trees)
-    first = " open" if place == 0 else ""
-    return (
-        f'<details class="excerpt" data-prompt="{prompt}" data-method="{text(excerpt.method)}"'
-        f' data-title="{text(excerpt.task)}: {text(excerpt.id)}"{first}>'
-        f"<summary>{text(excerpt.method)} <small>{text(excerpt.task)}: {text(excerpt.id)}</small>"
-        f"</summary><p><small>{about}</small></p>"
-        f'<div class="trace"><span class="prompt">{text(excerpt.prompt)}</span>{trace}</div>'
-        f"{trees}</details>"
-    )
-
-
-def _step(place: int, step: StepExcerpt, numbers: dict[str, int], tree: str) -> str:
-    accepted = sum(bool(one.source) for one in step.committed)
-    about = f"step {place}, route {step.route or '-'}: {step.drafted} drafted, {accepted} accepted"
-    parts = [f'<span class="step" title="{text(about)}">']
-    if tree:
-        parts.append(f'<a href="#{tree}" title="the tree of step {place}">tree</a>')
-    for one in step.committed[:accepted]:
-        parts.append(
-            f'<span class="token s{numbers[one.source]}">{visible(one.text, "<br>")}</span>'
-        )
-    parts += [f'<s class="token">{visible(word)}</s>' for word in step.rejected]
-    for one in step.committed[accepted:]:
-        parts.append(f'<span class="token bonus">{visible(one.text, "<br>")}</span>')
-    return "".join((*parts, "</span>"))
-
-
 def visible(word: str, broken: str = "") -> str:
-    """A token as HTML.
+    """A token's text with visible white space.
 
-    Line ends and tabs get a sign, and so do spaces, but for a single one before a character: there
-    the token's own colour shows it.
+    Line ends, tabs and spaces become signs. A single space before a character stays: the token's
+    colour shows it.
 
     Args:
         word: the token's text.
-        broken: what follows the sign of a line end.
+        broken: text after the sign of a line end.
     """
     return "".join(_sign(word, i, broken) for i in range(len(word))) or "∅"
 
@@ -155,4 +169,4 @@ def _sign(word: str, i: int, broken: str) -> str:
         beside = word[i + 1 : i + 2], word[i - 1 : i] if i else "x"
         return "·" if any(not c or c.isspace() for c in beside) else " "
     signs = {"\n": f"↵{broken}", "\t": "⇥"}
-    return signs.get(character) or text(character if character.isprintable() else spelt(character))
+    return signs.get(character) or printable(character)

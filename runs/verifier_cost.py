@@ -47,7 +47,7 @@ class Rowwise:
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """q as float32 ``[n, V]``."""
         rows = self._tree.q_rows.tolist()
-        return self._outputs.over_target([self._q[rows[node]] for node in nodes])
+        return self._outputs.target_rows([self._q[rows[node]] for node in nodes])
 
 
 def drawn_tree(q: torch.Tensor, depth: int, rng: np.random.Generator) -> TokenTree:

@@ -68,33 +68,33 @@ class ModelDrafter(Drafter):
         info = model.info
         ids = np.arange(info.vocab_size)
         ids[target.vocab_size :] = -1
-        outputs = VocabularyMap(ids, target)
-        self._levels = DraftRollout(model, outputs, info.vocab_size, info.context_limit)
+        vocabulary = VocabularyMap(ids, target)
+        self._rollout = DraftRollout(model, vocabulary, info.vocab_size, info.context_limit)
 
     @property
     def forwards(self) -> int:
         """Forward passes over drafted trees, prompts not counted."""
-        return self._levels.forwards
+        return self._rollout.forwards
 
     def backlog(self, slot: int) -> int:
         """What the draft model has not read."""
-        return self._levels.backlog(slot)
+        return self._rollout.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
-        self._levels.begin(slot, [*prefill.prompt.tolist(), prefill.first])
+        self._rollout.begin(slot, [*prefill.prompt.tolist(), prefill.first])
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed."""
-        self._levels.settle(slot, outcome.committed)
+        self._rollout.commit(slot, outcome.committed)
 
     def release(self, slot: int) -> None:
         """The request has ended."""
-        self._levels.release(slot)
+        self._rollout.release(slot)
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
         """The distributions that this step's sampled children were drawn from."""
-        return self._levels.proposals(slot, q_rows)
+        return self._rollout.proposals(slot, q_rows)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """``k`` tokens after each node, in one forward for all that are new.
@@ -103,7 +103,7 @@ class ModelDrafter(Drafter):
             DraftwoodError: a query asks for samples without noise, or its temperature is not above
                 0.
         """
-        return self._levels.expand(slots, queries)
+        return self._rollout.expand(slots, queries)
 
 
 PART = Model

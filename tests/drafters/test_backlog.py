@@ -131,8 +131,8 @@ def test_drafts_are_those_of_one_forward_over_everything(
 ) -> None:
     found: list[list[Candidates]] = []
     most = []
-    for along in (rollout._ALONG, 1 << 30):
-        monkeypatch.setattr(rollout, "_ALONG", along)
+    for along in (rollout._MAX_ALONG, 1 << 30):
+        monkeypatch.setattr(rollout, "_MAX_ALONG", along)
         drafter, runner = make()
         forwards = Forwards(runner)
         stories = [Story(drafter, slot, prompt) for slot, prompt in ((3, 40), (0, 2), (1, 1))]

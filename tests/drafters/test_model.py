@@ -197,9 +197,9 @@ def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -
 @pytest.mark.parametrize("vocab", [VOCAB, VOCAB // 2])
 def test_a_level_answered_at_once_is_answered_node_by_node(runner: Runner, vocab: int) -> None:
     answers = []
-    for slot, one_by_one in enumerate((False, True)):
+    for slot, node_by_node in enumerate((False, True)):
         drafter = ModelDrafter(runner, target_of(vocab))
-        drafter._levels.one_by_one = one_by_one
+        drafter._rollout.node_by_node = node_by_node
         text = Text(drafter, runner.model, slot, [1, 2, 3])
         text.builder.add_chain([5, 6], "context")
         found = [

@@ -1,7 +1,9 @@
-"""Answers a sampled query: tokens drawn from a draft model's distribution q after some nodes.
+"""Runs a draft model over growing trees and answers a policy's queries.
 
-``races`` draws tokens from rows of q; ``draws`` makes q of logits and keeps it for the accept rule;
-``coupling`` draws with the target's own random numbers.
+* ``rollout``: the forwards, level by level, over a batch; ``entries``: their KV cache entries;
+* ``topk``: the likeliest tokens after a node; ``vocabulary``: the target's ids of the outputs;
+* ``draws``: tokens sampled from q by ``gumbel``'s top-k, with q stored for the accept rule;
+* ``coupling``: tokens sampled with the target's own random numbers.
 """
 
 from draftwood.drafters._rollout.coupling import couple

@@ -1,19 +1,16 @@
-"""Drafts that follow the target's own random numbers.
+"""Drafts sampled with the target's own random numbers.
 
-The target draws a token as the winner of a race (:mod:`draftwood.sampling.noise`): token i runs at
-the speed p_i / E_i, with exponential clocks E that depend on the request's seed and the token's
-position, and on nothing else. A draft model that runs the race of its own q with the same clocks
-names the very token that the target will draw where q = p, and where q is near p most often; those
-that come in next in its race are the next likeliest. The target's draw does not depend on any of
-this, so every token that is generated is the one that plain decoding draws with this seed, whatever
-was drafted.
+The target draws the token with the largest key p_i / E_i (:mod:`draftwood.sampling.noise`). The
+Exp(1) variates E depend on the request's seed and the token's position only. The drafter takes the
+tokens with the largest keys q_i / E_i, with the same variates. If q = p, the first one is the
+target's token; if q is near p, it usually is, and the next ones are the next likeliest. The
+target's draw does not depend on the draft. So the generated tokens are those of plain decoding with
+the same seed.
 
 Source: Daliri, Musco and Suresh, *Coupling without Communication and Drafter-Invariant Speculative
-Decoding* (2024), for the one token that wins; P[it is the target's] is at least (1 - d) / (1 + d)
-with d the total variation distance of p and q. That the next ones of the race are drafted too, and
-that how far ahead they run tells how likely they are, is not in the paper.
-
-Knows nothing of models, trees and the accept rule.
+Decoding* (2024), for the first token: it is the target's with probability at least (1 - d) / (1 +
+d), with d the total variation distance of p and q. Drafting further tokens, and scoring them by
+their share in the sum of all keys, is not in the paper.
 """
 
 from collections.abc import Sequence
@@ -27,37 +24,37 @@ from draftwood.protocols import Candidates, Expand
 
 
 def couple(
-    query: Expand, depths: Sequence[int], logits: torch.Tensor, outputs: VocabularyMap
+    query: Expand, depths: Sequence[int], logits: torch.Tensor, vocabulary: VocabularyMap
 ) -> Candidates:
-    """The first ``k`` tokens of the race after each node, the fastest first.
+    """The ``k`` tokens with the largest keys after each node, largest first.
 
     Args:
-        query: what is asked; it has noise.
+        query: with noise.
         depths: ``m``, of its nodes.
-        logits: float ``[m, Vd]``, the model's raw logits after each node, to be overwritten.
-        outputs: of the model.
+        logits: float ``[m, Vd]``, the model's raw logits after each node; overwritten.
+        vocabulary: the model's.
 
     Returns:
-        Candidates whose ``logq`` is the log of a token's share in the speeds of all. Of tokens that
-        cannot be drawn there are none.
+        Candidates of positive probability; ``logq`` is the log of a token's share in the sum of
+        all keys.
     """
     assert query.noise is not None
-    q = distribution(query, logits, outputs)
-    size = len(outputs.of_token)
+    q = distribution(query, logits, vocabulary)
+    size = len(vocabulary.of_token)
     exponentials = {
-        depth: query.noise.exponentials(depth, size)[outputs.to_target] for depth in set(depths)
+        depth: query.noise.exponentials(depth, size)[vocabulary.to_target] for depth in set(depths)
     }
-    # In float64, as the target's race is: where q is tiny, its quotient by a clock still counts.
+    # In float64, like the target's keys: a tiny q must not vanish.
     rows = torch.from_numpy(np.stack([exponentials[depth] for depth in depths]))
     keys = q / rows.to(q.device)
-    fastest = keys.topk(min(query.k, keys.shape[1]), dim=1)
-    shares = fastest.values / keys.sum(dim=1, keepdim=True)
+    largest = keys.topk(min(query.k, keys.shape[1]), dim=1)
+    shares = largest.values / keys.sum(dim=1, keepdim=True)
     # HAND-OVER: m * k numbers.
-    picks, found = fastest.indices.cpu().numpy(), shares.cpu().numpy()
-    real = found > 0  # not so where q is 0 or not a number
+    picks, found = largest.indices.cpu().numpy(), shares.cpu().numpy()
+    real = found > 0  # false where q is 0 or NaN
     tokens = np.full((len(picks), query.k), -1, dtype=np.int64)
     logq = np.full(tokens.shape, -np.inf, dtype=np.float32)
-    kept = slice(picks.shape[1])
-    tokens[:, kept] = np.where(real, outputs.to_target[picks], -1)
-    np.log(found, out=logq[:, kept], where=real, casting="same_kind")
+    columns = slice(picks.shape[1])
+    tokens[:, columns] = np.where(real, vocabulary.to_target[picks], -1)
+    np.log(found, out=logq[:, columns], where=real, casting="same_kind")
     return Candidates(tokens, logq)

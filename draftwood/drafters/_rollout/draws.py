@@ -1,9 +1,7 @@
-"""What a sequence drew in a step, and what from.
+"""Tokens sampled from a draft model's q, and the rows of q that the accept rule needs.
 
-Deviation from the usual form: tokens that may not be drawn lose their logits before the softmax and
-not their probabilities after it, which is the same q, rounded once.
-
-Knows nothing of models, trees and the accept rule, which may ask later what was drawn from.
+Deviation from the usual form: excluded tokens lose their logits before the softmax, not their
+probabilities after it. That is the same q, rounded once.
 """
 
 from collections.abc import Sequence
@@ -19,56 +17,56 @@ from draftwood.tree import Draw, TreeBuilder
 
 
 class Draws:
-    """What one sequence has drawn in the current step.
+    """The draws of one sequence in the present step.
 
     Args:
-        outputs: of the draft model.
-        gumbel_top_k: how tokens are drawn from q, if it is to be forced.
+        vocabulary: the draft model's.
+        gumbel_top_k: draws tokens from q.
     """
 
-    def __init__(self, outputs: VocabularyMap, gumbel_top_k: GumbelTopK = gumbel_top_k) -> None:
-        self._outputs = outputs
-        self._race = gumbel_top_k
-        self._kept: list[torch.Tensor] = []
+    def __init__(self, vocabulary: VocabularyMap, gumbel_top_k: GumbelTopK = gumbel_top_k) -> None:
+        self._vocabulary = vocabulary
+        self._gumbel_top_k = gumbel_top_k
+        self._rows: list[torch.Tensor] = []
         self._tree: TreeBuilder | None = None
         self._excluded: dict[tuple[int, Draw], frozenset[int]] = {}
 
     def clear(self) -> None:
-        """A step ends: its distributions are forgotten."""
-        self._kept.clear()
+        """Forget the step's distributions."""
+        self._rows.clear()
         self._tree = None
 
     def draw(self, query: Expand, logits: torch.Tensor) -> Candidates:
-        """``k`` tokens after each node, in drawing order, with the numbers that the node has.
+        """Sample ``k`` tokens after each node, in drawing order, with the node's random numbers.
 
-        Asking again for a node repeats its draws, or goes on with them if more are asked for.
+        A second query for a node repeats its draws, and continues them if ``k`` is larger.
 
         Args:
-            query: what is asked; it has noise.
-            logits: float ``[m, Vd]``, the model's raw logits after each node, to be overwritten.
+            query: with noise.
+            logits: float ``[m, Vd]``, the model's raw logits after each node; overwritten.
 
         Returns:
-            Of tokens that cannot be drawn there are none, so a row may hold fewer than ``k``, and
-            if it holds any, a handle for :meth:`proposals`, else -1.
+            Candidates; a row has fewer than ``k`` if fewer tokens have positive probability.
+            ``q_rows`` are handles for :meth:`proposals`, -1 for a row without tokens.
 
         Raises:
-            DraftwoodError: a node was asked about before with other tokens excluded.
+            DraftwoodError: an earlier query for a node excluded other tokens.
         """
         assert query.noise is not None
         self._remember(query)
-        q = distribution(query, logits, self._outputs)
+        q = distribution(query, logits, self._vocabulary)
         generators = [query.noise.draft(node) for node in query.nodes]
-        picks, shares = self._race(q, query.k, query.draw, generators)
+        picks, probs = self._gumbel_top_k(q, query.k, query.draw, generators)
         found = picks >= 0
         drawn = found.any(axis=1)
-        handles = np.where(drawn, len(self._kept) + np.cumsum(drawn) - 1, -1)
-        self._kept += [q[i] for i in np.flatnonzero(drawn).tolist()]
-        logq = np.full(shares.shape, -np.inf, dtype=np.float32)
-        np.log(shares, out=logq, where=found)
-        return Candidates(np.where(found, self._outputs.to_target[picks], -1), logq, handles)
+        handles = np.where(drawn, len(self._rows) + np.cumsum(drawn) - 1, -1)
+        self._rows += [q[i] for i in np.flatnonzero(drawn).tolist()]
+        logq = np.full(probs.shape, -np.inf, dtype=np.float32)
+        np.log(probs, out=logq, where=found)
+        return Candidates(np.where(found, self._vocabulary.to_target[picks], -1), logq, handles)
 
     def _remember(self, query: Expand) -> None:
-        """Make sure that no node's numbers serve for two different drawings."""
+        """Check that no node's random numbers serve two different distributions."""
         if query.tree is not self._tree:
             self._tree = query.tree
             self._excluded.clear()
@@ -82,37 +80,37 @@ class Draws:
                 )
 
     def proposals(self, handles: Sequence[int]) -> torch.Tensor:
-        """The q that tokens of this step were drawn from, bit by bit.
+        """The q that this step's tokens were drawn from, bit for bit.
 
         Args:
-            handles: ``n``, as answers named them.
+            handles: ``n`` of :attr:`draftwood.protocols.Candidates.q_rows`.
 
         Returns:
             float32 ``[n, V]`` over the target's tokens, on its device; read only.
 
         Raises:
-            DraftwoodError: nothing was drawn in this step under such a handle.
+            DraftwoodError: a handle is not of this step.
         """
         for handle in handles:
-            if not 0 <= handle < len(self._kept):
+            if not 0 <= handle < len(self._rows):
                 raise DraftwoodError(
                     f"nothing was drawn in this step under handle {handle}; ask for the q of "
                     "nodes that were sampled, before their step is committed"
                 )
-        return self._outputs.over_target([self._kept[handle] for handle in handles])
+        return self._vocabulary.target_rows([self._rows[handle] for handle in handles])
 
 
-def distribution(query: Expand, logits: torch.Tensor, outputs: VocabularyMap) -> torch.Tensor:
-    """q, float32 ``[m, Vd]``; not numbers in a row of which nothing is left.
+def distribution(query: Expand, logits: torch.Tensor, vocabulary: VocabularyMap) -> torch.Tensor:
+    """q float32 ``[m, Vd]``; a row without possible tokens is NaN.
 
     ``logits`` ``[m, Vd]`` may be overwritten.
     """
     scores = logits.float()
     if query.temperature != 1:
         scores /= query.temperature
-    if len(outputs.void):
-        scores[:, outputs.void] = -torch.inf
+    if len(vocabulary.unmapped):
+        scores[:, vocabulary.unmapped] = -torch.inf
     if query.exclude:
         for row, tokens in zip(scores, query.exclude, strict=True):
-            row[outputs.of(tokens)] = -torch.inf
+            row[vocabulary.outputs_of(tokens)] = -torch.inf
     return torch.softmax(scores, dim=-1)

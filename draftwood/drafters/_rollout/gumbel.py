@@ -1,23 +1,21 @@
-"""Draws tokens from rows of q, with and without replacement.
+"""Draws tokens from rows of q, with and without replacement: Gumbel top-k.
 
-A draw is a race: every token gets a clock that rings after a time E / q, E ~ Exp(1), so that the
-first to ring is a draw from q, and the first k, in the order in which they ring, are k draws
-without replacement. This is the Gumbel top-k trick (Kool, van Hoof and Welling, *Stochastic Beams
-and Where to Find Them*, 2019) with exp(-x) of all its keys. Independent draws are won in races of
-their own. As for the target's draws (:mod:`draftwood.sampling.noise`), a rounding error in q
-matters only where two clocks nearly tie.
+Source: Kool, van Hoof and Welling, *Stochastic Beams and Where to Find Them* (2019). Every token
+gets the time T = E / q with E ~ Exp(1); T is exp(-x) of the paper's perturbed log-probability x. The
+k tokens with the smallest times, in order, are k draws without replacement. Independent draws take
+the smallest time each, with numbers of their own. As in the target's draws
+(:mod:`draftwood.sampling.noise`), a rounding error in q matters only if two times nearly tie.
 
-Most clocks cannot win, and over a large vocabulary (:func:`gumbel_top_k_blocks`) only those are
-made that may. Tokens stand in blocks. The first ring of a block comes after E / (sum of its q), and
-this is drawn first, one number a block. Only the k blocks that ring first can hold one of the first
-k tokens: each of these has a ring of its own that is earlier than all of another block. So only
-their tokens get clocks, each block's of which are then put forward or back by one and the same
-time, so that the first of them rings when its block was said to.
+A large vocabulary (:func:`gumbel_top_k_blocks`) needs few of the numbers. Its tokens are divided
+into blocks. The smallest time of a block is Exp(sum of its q), and is drawn first, one number per
+block. Only the k blocks with the smallest of these can hold one of the k smallest times, because
+each of these blocks has a token that comes before all other blocks. So only their tokens get times.
+A block's times are then shifted by one amount, so that their minimum is the time drawn first.
 
-That leaves the law of all clocks what it was. Of independent exponential clocks, which one rings
-first and by how much later the others ring are independent of when it rings, since they have no
-memory. The time of a block's first ring may then be replaced by another number with the same law,
-Exp(sum of q), that is independent of everything else.
+This leaves the law of all times unchanged. Of independent exponential times, the index of the
+minimum and the differences to the minimum are independent of the minimum itself, because the
+exponential distribution has no memory. So the minimum may be replaced by another number of the same
+law, Exp(sum of q), that is independent of everything else.
 """
 
 from collections.abc import Sequence
@@ -30,37 +28,37 @@ from numpy.typing import NDArray
 from draftwood.tree import Draw
 
 WHOLE = 4096
-"""Vocabularies up to this size are raced as a whole: drawing the clocks costs less than choosing
-those to draw. Which way is taken may depend on nothing that varies from step to step."""
+"""Vocabularies up to this size are drawn from as a whole: there, blocks cost more than they save.
+The choice must not depend on anything that varies from step to step."""
 
 WIDTH = 64
 """Tokens in a block."""
 
-# Float64 for two reasons. A float32 exponential comes in steps of about 1e-7, and is zero once in
-# some 1e7: no clock for a token less likely than that. And where q is tiny, as at low temperatures,
-# E / q would be infinite, and the next best token would not be drawn as q says.
+# Float64 for two reasons. A float32 exponential has steps of about 1e-7 and is zero once in about
+# 1e7 draws, which is too coarse for less likely tokens. And if q is tiny, as at low temperatures,
+# E / q would be infinite, and the next best token would be drawn by a wrong law.
 _LEAST = np.finfo(np.float64).tiny
 
 
 class GumbelTopK(Protocol):
-    """A way to draw; all of them have the same law, but draw different tokens."""
+    """A variant of Gumbel top-k. All variants have the same law, but draw different tokens."""
 
     def __call__(
         self, q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator], /
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The first ``k`` of a race in each row, or the winners of ``k`` races.
+        """``k`` draws from each row.
 
-        A row's draws depend on that row and its generator, and fewer of them are the front of more.
+        A row's draws depend on that row and its generator only. A smaller ``k`` gives a prefix of a
+        larger one.
 
         Args:
-            q: float32 ``[m, V]``, in proportion to which tokens are drawn; a row of NaN draws
-                nothing.
-            k: draws of each row.
-            draw: ``IID`` for the winners of ``k`` races, else the first ``k`` of one.
-            generators: of each row, fresh.
+            q: float32 ``[m, V]``, unnormalised; a row of NaN draws nothing.
+            k: draws from each row.
+            draw: ``IID`` with replacement, else without.
+            generators: a fresh one for each row.
 
         Returns:
-            int64 ``[m, k]``, -1 where no token of positive probability is left, and their q.
+            Tokens int64 ``[m, k]``, -1 if no token of positive probability is left, and their q.
         """
         ...
 
@@ -68,7 +66,7 @@ class GumbelTopK(Protocol):
 def gumbel_top_k(
     q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`GumbelTopK`; the faster way for the size of the vocabulary."""
+    """The faster variant for the vocabulary's size; see :class:`GumbelTopK`."""
     return (gumbel_top_k_whole if q.shape[1] <= WHOLE else gumbel_top_k_blocks)(
         q, k, draw, generators
     )
@@ -77,24 +75,24 @@ def gumbel_top_k(
 def gumbel_top_k_whole(
     q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`GumbelTopK`; every token has a clock."""
-    # HAND-OVER: the clocks come from the host.
-    shares = q.cpu().numpy()
-    rows = np.arange(len(shares))
-    picks = np.empty((len(shares), k), dtype=np.int64)
-    # How fast the clocks run, not when they ring: where q is zero, this is a number.
-    speeds = np.empty(shares.shape, dtype=np.float64)
-    for place in range(k):
-        if place == 0 or draw is Draw.IID:
-            for row, generator in zip(speeds, generators, strict=True):
+    """The variant that draws a number for every token; see :class:`GumbelTopK`."""
+    # HAND-OVER: the random numbers come from the host.
+    probs = q.cpu().numpy()
+    rows = np.arange(len(probs))
+    picks = np.empty((len(probs), k), dtype=np.int64)
+    # 1 / T instead of T: finite where q is zero.
+    keys = np.empty(probs.shape, dtype=np.float64)
+    for i in range(k):
+        if i == 0 or draw is Draw.IID:
+            for row, generator in zip(keys, generators, strict=True):
                 generator.standard_exponential(out=row)
-            np.maximum(speeds, _LEAST, out=speeds)
-            np.divide(shares, speeds, out=speeds)
-        best = speeds.argmax(axis=1)
-        picks[:, place] = np.where(speeds[rows, best] > 0, best, -1)
-        speeds[rows, best] = 0
-    chances = np.take_along_axis(shares, np.maximum(picks, 0), axis=1)
-    return picks, np.where(picks < 0, np.float32(0), chances)
+            np.maximum(keys, _LEAST, out=keys)
+            np.divide(probs, keys, out=keys)
+        best = keys.argmax(axis=1)
+        picks[:, i] = np.where(keys[rows, best] > 0, best, -1)
+        keys[rows, best] = 0
+    drawn = np.take_along_axis(probs, np.maximum(picks, 0), axis=1)
+    return picks, np.where(picks < 0, np.float32(0), drawn)
 
 
 def gumbel_top_k_blocks(
@@ -104,48 +102,49 @@ def gumbel_top_k_blocks(
     generators: Sequence[np.random.Generator],
     width: int = WIDTH,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """See :class:`GumbelTopK`; clocks come in blocks of ``width`` tokens, the early ones first."""
-    races, wins = (k, min(k, 1)) if draw is Draw.IID else (1, k)
+    """The variant for large vocabularies, in blocks of ``width``; see :class:`GumbelTopK`."""
+    # With replacement: k independent rounds of one draw; without: one round of k draws.
+    rounds, per_round = (k, min(k, 1)) if draw is Draw.IID else (1, k)
     if q.shape[1] % width:
         q = torch.nn.functional.pad(q, (0, -q.shape[1] % width))
     blocks = q.view(len(q), -1, width)
     count = blocks.shape[1]
-    opened = min(wins, count)
-    clocks = np.empty((len(q), races, count + opened * width), dtype=np.float64)
-    for row, generator in zip(clocks, generators, strict=True):
+    opened = min(per_round, count)
+    numbers = np.empty((len(q), rounds, count + opened * width), dtype=np.float64)
+    for row, generator in zip(numbers, generators, strict=True):
         generator.standard_exponential(out=row)
-    np.maximum(clocks, _LEAST, out=clocks)
+    np.maximum(numbers, _LEAST, out=numbers)
     masses = _masses(blocks)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rings = clocks[:, :, :count] / masses[:, None]
-        starts, chosen = _earliest(rings.reshape(-1, count), opened)
-        # One line for each race, the races of one row together.
-        shares = _shares(blocks, np.arange(len(q)).repeat(races)[:, None], chosen)
-        times = clocks[:, :, count:].reshape(shares.shape) / shares
+        block_times = numbers[:, :, :count] / masses[:, None]
+        starts, chosen = _smallest(block_times.reshape(-1, count), opened)
+        # One line per round, the rounds of one row together.
+        probs = _probs(blocks, np.arange(len(q)).repeat(rounds)[:, None], chosen)
+        times = numbers[:, :, count:].reshape(probs.shape) / probs
         times += (starts - times.min(axis=2, initial=np.inf))[:, :, None]
-    # In a block or a row where nothing is left nothing rings.
+    # NaN becomes infinity: a block or row without probability is never drawn.
     np.fmin(times, np.inf, out=times)
-    rung, places = _earliest(times.reshape(len(times), opened * width), wins)
-    line, (block, place) = np.arange(len(times))[:, None], np.divmod(places, width)
-    found = rung < np.inf
-    picks = np.where(found, chosen[line, block] * width + place, -1)
-    chances = np.where(found, shares[line, block, place], np.float32(0))
-    return picks.reshape(len(q), k), chances.reshape(len(q), k)
+    drawn, indices = _smallest(times.reshape(len(times), opened * width), per_round)
+    line, (block, token) = np.arange(len(times))[:, None], np.divmod(indices, width)
+    found = drawn < np.inf
+    picks = np.where(found, chosen[line, block] * width + token, -1)
+    picked = np.where(found, probs[line, block, token], np.float32(0))
+    return picks.reshape(len(q), k), picked.reshape(len(q), k)
 
 
 def _masses(blocks: torch.Tensor) -> NDArray[np.float64]:
-    """Sums of blocks ``[m, n, width]``."""
-    # A few rows at a time: in float64 all of them would not stay in the cache.
+    """Sums ``[m, n]`` of blocks ``[m, n, width]``."""
+    # A few rows at a time: in float64 all rows would not fit the CPU cache.
     sums = [rows.sum(2, dtype=torch.float64) for rows in torch.split(blocks, 4)]
-    # HAND-OVER: the clocks come from the host.
+    # HAND-OVER: the random numbers come from the host.
     found: NDArray[np.float64] = (torch.cat(sums) if len(sums) > 1 else sums[0]).cpu().numpy()
     return found
 
 
-def _shares(
+def _probs(
     blocks: torch.Tensor, row: NDArray[np.int64], block: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """q of the tokens that may win."""
+    """q of the tokens of the chosen blocks."""
     if blocks.device.type == "cpu":
         found: NDArray[np.float32] = blocks.numpy()[row, block]
     else:
@@ -153,12 +152,12 @@ def _shares(
     return found
 
 
-def _earliest(times: NDArray[np.float64], k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The ``k`` smallest of each row in order, and where they stand; ``times`` is overwritten."""
+def _smallest(times: NDArray[np.float64], k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The ``k`` smallest of each row in order, and their indices; ``times`` is overwritten."""
     rows = np.arange(len(times))
-    first, places = np.empty((len(times), k)), np.empty((len(times), k), dtype=np.int64)
+    values, indices = np.empty((len(times), k)), np.empty((len(times), k), dtype=np.int64)
     for i in range(k):
-        places[:, i] = best = times.argmin(axis=1)
-        first[:, i] = times[rows, best]
+        indices[:, i] = best = times.argmin(axis=1)
+        values[:, i] = times[rows, best]
         times[rows, best] = np.inf
-    return first, places
+    return values, indices

@@ -1,7 +1,4 @@
-"""Answers a one-hot query: a draft model's likeliest tokens after some nodes.
-
-Knows where the model's results are, not how they came about.
-"""
+"""The likeliest tokens of a draft model after some nodes: the answer to a one-hot query."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -14,59 +11,67 @@ from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand, TargetOutput
 
 Place: TypeAlias = tuple[TargetOutput, int]
-"""Where the results of a node are: the rows of a forward, and which of them."""
+"""A node's results: the output of a forward, and the node's row in it."""
 
 
 def rank(
-    query: Expand, places: Sequence[Place], outputs: VocabularyMap, one_by_one: bool = False
+    query: Expand, places: Sequence[Place], vocabulary: VocabularyMap, node_by_node: bool = False
 ) -> Candidates:
-    """The ``k`` likeliest tokens after each node, with their probabilities at the temperature.
+    """The ``k`` likeliest tokens after each node, with probabilities at the query's temperature.
 
-    A token whose probability is not a number is not offered.
+    Tokens whose probability is NaN are left out.
 
     Args:
-        query: what is asked; its temperature changes no order.
-        places: ``m``, one a node.
-        outputs: of the model.
-        one_by_one: rank node by node, the plain twin of ranking a level at once.
+        query: for one-hot children.
+        places: ``m``, one per node.
+        vocabulary: the model's.
+        node_by_node: rank each node alone, the plain twin of ranking a level at once.
     """
-    found = None if one_by_one else _rank_level(query, places, outputs)
+    found = None if node_by_node else _rank_level(query, places, vocabulary)
     if found is None:
-        found = _rank_one_by_one(query, places, outputs)
+        found = _rank_node_by_node(query, places, vocabulary)
     if query.temperature == 1:
         return found
-    return Candidates(found.tokens, _tempered(query, places, outputs.of_token[found.tokens], found))
+    return Candidates(
+        found.tokens, _tempered(query, places, vocabulary.of_token[found.tokens], found)
+    )
 
 
 def _rank_level(
-    query: Expand, places: Sequence[Place], outputs: VocabularyMap
+    query: Expand, places: Sequence[Place], vocabulary: VocabularyMap
 ) -> Candidates | None:
-    """A level as a policy asks for it: all rows of one forward, ranked far enough; else None."""
+    """Rank rows of one forward at once; None if that does not suffice.
+
+    It suffices without excluded tokens, if the forward's own top-k is long enough and every output
+    is a token of the target.
+    """
     rows, k = places[0][0], query.k
     if any(query.exclude) or k > rows.top_tokens.shape[1]:
         return None
     if any(found is not rows for found, _ in places):
         return None
     where = [row for _, row in places]
-    tokens, probs = outputs.to_target[rows.top_tokens[where, :k]], rows.top_probs[where, :k]
+    tokens, probs = vocabulary.to_target[rows.top_tokens[where, :k]], rows.top_probs[where, :k]
     if tokens.min(initial=0) < 0 or np.isnan(probs).any():
         return None
     with np.errstate(divide="ignore"):
         return Candidates(tokens, np.log(probs))
 
 
-def _rank_one_by_one(query: Expand, places: Sequence[Place], outputs: VocabularyMap) -> Candidates:
+def _rank_node_by_node(
+    query: Expand, places: Sequence[Place], vocabulary: VocabularyMap
+) -> Candidates:
     tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
     logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
     for i, ((rows, row), exclude) in enumerate(zip(places, excludes, strict=True)):
         best, probs = _ranked(rows, row, query.k + len(exclude))
-        best = outputs.to_target[best]
-        unknown = np.isnan(probs)  # a model that yields no numbers has nothing to say
-        if exclude or best.min(initial=0) < 0 or unknown.any():
-            best = np.where(unknown, -1, best)
-            fine = [j for j, t in enumerate(best.tolist()) if t >= 0 and t not in exclude]
-            best, probs = best[fine], probs[fine]
+        best = vocabulary.to_target[best]
+        invalid = np.isnan(probs)
+        if exclude or best.min(initial=0) < 0 or invalid.any():
+            best = np.where(invalid, -1, best)
+            allowed = [j for j, t in enumerate(best.tolist()) if t >= 0 and t not in exclude]
+            best, probs = best[allowed], probs[allowed]
         count = min(query.k, len(best))
         tokens[i, :count] = best[:count]
         with np.errstate(divide="ignore"):
@@ -78,16 +83,16 @@ def _ranked(rows: TargetOutput, row: int, k: int) -> tuple[NDArray[np.int64], ND
     """The ``k`` likeliest outputs of a row, and their probabilities."""
     if k <= rows.top_tokens.shape[1]:
         return rows.top_tokens[row, :k], rows.top_probs[row, :k]
-    # Asked about before, for fewer: rank this row again.
-    shares = torch.softmax(rows.logits[row].float(), dim=-1)
-    top = shares.topk(min(k, shares.shape[0]))
+    # The row was ranked for a smaller k before.
+    probs = torch.softmax(rows.logits[row].float(), dim=-1)
+    top = probs.topk(min(k, probs.shape[0]))
     return top.indices.cpu().numpy(), top.values.cpu().numpy()
 
 
 def _tempered(
     query: Expand, places: Sequence[Place], picks: NDArray[np.int64], found: Candidates
 ) -> NDArray[np.float32]:
-    """``logq`` of what was found, at the query's temperature."""
+    """``logq`` of the candidates at the query's temperature."""
     scores = torch.stack([rows.logits[row] for rows, row in places]).float() / query.temperature
     chosen = torch.from_numpy(np.maximum(picks, 0)).to(scores.device)
     # HAND-OVER: m * k numbers.

@@ -1,13 +1,13 @@
-"""Whether two models speak of the same tokens.
+"""Vocabularies of a target and a draft model: the check that they agree, and the map between them.
 
-A draft model proposes token ids, so each id must mean the same to both. A wrong pairing would not
-change what is decoded, only that nothing is ever accepted: worth a sentence before time is spent.
+A draft model proposes token ids, so each id must be the same token in both models. A wrong pair
+would still decode losslessly, but nothing would ever be accepted. So it is refused.
 
 Models of one family often have tables of different lengths, because training pads them: Qwen2.5 has
-152,064 rows at 7B and 151,936 at 0.5B, for one tokenizer. So equal lengths pass, and other lengths
-are compared token by token where both tokenizers are at hand, or lie where the models were loaded
-from. Without them, lengths pass that padding explains (:func:`padding_explains`) if the
-configurations name one family and the same token at the beginning or the end of a text.
+152,064 rows at 7B and 151,936 at 0.5B, for one tokenizer. So equal lengths pass. Different lengths
+are compared token by token if both tokenizers are given or stored with the models. Without
+tokenizers, lengths pass that padding explains (:func:`padding_explains`) if the configurations name
+one family and the same begin or end token.
 """
 
 import logging
@@ -41,12 +41,12 @@ _NO_TOKENIZER = (
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What is known of a model's vocabulary.
+    """A model's vocabulary.
 
     Attributes:
-        size: rows of its table, padding included.
-        origin: of the model, if known.
-        tokenizer: if at hand.
+        size: rows of its embedding, padding included.
+        origin: the model's, if known.
+        tokenizer: the model's, if given.
     """
 
     size: int
@@ -55,11 +55,11 @@ class Vocabulary:
 
 
 def check_vocabularies(target: Vocabulary, draft: Vocabulary, draft_name: str) -> None:
-    """Accept a draft model if nothing says that its tokens are others than the target's.
+    """Check that a draft model's token ids agree with the target's.
 
     Raises:
-        DraftwoodError: some id means another token to the draft model, or the lengths differ and
-            nothing says that the ids agree; says what to give.
+        DraftwoodError: an id is another token in the draft model, or the lengths differ and nothing
+            shows that the ids agree; the message says what to give.
     """
     ours, theirs = target.tokenizer, draft.tokenizer
     if target.size != draft.size:
@@ -93,13 +93,15 @@ def check_vocabularies(target: Vocabulary, draft: Vocabulary, draft_name: str) -
 
 
 def padding_explains(first: int, second: int) -> bool:
-    """Whether two tables can belong to one tokenizer, each padded to a multiple of up to
-    :data:`PADDING` that is a power of two."""
+    """Whether two table lengths can be one vocabulary, each padded to a multiple of a power of two.
+
+    The power is :data:`PADDING` at most.
+    """
     return max(first - _padding(first), second - _padding(second)) < min(first, second)
 
 
 def _padding(size: int) -> int:
-    """The largest multiple that a table of this size may have been padded to."""
+    """The largest power of two, up to :data:`PADDING`, that divides the size."""
     return min(PADDING, size & -size)
 
 
@@ -111,7 +113,7 @@ def _of_one_family(target: Origin | None, draft: Origin | None) -> bool:
 
 
 def _tokenizer_of(origin: Origin | None) -> PreTrainedTokenizerBase | None:
-    """The tokenizer beside a model's weights, if it has one on this machine."""
+    """The tokenizer stored with a model's weights on this machine; None if there is none."""
     if origin is None or not origin.name:
         return None
     try:
@@ -127,11 +129,10 @@ def _tokenizer_of(origin: Origin | None) -> PreTrainedTokenizerBase | None:
 def check_vocabulary(
     target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, draft_name: str
 ) -> None:
-    """Accept equal vocabularies, and such that differ by tokens at the end that one lacks.
+    """Check that two tokenizers agree on all ids that both have; one may have more at the end.
 
     Raises:
-        DraftwoodError: some token has another id in the draft model's vocabulary, or some id
-            below both sizes belongs to one of them only; names both tokenizers.
+        DraftwoodError: they differ in an id below both sizes; the message names both tokenizers.
     """
     ours, theirs = _by_id(target), _by_id(draft)
     shared = min(max(ours, default=-1), max(theirs, default=-1))
@@ -156,20 +157,20 @@ def _named(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 class VocabularyMap:
-    """What a draft model's outputs mean to its target.
+    """The map between a draft model's outputs and the target's tokens.
 
     Args:
-        to_target: int64 ``[Vd]``: the target's token of each output, or -1 where it has none.
-        target: what is drafted for; it has V tokens.
+        to_target: int64 ``[Vd]``: the target's token of each output, -1 if it has none.
+        target: the target, with V tokens.
 
     Attributes:
         to_target: as given.
-        of_token: int64 ``[V]``: the output that yields each token, or -1 if none does.
-        void: int64: the outputs that mean nothing to the target, ascending.
+        of_token: int64 ``[V]``: the output of each token, -1 if it has none.
+        unmapped: int64, the outputs without a token of the target, ascending.
 
     Raises:
-        DraftwoodError: an output means a token that the target lacks, or two mean the same one,
-            which would be drawn twice where once is meant.
+        DraftwoodError: an output maps to a token that the target lacks, or two outputs map to one
+            token.
     """
 
     def __init__(self, to_target: NDArray[np.int64], target: TargetInfo) -> None:
@@ -186,10 +187,10 @@ class VocabularyMap:
         counts = np.bincount(tokens, minlength=1)
         if counts.max() > 1:
             raise DraftwoodError(
-                f"two outputs of the draft model mean token {int(counts.argmax())}; "
-                "use a draft model that yields every token once"
+                f"two outputs of the draft model map to token {int(counts.argmax())}; "
+                "use a draft model that has every token once"
             )
-        self.void = np.flatnonzero(to_target < 0)
+        self.unmapped = np.flatnonzero(to_target < 0)
         self.of_token = np.full(target.vocab_size, -1, dtype=np.int64)
         self.of_token[tokens] = outputs
         self._from: slice | torch.Tensor
@@ -197,7 +198,7 @@ class VocabularyMap:
         order = np.arange(len(outputs))
         self._equal = False
         if np.array_equal(outputs, order) and np.array_equal(tokens, order):
-            # Equal ids, apart from the ends: a copy instead of a scatter.
+            # Equal ids up to the shorter length: a slice instead of a scatter.
             self._from = self._to = slice(len(outputs))
             self._equal = len(outputs) == len(to_target) == target.vocab_size
         else:
@@ -205,33 +206,33 @@ class VocabularyMap:
             self._to = torch.from_numpy(tokens).to(target.device)
 
     @torch.inference_mode()
-    def meaningful(self, rows: TargetOutput, k: int) -> TargetOutput:
-        """Rows of logits without the outputs that mean nothing to the target.
+    def mapped_output(self, rows: TargetOutput, k: int) -> TargetOutput:
+        """A forward's output with unmapped outputs masked, and the top-k of the others.
 
-        These are masked in place, before anything is ranked or drawn, so that what is left is a
-        distribution over the target's tokens.
+        The logits are masked in place, before anything is ranked or drawn. So q is a distribution
+        over the target's tokens.
 
         Args:
-            rows: logits ``[n, Vd]``; nothing else of them is used but ``features``.
-            k: how many best outputs of each row to hand over.
+            rows: logits ``[n, Vd]`` and ``features``; its other fields are replaced.
+            k: length of the top-k.
         """
         logits = rows.logits
-        logits[:, torch.from_numpy(self.void).to(logits.device)] = -torch.inf
+        logits[:, torch.from_numpy(self.unmapped).to(logits.device)] = -torch.inf
         top = torch.softmax(logits.float(), dim=-1).topk(min(k, logits.shape[1]))
         # HAND-OVER: n * k numbers.
         outputs, shares = top.indices.cpu().numpy(), top.values.cpu().numpy()
         return replace(rows, top_tokens=outputs, top_probs=shares)
 
-    def of(self, tokens: Iterable[int]) -> NDArray[np.int64]:
-        """The outputs that yield some of the target's tokens, leaving out those that none does."""
+    def outputs_of(self, tokens: Iterable[int]) -> NDArray[np.int64]:
+        """The outputs of some of the target's tokens; tokens without an output are left out."""
         found = self.of_token[np.fromiter(tokens, dtype=np.int64)]
         return found[found >= 0]
 
-    def over_target(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Rows ``[Vd]`` over outputs as ``[n, V]`` over tokens, 0 elsewhere.
+    def target_rows(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Rows ``[Vd]`` over outputs as ``[n, V]`` over the target's tokens, 0 elsewhere.
 
-        The numbers are the same, not rounded anew; they lie on the target's device, and may be the
-        very ones that were given.
+        The values are unchanged. The result is on the target's device and may share memory with the
+        rows given.
         """
         if not rows:
             return torch.zeros((0, self._shape), device=self._device)

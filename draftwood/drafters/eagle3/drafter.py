@@ -72,8 +72,8 @@ class Eagle3Drafter(Drafter):
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
         self._head = head
-        outputs = VocabularyMap(head.target_ids(), target)
-        self._levels = DraftRollout(model, outputs, target.vocab_size, target.context_limit)
+        vocabulary = VocabularyMap(head.target_ids(), target)
+        self._rollout = DraftRollout(model, vocabulary, target.vocab_size, target.context_limit)
 
     @property
     def needs(self) -> Needs:
@@ -83,21 +83,21 @@ class Eagle3Drafter(Drafter):
     @property
     def forwards(self) -> int:
         """Forward passes over drafted trees, prompts not counted."""
-        return self._levels.forwards
+        return self._rollout.forwards
 
     def backlog(self, slot: int) -> int:
         """What the head has not read."""
-        return self._levels.backlog(slot)
+        return self._rollout.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts: tokens are one ahead of features, so the prompt's first has no row."""
         tokens = [*prefill.prompt.tolist()[1:], prefill.first]
-        self._levels.begin(slot, tokens, self._project(prefill.rows, slice(None)))
+        self._rollout.begin(slot, tokens, self._project(prefill.rows, slice(None)))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed: each of its tokens is drafted from with its parent's features."""
         hidden = self._project(outcome.rows, [ROOT, *outcome.path])
-        self._levels.settle(slot, outcome.committed, hidden)
+        self._rollout.commit(slot, outcome.committed, hidden)
 
     def _project(self, rows: TargetOutput, nodes: slice | list[int]) -> torch.Tensor:
         import torch
@@ -108,11 +108,11 @@ class Eagle3Drafter(Drafter):
 
     def release(self, slot: int) -> None:
         """The request has ended."""
-        self._levels.release(slot)
+        self._rollout.release(slot)
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
         """The distributions that this step's sampled children were drawn from."""
-        return self._levels.proposals(slot, q_rows)
+        return self._rollout.proposals(slot, q_rows)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """``k`` tokens after each node, in one forward per generation of new nodes.
@@ -121,7 +121,7 @@ class Eagle3Drafter(Drafter):
             DraftwoodError: a query asks for samples without noise, or its temperature is not above
                 0.
         """
-        return self._levels.expand(slots, queries)
+        return self._rollout.expand(slots, queries)
 
 
 PART = Eagle3

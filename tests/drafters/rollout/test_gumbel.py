@@ -30,11 +30,11 @@ from draftwood.tree import Draw, TreeBuilder
 LOGITS = [1.0, 0.2, -0.7, 1.4, 0.0]
 SAMPLED = (Draw.WITHOUT_REPLACEMENT, Draw.IID)
 DRAWS = 12_000
-RACES: dict[str, GumbelTopK] = {
+VARIANTS: dict[str, GumbelTopK] = {
     "whole": gumbel_top_k_whole,
     "blocks": partial(gumbel_top_k_blocks, width=2),
 }
-each_race = pytest.mark.parametrize("way", RACES.values(), ids=RACES.keys())
+each_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
 
 
 def outputs(to_target: Sequence[int] = range(5), vocab: int = 5) -> VocabularyMap:
@@ -82,14 +82,14 @@ def pairs(found: Candidates) -> NDArray[np.int64]:
     return found.tokens
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: GumbelTopK) -> None:
+def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, variant: GumbelTopK) -> None:
     # Nodes of one step, and one node at many positions.
-    found = [Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
+    found = [Draws(outputs(), variant).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens]
     for position in range(1500):
         asked = query(draw, 1, 2, noise=RequestNoise(7, position))
-        found.append(Draws(outputs(), way).draw(asked, rows(LOGITS, 1)).tokens)
+        found.append(Draws(outputs(), variant).draw(asked, rows(LOGITS, 1)).tokens)
     q = softmax(LOGITS)
     for part in (found[0], np.concatenate(found[1:])):
         assert p_value(part, ordered(q, draw)) > 1e-3
@@ -101,12 +101,14 @@ def test_pairs_are_drawn_in_order_as_q_says(draw: Draw, way: GumbelTopK) -> None
         assert p_value(found[0][:, ::-1], ordered(q, draw)) < 1e-6
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_temperature_and_exclusion_shape_q(draw: Draw, temperature: float, way: GumbelTopK) -> None:
+def test_temperature_and_exclusion_shape_q(
+    draw: Draw, temperature: float, variant: GumbelTopK
+) -> None:
     asked = query(draw, DRAWS, 2, temperature=temperature, exclude=[frozenset({3, 1})] * DRAWS)
-    draws = Draws(outputs(), way)
+    draws = Draws(outputs(), variant)
     found = draws.draw(asked, rows(LOGITS, DRAWS))
     q = softmax(LOGITS, temperature)
     q[[3, 1]] = 0
@@ -127,14 +129,14 @@ def test_nodes_exclude_tokens_of_their_own() -> None:
     assert q.sum(1).tolist() == pytest.approx([1, 1, 1])
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
 def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(
-    draw: Draw, way: GumbelTopK
+    draw: Draw, variant: GumbelTopK
 ) -> None:
     # VocabularyMap 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
     ids = [6, -1, 1, 2, -1]
-    draws = Draws(outputs(ids, 8), way)
+    draws = Draws(outputs(ids, 8), variant)
     exclude = [frozenset({5, 7})] * DRAWS  # not drafted anyway
     found = draws.draw(query(draw, DRAWS, 2, exclude=exclude), rows(LOGITS, DRAWS))
     weights = np.exp(LOGITS)
@@ -149,10 +151,10 @@ def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(
     assert kept[0].tolist() == pytest.approx(q, abs=1e-6)
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_nodes_draw_independently(draw: Draw, way: GumbelTopK) -> None:
-    drawn = Draws(outputs(), way).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
+def test_nodes_draw_independently(draw: Draw, variant: GumbelTopK) -> None:
+    drawn = Draws(outputs(), variant).draw(query(draw, DRAWS, 2), rows(LOGITS, DRAWS)).tokens
     q = softmax(LOGITS)
     for place, other in product((0, 1), repeat=2):
         neighbours = np.stack([drawn[::2, place], drawn[1::2, other]], axis=1)
@@ -165,7 +167,7 @@ def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
     rng = np.random.default_rng(1)
     q = rng.dirichlet(np.full(40, 0.3), size=30).astype(np.float32)
     noise = RequestNoise(3, 11)
-    found, chances = gumbel_top_k(
+    found, probs = gumbel_top_k(
         torch.from_numpy(q), 4, draw, [noise.draft(node) for node in range(30)]
     )
     for node in range(30):
@@ -178,7 +180,7 @@ def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
         if draw is Draw.WITHOUT_REPLACEMENT:
             ringing = np.argsort(times[0])[:4].tolist()
         assert found[node].tolist() == ringing
-        assert chances[node].tolist() == q[node, ringing].tolist()
+        assert probs[node].tolist() == q[node, ringing].tolist()
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -206,11 +208,11 @@ def test_blocks_that_are_not_opened_hold_no_winner() -> None:
     noise = RequestNoise(3, 11)
     for k in (1, 3, 8, 20):
         generators = [noise.draft(node) for node in range(50)]
-        found, chances = gumbel_top_k_blocks(torch.from_numpy(q), k, SAMPLED[0], generators, 3)
+        found, probs = gumbel_top_k_blocks(torch.from_numpy(q), k, SAMPLED[0], generators, 3)
         for node in range(50):
             expected = all_clocks(q[node], 3, noise.draft(node)).argsort()[:k].tolist()
             assert found[node].tolist() == expected
-            assert chances[node].tolist() == q[node, expected].tolist()
+            assert probs[node].tolist() == q[node, expected].tolist()
 
 
 def test_the_law_of_all_clocks_is_that_of_independent_ones() -> None:
@@ -245,7 +247,7 @@ def test_the_order_of_three_is_drawn_as_q_says(width: int) -> None:
 def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
     rng = np.random.default_rng(6)
     noise = RequestNoise(6)
-    for vocab, way in (
+    for vocab, variant in (
         (WHOLE, gumbel_top_k_whole),
         (WHOLE + 1, gumbel_top_k_blocks),
         (2 * WHOLE + 70, gumbel_top_k_blocks),
@@ -255,7 +257,7 @@ def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
         for draw in SAMPLED:
             once, again = (
                 run(rows[:3], 2, draw, [noise.draft(i) for i in range(3)])[0]
-                for run in (gumbel_top_k, way)
+                for run in (gumbel_top_k, variant)
             )
             assert once.tolist() == again.tolist()
         found, _ = gumbel_top_k(
@@ -274,10 +276,10 @@ def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
 # --- what a node draws ----------------------------------------------------------------------------
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, way: GumbelTopK) -> None:
-    draws = Draws(outputs(), way)
+def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, variant: GumbelTopK) -> None:
+    draws = Draws(outputs(), variant)
     first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
     again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
     assert again.tokens[:, :2].tolist() == first.tokens[[4, 0, 5]].tolist()
@@ -304,10 +306,10 @@ def test_a_node_is_not_drawn_from_again_with_other_tokens_excluded() -> None:
     draws.draw(other, rows(LOGITS, 1))
 
 
-@each_race
-def test_what_has_probability_zero_is_never_drawn(way: GumbelTopK) -> None:
+@each_variant
+def test_what_has_probability_zero_is_never_drawn(variant: GumbelTopK) -> None:
     logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
-    draws = Draws(outputs(), way)
+    draws = Draws(outputs(), variant)
     found = draws.draw(query(Draw.WITHOUT_REPLACEMENT, 200, 4), rows(logits, 200))
     assert {tuple(row) for row in found.tokens.tolist()} == {(1, 3, -1, -1), (3, 1, -1, -1)}
     assert np.exp(found.logq).tolist() == [[0.5, 0.5, 0, 0]] * 200
@@ -316,11 +318,11 @@ def test_what_has_probability_zero_is_never_drawn(way: GumbelTopK) -> None:
     assert any(len(set(row)) < 4 for row in found.tokens.tolist())
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: GumbelTopK) -> None:
+def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, variant: GumbelTopK) -> None:
     excludes = [frozenset[int](), frozenset(range(5)), frozenset({0})]
-    draws = Draws(outputs(), way)
+    draws = Draws(outputs(), variant)
     found = draws.draw(query(draw, 3, 2, exclude=excludes), rows(LOGITS, 3))
     assert found.tokens[1].tolist() == [-1, -1]
     assert found.logq[1].tolist() == [-np.inf, -np.inf]
@@ -331,13 +333,13 @@ def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, way: GumbelTopK) -> 
     assert found.tokens.shape == (3, 0)
 
 
-@each_race
-def test_tokens_of_tiny_probability_are_drawn_in_proportion(way: GumbelTopK) -> None:
+@each_variant
+def test_tokens_of_tiny_probability_are_drawn_in_proportion(variant: GumbelTopK) -> None:
     # As at a low temperature: without the likeliest, three to one, at the end of float32's range.
     least = np.finfo(np.float32).smallest_subnormal
     q = torch.from_numpy(np.array([1, 3 * least, least, 0], dtype=np.float32)).repeat(4000, 1)
     noise = RequestNoise(2)
-    found, _ = way(q, 4, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(4000)])
+    found, _ = variant(q, 4, Draw.WITHOUT_REPLACEMENT, [noise.draft(i) for i in range(4000)])
     assert set(found[:, 0]) == {0}
     assert set(found[:, 3]) == {-1}
     second = np.bincount(found[:, 1], minlength=3)[1:]
@@ -353,11 +355,11 @@ class _Stopped(np.random.Generator):
         return out
 
 
-@each_race
+@each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, way: GumbelTopK) -> None:
+def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, variant: GumbelTopK) -> None:
     q = torch.tensor([[0, 0.2, 0.8, 0]])
-    found, _ = way(q, 3, draw, [_Stopped(np.random.Philox(1))])
+    found, _ = variant(q, 3, draw, [_Stopped(np.random.Philox(1))])
     assert found.tolist() == [[2, 1, -1] if draw is Draw.WITHOUT_REPLACEMENT else [2, 2, 2]]
 
 
@@ -409,7 +411,9 @@ def test_rows_over_outputs_become_rows_over_tokens(ids: list[int]) -> None:
         if token >= 0:
             expected[token] = float(row[output])
     known = outputs(ids, 5)
-    assert known.over_target([row, 2 * row]).tolist() == [expected, [2 * x for x in expected]]
-    assert known.over_target([row]).tolist() == [expected]
-    assert known.of([0, 1, 2, 3, 4]).tolist() == [ids.index(t) for t in range(5) if t in ids]
-    assert known.over_target([]).shape == (0, 5)
+    assert known.target_rows([row, 2 * row]).tolist() == [expected, [2 * x for x in expected]]
+    assert known.target_rows([row]).tolist() == [expected]
+    assert known.outputs_of([0, 1, 2, 3, 4]).tolist() == [
+        ids.index(t) for t in range(5) if t in ids
+    ]
+    assert known.target_rows([]).shape == (0, 5)

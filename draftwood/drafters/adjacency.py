@@ -1,8 +1,7 @@
-"""The adjacency table: which tokens the target itself has put after a token, or a pair, before.
+"""The adjacency table: the target's own top-k successors of a token or a pair of tokens.
 
-Source: GOOSE, Sections 4.1 and C.1 (two-tier table, aggressive harvesting); with ``bigram=False``
-it is the table of Token Recycling. It refuses to know where a tree's tokens came from, what was
-accepted (unless asked to), and the text beyond the last two tokens.
+Source: GOOSE, Sections 4.1 and C.1 (two-tier table, aggressive harvesting). With ``bigram=False``
+it is the table of Token Recycling.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +28,12 @@ from draftwood.protocols import (
 )
 from draftwood.tree import Draw
 
-if TYPE_CHECKING:
-    pass
-
 _Number = TypeVar("_Number", np.int32, np.float32)
 
 # A pair is keyed by one integer: the token before in the high bits, the token in the low ones.
 _SHIFT = 32
 _LOW = (1 << _SHIFT) - 1
 _NO_TOKEN = -1  # stands before the first token of a prompt
-
-# CPython's dictionaries, keys and row numbers, just after they have grown (`memory_bound`).
-_INDEX_BYTES_PER_ROW = 352
 
 
 @dataclass(frozen=True)
@@ -68,21 +61,21 @@ class Adjacency(DrafterSpec):
 
 
 class AdjacencyTables(Drafter):
-    """Successor rows per slot, or one table for all slots.
+    """Successors of pairs of tokens, in a table per slot or one table for all slots.
 
-    Every row of the target's logits is harvested: prompt positions, accepted nodes, the node that
-    yields the bonus, and rejected nodes. The row of a node gives the successors of its pair
-    (its parent's token, its token); for the root, the parent is the token before the anchor. A new
-    harvest overwrites the row; of equal pairs in one step the last node wins. A successor's score
-    is its softmax probability in the harvested row; those below ``min_score`` are dropped.
+    The top-k of every row of the target's logits is stored: prompt positions, accepted nodes, the
+    node of the bonus, and rejected nodes. A node's row gives the successors of its pair (its
+    parent's token, its token); the root's parent is the token before the anchor. A new row replaces
+    the pair's earlier one; of equal pairs in one step the last node counts. A successor's score is
+    its softmax probability; successors below ``min_score`` are dropped.
 
-    A token alone is answered by the pair ending in it that was harvested last, which is what a
-    separate unigram table would hold. A pair whose successors were all dropped still answers
-    (with nothing). When ``max_rows`` pairs are known, a new one takes the place of the oldest, and
-    a token whose last pair this was is forgotten too.
+    A token without a known pair uses the pair ending in it that was stored last, which is what a
+    separate unigram table would hold. A known pair without successors gives no candidates. With
+    ``max_rows`` pairs, a new pair replaces the oldest, and a token whose last pair this was is
+    forgotten too.
 
-    Memory: at most ``max_rows * (8 * width + 352)`` bytes and a row per table: 28 MB at the
-    default settings, of which 5 MB are rows; pages are only touched as rows are learnt.
+    Memory: at most ``max_rows * (8 * width + 352)`` bytes per table and one row: 28 MB at the
+    default settings, of which 5 MB are rows. Memory pages are touched only as rows are stored.
     """
 
     def __init__(self, settings: Adjacency, width: int) -> None:
@@ -98,7 +91,7 @@ class AdjacencyTables(Drafter):
         return Needs(top_k=self._width, prompt_rows=True)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """Harvest the prompt's rows (the last ones, if the target computed only those)."""
+        """Store the successors at the prompt's positions, as far as the target computed them."""
         table = self._shared or _Table(self._settings, self._width)
         self._tables[slot] = table
         prompt, rows = prefill.prompt.tolist(), prefill.rows
@@ -108,7 +101,7 @@ class AdjacencyTables(Drafter):
         self._before[slot] = prompt[-1]
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """Harvest the rows of the tree's nodes."""
+        """Store the successors at the tree's nodes."""
         tokens = outcome.tree.tokens.tolist()
         before = [tokens[parent] for parent in outcome.tree.parents.tolist()]
         before[0] = self._before[slot]
@@ -138,24 +131,19 @@ class AdjacencyTables(Drafter):
         self._before.pop(slot, None)
 
     def memory_bytes(self, slot: int) -> int:
-        """Bytes held by the slot's table; reads all of it, so for reports only."""
+        """Size of the slot's table in bytes; reads all of it, so for reports only."""
         return self._tables[slot].memory_bytes()
-
-    def memory_bound(self) -> int:
-        """Most bytes that one table can hold."""
-        rows = self._settings.max_rows
-        return (rows + 1) * self._width * 8 + rows * _INDEX_BYTES_PER_ROW + 1024
 
 
 class _Table:
-    """Rows in arrays, found through dictionaries; rows are given out and reclaimed in a circle."""
+    """Rows in arrays, found through dictionaries; the rows form a ring buffer."""
 
     __slots__ = ("_bigram", "_keys", "_latest", "_least", "_logq", "_next", "_rows", "_tokens")
 
     def __init__(self, settings: Adjacency, width: int) -> None:
         self._bigram = settings.bigram
         self._least = max(settings.min_score, float(np.finfo(np.float32).tiny))
-        # One row more than can be given out: it stays empty and answers for unknown keys.
+        # One further row stays empty: the row of unknown keys.
         self._tokens = np.empty((settings.max_rows + 1, width), dtype=np.int32)
         self._logq = np.empty((settings.max_rows + 1, width), dtype=np.float32)
         self._tokens[-1] = -1
@@ -172,7 +160,7 @@ class _Table:
         top_tokens: NDArray[np.int64],
         top_probs: NDArray[np.float32],
     ) -> None:
-        """Learn the rows as the successors of the pairs (before, token), one row each."""
+        """Store each row as the successors of its pair (before, token)."""
         keys = tokens
         if self._bigram:
             keys = [high << _SHIFT | low for high, low in zip(before, tokens, strict=True)]
@@ -188,7 +176,7 @@ class _Table:
         offered = probs >= self._least
         logq = np.full(probs.shape, -np.inf, dtype=np.float32)
         np.log(probs, out=logq, where=offered)
-        # Of a repeated index NumPy keeps the last assignment, as a loop over the nodes would.
+        # If an index repeats, NumPy keeps the last assignment, like a loop over the nodes.
         where = np.array(places, dtype=np.int64)
         self._tokens[where] = np.where(offered, top_tokens[:, :width], -1)
         self._logq[where] = logq

@@ -1,11 +1,11 @@
 """The context match: copies what followed the current suffix earlier in the same text.
 
-Source: GOOSE, Section 4.1 and Appendix B.2 (CONTEXTMATCH, the paper's PLD). It refuses to know the
-target's distributions, the shape of the tree and every other request. The index is incremental:
-a new token costs one dictionary update per query length, and the text is never scanned again.
+Source: GOOSE, Section 4.1 and Appendix B.2 (CONTEXTMATCH, the paper's PLD). The index is
+incremental: a new token costs one dictionary update per query length, and the text is never
+scanned again.
 
-The paper's copy ends where the text ends. With ``wrap`` it goes on with what was copied itself, so
-that a text that repeats with a short period can be copied further than a period.
+The paper's copy ends at the end of the text. With ``wrap`` it continues with the copied tokens
+themselves, so a text of a short period can be copied for more than one period.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
@@ -28,17 +27,13 @@ from draftwood.protocols import (
     setting,
 )
 
-if TYPE_CHECKING:
-    pass
-
-# A suffix of n tokens is keyed by one integer that holds all of them, so that equal keys mean equal
-# suffixes. 25 bits each hold any vocabulary, and, unlike a divisor of 61 (the width at which Python
-# folds the hash of an integer), spread the tokens of a long suffix over different bits of the hash.
+# The key of a suffix is one integer that holds all its tokens, so equal keys mean equal suffixes.
+# 25 bits per token hold any vocabulary. Python folds the hash of an integer at 61 bits; a divisor
+# of 61 would map the tokens of a long suffix to the same bits of the hash.
 _BITS = 25
 
-# Where a suffix has been continued. A suffix seen once, by far the commonest kind, costs a bare
-# position. On repeats it becomes (position, count, position, count, ...), one pair for each
-# distinct continuation, the most recent first.
+# Positions at which a suffix continued. Most suffixes occur once and need a bare position. Others
+# need (position, count, position, count, ...), one pair per distinct next token, most recent first.
 _Record = int | tuple[int, ...]
 
 
@@ -82,13 +77,13 @@ class Context(DrafterSpec):
 
 
 class ContextIndex(Drafter):
-    """Offers chains that continue the text as it did before; every slot has its own text.
+    """Proposes chains that continue the text as it continued before; each slot has its own text.
 
-    The *most recent* earlier occurrence of the longest matching suffix is preferred. Where earlier
-    occurrences disagree on the next token, each distinct one may open a further chain: those of
-    longer suffixes first, then the more recent. The fields of an offered ``Continuation``:
+    The *most recent* earlier occurrence of the longest matching suffix is preferred. If earlier
+    occurrences disagree on the next token, each distinct token may start a further chain: those of
+    longer suffixes first, then the more recent. The fields of a ``Continuation``:
 
-    * ``tokens``: up to ``max_tokens``; fewer where the text ends, unless they ``wrap``;
+    * ``tokens``: up to ``max_tokens``; fewer at the end of the text, unless they ``wrap``;
     * ``match_length``: the common suffix of the text and of the text before the copied
       occurrence, measured up to ``max_match`` tokens;
     * ``count``: occurrences of the longest suffix offering this first token that were so continued
@@ -117,7 +112,7 @@ class ContextIndex(Drafter):
         self._texts[slot].extend(outcome.committed)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """What followed each slot's current suffix before; the preferred chain first."""
+        """Chains that followed each slot's current suffix before, the preferred one first."""
         return [self._texts[slot].continuations() for slot in slots]
 
     def release(self, slot: int) -> None:

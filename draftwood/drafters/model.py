@@ -53,12 +53,12 @@ class Model(DrafterSpec):
 
 
 class ModelDrafter(Drafter):
-    """Answers with the draft model's likeliest tokens, or draws some.
+    """Proposes the draft model's likeliest tokens, or samples.
 
     Args:
         model: runs the trees.
-        target: what is drafted for; the draft model's ids beyond its vocabulary are never offered,
-            and ids that the draft model lacks are shown to it as its last one.
+        target: the target. Draft ids beyond its vocabulary are never proposed, and target ids that
+            the draft model lacks are replaced by its last one.
     """
 
     def __init__(self, model: DraftModel, target: TargetInfo) -> None:
@@ -77,7 +77,7 @@ class ModelDrafter(Drafter):
         return self._rollout.forwards
 
     def backlog(self, slot: int) -> int:
-        """What the draft model has not read."""
+        """Number of committed tokens that the draft model has not read."""
         return self._rollout.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
@@ -97,11 +97,10 @@ class ModelDrafter(Drafter):
         return self._rollout.proposals(slot, q_rows)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """``k`` tokens after each node, in one forward for all that are new.
+        """``k`` tokens after each node, with one forward for all new nodes.
 
         Raises:
-            DraftwoodError: a query asks for samples without noise, or its temperature is not above
-                0.
+            DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
         """
         return self._rollout.expand(slots, queries)
 

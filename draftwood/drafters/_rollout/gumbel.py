@@ -1,9 +1,9 @@
 """Draws tokens from rows of q, with and without replacement: Gumbel top-k.
 
 Source: Kool, van Hoof and Welling, *Stochastic Beams and Where to Find Them* (2019). Every token
-gets the time T = E / q with E ~ Exp(1); T is exp(-x) of the paper's perturbed log-probability x. The
-k tokens with the smallest times, in order, are k draws without replacement. Independent draws take
-the smallest time each, with numbers of their own. As in the target's draws
+gets the time T = E / q with E ~ Exp(1), which is exp(-x) of the paper's perturbed log-probability
+x. The k tokens with the smallest times, in order, are k draws without replacement. Independent
+draws take the smallest time each, with numbers of their own. As in the target's draws
 (:mod:`draftwood.sampling.noise`), a rounding error in q matters only if two times nearly tie.
 
 A large vocabulary (:func:`gumbel_top_k_blocks`) needs few of the numbers. Its tokens are divided

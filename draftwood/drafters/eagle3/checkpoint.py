@@ -1,12 +1,11 @@
-"""EAGLE-3 heads on disk: reading both public layouts, checking every tensor, writing one.
+"""EAGLE-3 checkpoints: reads both public layouts, checks every tensor, writes the original layout.
 
-The layouts name the first layer ``midlayer.*`` (original) or ``layers.0.*`` (speculators), further
-ones ``layers.1.*`` and so on, with or without ``model.`` before them; which one a file has is told
-by its names, independently of its ``config.json``, since converted checkpoints mix them.
-``t2d`` is not read: it follows from ``d2t``, and some published ones are empty, padded or another
-model's. Files are ``model.safetensors`` (also in shards) or a ``pytorch_model.bin`` that
-``torch.load(weights_only=True)`` accepts; nothing that could run code is ever opened. What a tensor
-must look like is asked of the head itself, built without memory.
+The first layer is named ``midlayer.*`` (original) or ``layers.0.*`` (speculators), further layers
+``layers.1.*`` and so on, with or without the prefix ``model.``. The tensors' names decide the
+layout, not ``config.json``, because converted checkpoints mix them. ``t2d`` is computed from
+``d2t``: published ones may be empty, padded or another model's. Files are ``model.safetensors``
+(also in shards) or a ``pytorch_model.bin`` that ``torch.load(weights_only=True)`` accepts, so no
+file can run code. Expected shapes come from a head built on the meta device.
 """
 
 import json
@@ -37,7 +36,7 @@ _PICKLED = "pytorch_model.bin"
 _EMBEDDING = "embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
 _ATTENTION = "midlayer.self_attn"
-# What torch's restricted unpickler raises on files of other kinds, and on damaged ones.
+# Errors of torch's restricted unpickler on foreign or damaged files.
 _NOT_TENSORS = (
     OSError,
     EOFError,
@@ -64,16 +63,16 @@ def load_head(
 
     Args:
         name: a directory, or else a hub id.
-        target: the target the head will draft for; its sizes are held against the checkpoint's.
-        embedding: the target's input embedding, used where the checkpoint brings none. Without
-            one, :meth:`Eagle3Head.set_input_embeddings` must follow.
-        output: the target's ``lm_head``, likewise; :meth:`Eagle3Head.lend_output`.
+        target: the head's target; the checkpoint must have its sizes.
+        embedding: the target's input embedding, used if the checkpoint has none. Without it, call
+            :meth:`Eagle3Head.set_input_embeddings` afterwards.
+        output: the target's ``lm_head``, likewise; :meth:`Eagle3Head.share_output`.
         dtype: of the weights; None: the target's.
-        device: where the weights go; None: the target's.
+        device: of the weights; None: the target's.
 
     Raises:
-        DraftwoodError: there is no such checkpoint, or it is not an EAGLE-3 head for this target;
-            names the tensor and both shapes.
+        DraftwoodError: there is no such checkpoint, or it is no EAGLE-3 head for this target; the
+            message names the tensor and both shapes.
     """
     directory = _locate(str(name))
     tensors = canonical(_read_tensors(directory))
@@ -97,7 +96,7 @@ def load_head(
     if embedding is not None and not config.own_embedding:
         head.set_input_embeddings(embedding)
     if output is not None and not config.own_output:
-        head.lend_output(output)
+        head.share_output(output)
     head.train(mode=False)
     return head
 
@@ -178,13 +177,13 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _stored(tensors: Mapping[str, torch.Tensor]) -> Stored:
-    """What the tensors say of the head."""
+    """The head's variant and sizes, as far as the tensors show them."""
     sized = tensors.get("d2t", tensors.get(_OUTPUT))
     normed = tensors.get(f"{_ATTENTION}.q_norm.weight")
     layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
     return Stored(
         own_embedding=_EMBEDDING in tensors,
-        # A head of some of the target's tokens needs rows of its own.
+        # A head with fewer outputs than the target has tokens needs rows of its own.
         own_output=_OUTPUT in tensors or "d2t" in tensors,
         draft_vocab_size=None if sized is None else len(sized),
         layers=1 + len(layers),
@@ -200,16 +199,16 @@ def _stored(tensors: Mapping[str, torch.Tensor]) -> Stored:
 
 
 def _fit_output(tensors: dict[str, torch.Tensor], rows: int) -> None:
-    """Cut off the padding of a table of outputs that are the target's tokens."""
+    """Cut off the padding of an ``lm_head`` over the target's tokens."""
     table = tensors.get(_OUTPUT)
     if table is not None and "d2t" not in tensors:
         tensors[_OUTPUT] = table[:rows]
 
 
 def _fit_embedding(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> None:
-    """Give an embedding that is padded otherwise than the target's as many rows.
+    """Give the embedding as many rows as the target has tokens.
 
-    Added rows are zero. They belong to padding, or to tokens that the head was not trained on.
+    Added rows are zero: padding, or tokens that the head was not trained on.
     """
     table = tensors.get(_EMBEDDING)
     if table is not None and table.dim() == 2 and table.shape[1] == config.hidden_size:
@@ -220,10 +219,10 @@ def _fit_embedding(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> No
 def _complete(
     tensors: dict[str, torch.Tensor], raw: Mapping[str, Any], output: nn.Module | None
 ) -> None:
-    """Add what is shared with another table, or is nothing but zeros.
+    """Add tensors that are shared with another table or are all zero.
 
-    A head of all the target's tokens without an ``lm_head`` is not given one here: it is lent the
-    target's (:meth:`Eagle3Head.lend_output`).
+    A head over all the target's tokens without an ``lm_head`` gets none here: it shares the
+    target's (:meth:`Eagle3Head.share_output`).
     """
     if f"{_ATTENTION}.q_proj.bias" in tensors and f"{_ATTENTION}.o_proj.bias" not in tensors:
         # As in Qwen2; the other layers are alike.
@@ -245,7 +244,7 @@ def _complete(
 
 
 def _leave_out(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> None:
-    """Drop what this config says is not used."""
+    """Drop tensors that this config does not use."""
     unused = ["t2d"]
     unused += [] if config.fuse else ["fc.", "input_norm.", "fc_norm."]
     unused += [] if config.norm_before_fc else ["input_norm."]
@@ -257,7 +256,7 @@ def _leave_out(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> None:
 def _check_tensors(
     tensors: Mapping[str, torch.Tensor], head: Eagle3Head, *, same_ids: bool
 ) -> None:
-    """Hold all tensors against the head; ``same_ids``: without ``d2t`` ids are the target's."""
+    """Check all tensors against the head; ``same_ids``: without ``d2t``, ids are the target's."""
     expected = head.state_dict()
     unknown = sorted(tensors.keys() - expected.keys())
     if unknown:
@@ -296,7 +295,7 @@ def _check_features(found: list[int], wanted: list[int], config: Eagle3Config) -
 
 
 def _same_kind(found: torch.dtype, wanted: torch.dtype) -> bool:
-    """Whether both are of floating point, both booleans, or both integers."""
+    """Whether both are floating-point, both bool, or both integer dtypes."""
     if found.is_floating_point or wanted.is_floating_point:
         return found.is_floating_point == wanted.is_floating_point
     return (found == torch.bool) == (wanted == torch.bool)
@@ -305,7 +304,7 @@ def _same_kind(found: torch.dtype, wanted: torch.dtype) -> bool:
 def _vocabulary(
     tensors: Mapping[str, torch.Tensor], config: Eagle3Config
 ) -> dict[str, torch.Tensor]:
-    """``d2t``, checked and zero where absent, and the ``t2d`` that follows."""
+    """``d2t``, checked, zero if absent, and the ``t2d`` computed from it."""
     rows, drafted = config.vocab_size, torch.arange(config.draft_vocab_size)
     d2t = tensors["d2t"].long() if "d2t" in tensors else torch.zeros_like(drafted)
     ids = drafted + d2t

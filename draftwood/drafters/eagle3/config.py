@@ -1,23 +1,23 @@
-"""What an EAGLE-3 head is built from, read from either public layout of ``config.json``.
+"""The configuration of an EAGLE-3 head, read from either public layout of ``config.json``.
 
 Source: Li et al., *EAGLE-3* (2025), section 3, and the two layouts in which heads are published:
 the *original* one (a Llama config beside ``draft_vocab_size``) and that of the ``speculators``
 library (``speculators_model_type: eagle3``, the Llama config under ``transformer_layer_config``).
-Where a config leaves a size or a variant out, the tensors tell (:class:`Stored`). Variants that
-compute something else are refused by their flag.
+Sizes and variants that a config leaves out are taken from the tensors (:class:`Stored`). Variants
+that compute something else are refused by their flag.
 
-Which hidden states of the target a head reads is written in ways that differ by one:
+The layers whose hidden states a head reads are written in conventions that differ by one:
 
 * ``eagle_aux_hidden_state_layer_ids`` at the top level (speculators, vLLM): id i is the hidden
   state *entering* layer i, that is, the output of layer i - 1;
 * the same name inside ``eagle_config`` (SpecForge, SGLang), and ``target_layer_ids`` at the top
   level: id i is the *output* of layer i, that is, the hidden state entering layer i + 1;
 * none: the states entering layers 2, L//2 and L-3, as in the paper's release and all loaders;
-* ``use_aux_hidden_state: false`` (NVIDIA ModelOpt): the target's last hidden state alone, behind
-  its final norm, without ``fc``.
+* ``use_aux_hidden_state: false`` (NVIDIA ModelOpt): the target's last hidden state alone, after its
+  final norm, without ``fc``.
 
-A *tap* is always the former: the layer that the state enters, as in ``Needs.taps``. Tap L, of a
-target of L layers, is the state that its final norm yields.
+A *tap* is always the layer that the state enters, as in ``Needs.taps``. Tap L of a target with L
+layers is the output of its final norm.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
-# The fields of a Llama config that shape the layer; whatever else a config.json says is not used.
+# Fields of a Llama config that shape the layer; all others are ignored.
 _LLAMA = (
     "hidden_size",
     "intermediate_size",
@@ -52,7 +52,7 @@ _LLAMA = (
     "mlp_bias",
     "num_hidden_layers",
 )
-# Published variants that compute something else, and the only value this head can honour.
+# Flags of variants that compute something else, with the only supported value.
 _FIXED: dict[str, object] = {
     "use_input_layernorm_in_first_layer": True,
     "use_last_layernorm": True,
@@ -61,7 +61,7 @@ _FIXED: dict[str, object] = {
     "logit_scale": 1.0,
     "partial_rotary_factor": 1.0,
 }
-# Those of them that Qwen3's config class has defaults of its own for.
+# Fields of _LLAMA for which Qwen3's config class has other defaults.
 _QWEN3 = {
     "hidden_size",
     "intermediate_size",
@@ -78,19 +78,19 @@ _LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 
 @dataclass(frozen=True)
 class Stored:
-    """What a checkpoint's tensors say of a head; None where they say nothing.
+    """A head's variant and sizes as its checkpoint's tensors show them; None: not shown.
 
     Attributes:
-        own_embedding: they hold ``embed_tokens``.
-        own_output: they hold ``lm_head``, or rows of the target's or the embedding's for it.
-        draft_vocab_size: outputs of the head.
-        layers: decoder layers.
+        own_embedding: there is ``embed_tokens``.
+        own_output: there is ``lm_head``, or rows of another table for it.
+        draft_vocab_size: number of outputs.
+        layers: number of decoder layers.
         head_dim: width of an attention head.
         attention_bias: the attention has biases.
         qk_norm: queries and keys are normed.
         fc_bias: ``fc`` has a bias.
         input_norm: there is a norm of the joined features.
-        fc_norm: there is one for each tap.
+        fc_norm: there is a norm for each tap.
     """
 
     own_embedding: bool = False
@@ -107,7 +107,7 @@ class Stored:
 
 @strict
 class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
-    """A Llama config, of one layer or a few, with what EAGLE-3 adds.
+    """A Llama config of one or a few layers, with EAGLE-3's fields.
 
     Attributes:
         vocab_size: V, tokens of the target.
@@ -118,13 +118,13 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
             which ``fc`` expects them.
         norm_before_residual: the layer's residual is the normed hidden state (some speculators
             checkpoints); else the hidden state itself, as in the paper.
-        own_embedding: ``embed_tokens`` is one of the head's tensors; else it is the target's.
-        own_output: ``lm_head`` is; else it is the target's, and Vd is V.
+        own_embedding: the head has ``embed_tokens``; else it shares the target's.
+        own_output: the head has ``lm_head``; else it shares the target's, and Vd is V.
         fuse: features go through ``fc``; else the single tap is h itself.
         fc_bias: ``fc`` has a bias.
         norm_before_fc: the joined features are normed (``input_norm``).
-        fc_norm: every tap is normed by itself before they are joined.
-        norm_output: the next row's h is what the final norm yields (EAGLE-3.1), not its input.
+        fc_norm: each tap is normed before they are joined.
+        norm_output: the next row's h is the output of the final norm (EAGLE-3.1), not its input.
         qk_norm: queries and keys are normed head by head, as in Qwen3.
     """
 
@@ -172,10 +172,10 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
 
 
 def default_taps(layers: int) -> tuple[int, int, int]:
-    """Layers whose entering hidden states a head reads where its config names none.
+    """The taps of a head whose config names none: layers 2, L//2 and L-3.
 
     Raises:
-        DraftwoodError: the target has too few layers for that.
+        DraftwoodError: the target has fewer than three layers.
     """
     if layers < 3:
         raise DraftwoodError(
@@ -188,14 +188,13 @@ def default_taps(layers: int) -> tuple[int, int, int]:
 def read_config(
     raw: Mapping[str, Any], target: TargetInfo, stored: Stored | None = None
 ) -> Eagle3Config:
-    """The head that a ``config.json`` of either layout describes, for this target.
+    """Read a ``config.json`` of either layout, for this target.
 
-    The vocabulary's size is the target's: what configs say of it is often a default, and the
-    checkpoint's tensors tell.
+    The vocabulary size is the target's, because that of configs is often a default.
 
     Raises:
-        DraftwoodError: the config is of another kind of draft network, of a variant that computes
-            something else, contradicts itself or the tensors, or was made for another target.
+        DraftwoodError: the config is of another draft network or an unsupported variant,
+            contradicts itself or the tensors, or was made for another target.
     """
     stored = stored or Stored()
     raw = {name: value for name, value in raw.items() if value is not None}
@@ -271,17 +270,17 @@ def _refuse_variants(*places: Mapping[str, Any]) -> None:
 def _layer_fields(
     raw: Mapping[str, Any], layer: Mapping[str, Any], stored: Stored
 ) -> dict[str, Any]:
-    """What shapes the layers: as configured, else as stored, else the layer class's default."""
+    """The layers' fields: from the config, else from the tensors, else the class's default."""
     # A copy, since transformers completes the rope parameters in place.
     fields = deepcopy({name: layer[name] for name in _LLAMA if layer.get(name) is not None})
-    # At the top level the type is only a label: heads of Llama layers carry their target's.
+    # At the top level the type is only a label: heads of Llama layers have their target's.
     is_qwen3 = layer is not raw and layer.get("model_type") == "qwen3"
     if stored.head_dim is not None:
         fields.setdefault("head_dim", stored.head_dim)
     if is_qwen3:
         default = Qwen3Config()
-        unsaid = {name for name in _LLAMA if not name.startswith("rope")} - fields.keys()
-        fields |= {name: getattr(default, name) for name in unsaid & _QWEN3}
+        unset = {name for name in _LLAMA if not name.startswith("rope")} - fields.keys()
+        fields |= {name: getattr(default, name) for name in unset & _QWEN3}
     layers = fields.setdefault("num_hidden_layers", _known(stored.layers, 1))
     if layers != _known(stored.layers, layers):
         raise DraftwoodError(
@@ -294,8 +293,8 @@ def _layer_fields(
     return fields
 
 
-def _known(stored: Any, otherwise: Any) -> Any:
-    return otherwise if stored is None else stored
+def _known(stored: Any, default: Any) -> Any:
+    return default if stored is None else stored
 
 
 def _flag(name: str, raw: Mapping[str, Any], nested: Mapping[str, Any], default: object) -> object:
@@ -303,19 +302,21 @@ def _flag(name: str, raw: Mapping[str, Any], nested: Mapping[str, Any], default:
 
 
 def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tuple[int, ...]:
-    named = {
+    by_key = {
         _IDS: tuple(raw.get(_IDS) or ()),
         f"eagle_config.{_IDS}": tuple(i + 1 for i in nested.get(_IDS) or ()),
         _OUTPUTS: tuple(i + 1 for i in raw.get(_OUTPUTS) or ()),
     }
-    said = {name: taps for name, taps in named.items() if taps}
-    if len(set(said.values())) > 1:
-        each = ", ".join(f"by {name} those entering {list(taps)}" for name, taps in said.items())
+    named_taps = {name: taps for name, taps in by_key.items() if taps}
+    if len(set(named_taps.values())) > 1:
+        each = ", ".join(
+            f"by {name} those entering {list(taps)}" for name, taps in named_taps.items()
+        )
         raise DraftwoodError(
             f"config.json names the hidden states that are read in ways that differ: {each}; "
             "give a head with one of them"
         )
-    taps = next(iter(said.values()), None) or default_taps(layers)
+    taps = next(iter(named_taps.values()), None) or default_taps(layers)
     if not all(0 <= tap < layers for tap in taps):
         last = (
             f"; the output of the last layer ({layers - 1}) cannot be read: transformers returns "
@@ -330,9 +331,10 @@ def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tup
 
 
 def write_config(config: Eagle3Config) -> dict[str, Any]:
-    """The ``config.json`` of the original layout; :func:`read_config` gives ``config`` back.
+    """The ``config.json`` of the original layout, which :func:`read_config` reads.
 
-    The layer ids are written in both ways, so that every public loader reads the same layers.
+    The layer ids are written in both conventions, so that every public loader reads the same
+    layers.
     """
     rope = dict(config.rope_parameters)  # type: ignore[arg-type]
     theta = rope.pop("rope_theta")

@@ -1,9 +1,8 @@
-"""An EAGLE-3 head: one layer that drafts from the target's own hidden states.
+"""The EAGLE-3 drafter: a one-layer head that drafts from the target's hidden states.
 
-Where the target has been, each row of the head holds a token and the target's features of the
-position *before* it; further on, in the tree, it holds the vector that the head itself yielded for
-the parent. Rows made of the head's own vectors do not stay: accepted tokens are forwarded again
-with the target's features. It refuses to know the head's insides and why nodes are asked about.
+For a committed token, the head gets the token and the target's features at the position *before*
+it. For a drafted node, it gets its own output at the parent instead. Entries computed from its own
+output are not kept: accepted tokens are forwarded again with the target's features.
 
 Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 """
@@ -58,13 +57,13 @@ class Eagle3(DrafterSpec):
 
 
 class Eagle3Drafter(Drafter):
-    """Answers with the head's likeliest tokens, or draws some.
+    """Proposes the head's likeliest tokens, or samples.
 
     Args:
-        head: what turns features into the head's vectors, and its ids into the target's.
+        head: projects features, and maps its ids to the target's.
         model: runs the head over trees.
-        target: what is drafted for. Its context is the head's too: what published heads name as
-            theirs is the length they were trained at.
+        target: the target. Its context limit is the head's too: the limit in a published head's
+            config is its training length.
     """
 
     def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
@@ -86,23 +85,23 @@ class Eagle3Drafter(Drafter):
         return self._rollout.forwards
 
     def backlog(self, slot: int) -> int:
-        """What the head has not read."""
+        """Number of committed tokens that the head has not read."""
         return self._rollout.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts: tokens are one ahead of features, so the prompt's first has no row."""
+        """A request starts. Tokens are one position ahead of features: the first has no row."""
         tokens = [*prefill.prompt.tolist()[1:], prefill.first]
         self._rollout.begin(slot, tokens, self._project(prefill.rows, slice(None)))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step was committed: each of its tokens is drafted from with its parent's features."""
+        """A step was committed. Each of its tokens gets the features of its parent."""
         hidden = self._project(outcome.rows, [ROOT, *outcome.path])
         self._rollout.commit(slot, outcome.committed, hidden)
 
     def _project(self, rows: TargetOutput, nodes: slice | list[int]) -> torch.Tensor:
         import torch
 
-        assert rows.features is not None, "the target hands over what a drafter needs"
+        assert rows.features is not None, "the target returns the features of the drafter's taps"
         with torch.inference_mode():
             return self._head.project(rows.features[nodes])
 
@@ -115,11 +114,10 @@ class Eagle3Drafter(Drafter):
         return self._rollout.proposals(slot, q_rows)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """``k`` tokens after each node, in one forward per generation of new nodes.
+        """``k`` tokens after each node, with one forward per generation of new nodes.
 
         Raises:
-            DraftwoodError: a query asks for samples without noise, or its temperature is not above
-                0.
+            DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
         """
         return self._rollout.expand(slots, queries)
 

@@ -1,18 +1,18 @@
 """The EAGLE-3 head: a modified Llama layer that drafts from features of the target.
 
-Source: Li et al., *EAGLE-3* (2025), section 3 and figure 5; names and layout of the parameters are
-those of the published checkpoints. The layer sees, per position, a token and a vector h; its
-queries, keys and values come from ``cat(input_layernorm(embedding), hidden_norm(h))``. Where the
-target has been, h is :meth:`Eagle3Head.project` of its features; further on, h is the ``hidden``
-that the head returned for the position before. Tokens are one position ahead of features: the row
-that holds the target's features of position i holds token i + 1, and predicts token i + 2.
+Source: Li et al., *EAGLE-3* (2025), section 3 and figure 5. Parameter names and layout are those of
+published checkpoints. The layer's input at a position is a token and a vector h. Its queries, keys
+and values come from ``cat(input_layernorm(embedding), hidden_norm(h))``. For committed tokens, h is
+:meth:`Eagle3Head.project` of the target's features. For drafted nodes, h is the head's own
+``hidden`` at the position before. Tokens are one position ahead of features: the row with the
+target's features of position i holds token i + 1 and predicts token i + 2.
 
-Published variants, each named by a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`:
-further layers, which are ordinary ones behind the first; norms of the features before ``fc`` (of
-each tap, or of all together); no ``fc`` at all; norms of queries and keys, as in Qwen3; an h that
-is what the final norm yields (EAGLE-3.1); the target's own ``lm_head``.
+Published variants, each a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`: further
+ordinary layers after the first; norms of the features before ``fc`` (of each tap, or of all
+together); no ``fc``; norms of queries and keys, as in Qwen3; h after the final norm (EAGLE-3.1);
+the target's own ``lm_head``.
 
-Attention runs through transformers' interface, so trees and caches are the caller's affair.
+Attention runs through transformers' interface, so the caller chooses masks and caches.
 """
 
 from dataclasses import dataclass
@@ -41,13 +41,13 @@ from draftwood.errors import DraftwoodError
 
 @dataclass(frozen=True, eq=False)
 class Eagle3Output:
-    """What one forward of the head computes.
+    """The output of one forward of the head.
 
     Attributes:
-        logits: ``[b, q', Vd]`` over *draft* ids, for the q' rows asked for.
-        hidden: ``[b, q, H]``, the next row's h: the last layer's output, before the final norm or,
-            with ``norm_output``, behind it.
-        past_key_values: the cache that was written, if there is one.
+        logits: ``[b, q', Vd]`` over *draft* ids, for the q' requested rows.
+        hidden: ``[b, q, H]``, the next row's h: the last layer's output before the final norm or,
+            with ``norm_output``, after it.
+        past_key_values: the cache that was written, if any.
     """
 
     logits: torch.Tensor
@@ -62,7 +62,7 @@ def _attention(config: Eagle3Config, index: int) -> nn.Module:
 
 
 def _further_layer(config: Eagle3Config, index: int) -> nn.Module:
-    """An ordinary decoder layer, behind the first."""
+    """An ordinary decoder layer, after the first."""
     layer = LlamaDecoderLayer(config, index)
     if config.qk_norm:
         layer.self_attn = _attention(config, index)  # type: ignore[assignment]
@@ -87,7 +87,7 @@ class Eagle3Layer(nn.Module):
         self.norm_before_residual = config.norm_before_residual
 
     def forward(self, embedded: torch.Tensor, hidden: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        """``[b, q, H]`` from embeddings and h of that shape; ``kwargs`` are the attention's."""
+        """Output ``[b, q, H]`` from embeddings and h of that shape; ``kwargs`` go to attention."""
         normed = self.hidden_norm(hidden)
         residual = normed if self.norm_before_residual else hidden
         joined = torch.cat([self.input_layernorm(embedded), normed], dim=-1)
@@ -101,11 +101,11 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
 
     Args:
         config: sizes, vocabulary and the target's layers that are read.
-        embedding: the target's input embedding, ``[V, H]`` or longer. It is looked at, never owned:
-            no ``state_dict`` and no ``to()`` of the head includes it. It can be given later by
+        embedding: the target's input embedding, ``[V, H]`` or longer. It is shared, not owned:
+            neither ``state_dict`` nor ``to()`` of the head includes it. It can be given later by
             :meth:`set_input_embeddings`. A head with ``own_embedding`` takes none.
-        output: the target's ``lm_head``, for a head without ``own_output``; likewise lent, and by
-            :meth:`lend_output` if later.
+        output: the target's ``lm_head``, for a head without ``own_output``. It is shared too, and
+            can be given later by :meth:`share_output`.
 
     A new head drafts the first Vd tokens of the target's vocabulary (``d2t`` is zero).
     """
@@ -145,34 +145,34 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         self.register_buffer("t2d", torch.arange(config.vocab_size) < drafted)
         if config.own_embedding:
             self.embed_tokens = nn.Embedding(config.vocab_size, width)
-        self._borrowed: tuple[nn.Module, ...] = ()
-        self._output: tuple[nn.Module, ...] = ()
+        self._shared_embedding: tuple[nn.Module, ...] = ()
+        self._shared_output: tuple[nn.Module, ...] = ()
         if embedding is not None:
             self.set_input_embeddings(embedding)
         if output is not None:
-            self.lend_output(output)
+            self.share_output(output)
         self.post_init()  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
-        """The embedding in use.
+        """The head's own embedding or the shared one.
 
         Raises:
-            DraftwoodError: the head has none of its own and was given none.
+            DraftwoodError: there is neither.
         """
         if self.config.own_embedding:
             return self.embed_tokens
-        if not self._borrowed:
+        if not self._shared_embedding:
             raise DraftwoodError(
                 "the head has no embedding of its own; give it the target's: "
                 "head.set_input_embeddings(model.get_input_embeddings())"
             )
-        return self._borrowed[0]
+        return self._shared_embedding[0]
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Look tokens up in ``value.weight``, the target's, without owning it.
+        """Share ``value.weight``, the target's embedding.
 
-        Only the table is used: what some targets do to a looked-up row (Gemma scales it) is not
-        part of the published heads.
+        Only the table is used. Published heads do not scale embeddings, even if their target
+        does (Gemma).
 
         Raises:
             DraftwoodError: the head has an embedding of its own, or the table's shape is wrong.
@@ -187,10 +187,10 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
                 f"[{rows}, {width}]; give a head made for this target, or one that brings its own"
             )
         # In a tuple, where nn.Module does not see it.
-        self._borrowed = (value,)
+        self._shared_embedding = (value,)
 
-    def lend_output(self, module: nn.Module) -> None:
-        """Compute logits with ``module``, the target's ``lm_head``, without owning it.
+    def share_output(self, module: nn.Module) -> None:
+        """Share ``module``, the target's ``lm_head``.
 
         Raises:
             DraftwoodError: the head has one of its own, or the module's shape is wrong.
@@ -205,23 +205,23 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
                 "give a head made for this target, or one that brings lm_head.weight"
             )
         # In a tuple, where nn.Module does not see it.
-        self._output = (module,)
+        self._shared_output = (module,)
 
     def _logits(self, normed: torch.Tensor) -> torch.Tensor:
         if self.config.own_output:
             return self.lm_head(normed)  # type: ignore[no-any-return]
-        if not self._output:
+        if not self._shared_output:
             raise DraftwoodError(
                 "the head has no lm_head of its own; give it the target's: "
-                "head.lend_output(model.get_output_embeddings())"
+                "head.share_output(model.get_output_embeddings())"
             )
-        return self._output[0](normed)  # type: ignore[no-any-return]
+        return self._shared_output[0](normed)  # type: ignore[no-any-return]
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
-        """``[.., H]``: h for rows where the target has been.
+        """h ``[.., H]`` of committed tokens.
 
         Args:
-            features: ``[.., taps * Ht]``, its hidden states entering ``config.taps``, in order.
+            features: ``[.., taps * Ht]``, the target's hidden states entering ``config.taps``.
         """
         found = features.to(self.norm.weight.dtype)
         if self.config.norm_before_fc:
@@ -247,19 +247,19 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
 
         Args:
             input_ids: int64 ``[b, q]`` *target* ids.
-            attention_mask: ``[b, 1, q, kv]`` as it goes to the attention, or ``[b, kv]`` of 0 at
-                padding, or None: causal.
-            position_ids: int64 ``[b, q]``; None: they follow what is cached.
-            past_key_values: written and read by the layer.
-            use_cache: make a cache if none is given.
-            logits_to_keep: the last so many rows, or int64 ``[n]`` which; 0: all rows.
-            hidden: ``[b, q, H]``, the h of every row: :meth:`project` of features, or ``hidden`` of
-                an earlier output. None means zeros, which is for learning shapes only.
-            kwargs: handed to the attention function.
+            attention_mask: ``[b, 1, q, kv]`` for the attention, or ``[b, kv]`` with 0 at padding,
+                or None: causal.
+            position_ids: int64 ``[b, q]``; None: those after the cached tokens.
+            past_key_values: the KV cache.
+            use_cache: create a cache if none is given.
+            logits_to_keep: number of last rows, or int64 ``[n]`` rows; 0: all rows.
+            hidden: ``[b, q, H]``, h of every row: :meth:`project` of features, or ``hidden`` of an
+                earlier output. None means zeros, for probing shapes only.
+            kwargs: passed to the attention function.
         """
         rows = functional.embedding(input_ids, self.get_input_embeddings().weight)  # type: ignore[arg-type]
         embedded = rows.to(self.norm.weight.dtype)
-        h = torch.zeros_like(embedded) if hidden is None else hidden.to(embedded.dtype)
+        vectors = torch.zeros_like(embedded) if hidden is None else hidden.to(embedded.dtype)
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
         if position_ids is None:
@@ -279,15 +279,15 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
             "past_key_values": past_key_values,
             "use_cache": use_cache,
         }
-        out = self.midlayer(embedded, h, **shared)
+        states = self.midlayer(embedded, vectors, **shared)
         if self.config.num_hidden_layers > 1:
             for layer in self.layers.values():
-                out = layer(out, **shared)
+                states = layer(states, **shared)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         if self.config.norm_output:
-            out = self.norm(out)
-            return Eagle3Output(self._logits(out[:, kept]), out, past_key_values)
-        return Eagle3Output(self._logits(self.norm(out[:, kept])), out, past_key_values)
+            states = self.norm(states)
+            return Eagle3Output(self._logits(states[:, kept]), states, past_key_values)
+        return Eagle3Output(self._logits(self.norm(states[:, kept])), states, past_key_values)
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -304,10 +304,3 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
     def to_target(self, ids: torch.Tensor) -> torch.Tensor:
         """Target ids of draft ids, any shape."""
         return ids + self.d2t[ids]
-
-    def to_draft(self, ids: torch.Tensor) -> torch.Tensor:
-        """Draft ids of target ids, any shape; -1 for tokens the head cannot draft."""
-        drafted = torch.arange(self.d2t.shape[0], device=self.d2t.device)
-        table = torch.full_like(self.t2d, -1, dtype=torch.int64)
-        table[self.to_target(drafted)] = drafted
-        return table[ids]

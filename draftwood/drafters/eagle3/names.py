@@ -1,7 +1,4 @@
-"""Names of an EAGLE-3 checkpoint's tensors, as the head has them; what else it may be.
-
-Knows nothing of shapes beside those that tell kinds of networks apart.
-"""
+"""Canonical names of an EAGLE-3 checkpoint's tensors, and the refusal of other networks."""
 
 from collections.abc import Mapping
 
@@ -9,7 +6,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 
-# Copies of the target's own weights that training leaves behind, and tables computed from config.
+# Left-over copies of the target's weights, and tables computed from the config.
 _IGNORED_STARTS = ("verifier_lm_head.", "verifier_norm.")
 _IGNORED_ENDS = ("rotary_emb.inv_freq",)
 _FIRST = ("midlayer.", "layers.0.")
@@ -17,10 +14,10 @@ _NORM = "midlayer.hidden_norm.weight"
 
 
 def canonical(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors under their names in the head, without those that are not needed.
+    """The tensors by their names in the head; unneeded ones are left out.
 
     Raises:
-        DraftwoodError: they are those of another kind of network; says of which, if that is known.
+        DraftwoodError: the checkpoint is of another network; the message says which, if known.
     """
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     starts = {start for start in _FIRST for name in bare if name.startswith(start)}
@@ -40,7 +37,7 @@ def canonical(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         for name, tensor in bare.items()
         if not name.startswith(_IGNORED_STARTS) and not name.endswith(_IGNORED_ENDS)
     }
-    # vLLM gives every layer a hidden_norm and uses that of the first.
+    # vLLM gives every layer a hidden_norm and uses only the first layer's.
     unused = [n for n in found if n.startswith("layers.") and n.endswith(".hidden_norm.weight")]
     for name in unused:
         del found[name]

@@ -387,13 +387,13 @@ def test_a_shared_lm_head_is_lent_not_owned(target: Runner, tmp_path: Path) -> N
     where = written(tmp_path / "head", VARIANTS["no lm_head, all tokens"])
     head = load_head(where, target.info, target.embedding())
     assert not [name for name in head.state_dict() if "lm_head" in name]
-    with pytest.raises(DraftwoodError, match="lend_output"):
+    with pytest.raises(DraftwoodError, match="share_output"):
         head(torch.tensor([[1]]))
     with pytest.raises(DraftwoodError, match=r"lm_head is \[9, 32\].*needs one of \[260, 32\]"):
-        head.lend_output(torch.nn.Linear(32, 9))
+        head.share_output(torch.nn.Linear(32, 9))
     output = target.lm_head()
     assert output is not None
-    head.lend_output(output)
+    head.share_output(output)
     assert head(torch.tensor([[1]])).logits.shape == (1, 1, V)
     assert output not in list(head.modules())
 

@@ -75,14 +75,51 @@ def test_parts_do_not_import_their_siblings() -> None:
             assert not wrong or own.rpartition(".")[2].startswith("_"), f"{path} imports {wrong}"
 
 
-def test_pure_parts_import_no_model_code() -> None:
-    for path in [*(PACKAGE / "policies").glob("*.py"), *(PACKAGE / "verifiers").glob("*.py")]:
+def loaded_by(code: str) -> set[str]:
+    """Modules that a fresh process has loaded after running some code."""
+    code += "\nimport sys\nprint('MODULES', *sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.rpartition("MODULES")[2].split())
+
+
+PURE = ("tree", "protocols", "methods", "policies", "drafters/context", "drafters/adjacency")
+
+
+def test_pure_modules_load_neither_torch_nor_transformers() -> None:
+    """Other engines can use them."""
+    paths = [p for name in PURE for p in [*(PACKAGE / name).rglob("*.py"), PACKAGE / f"{name}.py"]]
+    paths += (PACKAGE / "lab" / "theory").rglob("*.py")
+    names = [
+        ".".join(("draftwood", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for path in paths
+        if path.exists()
+    ]
+    assert len(names) > 40
+    found = loaded_by(f"import {', '.join(names)}")
+    assert set(names) <= found
+    assert not found & {"torch", "transformers"}
+    assert "torch" in loaded_by("import draftwood.runner.runner"), "the check sees what is loaded"
+
+
+def test_the_package_loads_neither_torch_nor_transformers() -> None:
+    assert not loaded_by("import draftwood") & {"torch", "transformers"}
+
+
+DECODE = """
+import draftwood
+engine = draftwood.Engine.load("embedded", "goose")
+engine.generate([draftwood.Request([1, 2, 3, 1, 2, 3], 4)])
+"""
+
+
+def test_decoding_with_goose_loads_nothing_of_lab_and_auto() -> None:
+    found = loaded_by(DECODE)
+    assert "draftwood.policies.spine" in found
+    assert not {
+        name for name in found if name.startswith(("draftwood.lab", "draftwood.policies.auto"))
+    }
+
+
+def test_verifiers_know_no_transformers() -> None:
+    for path in (PACKAGE / "verifiers").rglob("*.py"):
         assert "transformers" not in path.read_text()
-    for path in (PACKAGE / "theory").glob("*.py"):
-        assert "import torch" not in path.read_text()
-
-
-def test_importing_the_package_loads_neither_torch_nor_transformers() -> None:
-    code = "import sys, draftwood; print({'torch', 'transformers'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "set()"

@@ -56,7 +56,7 @@ def auto(  # method: auto
     table: str = 'adjacency',
     neural: str = '',
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
-    also: tuple[str, ...] = (),
+    also: str = '',
     calibration: str = '',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 64,
@@ -90,7 +90,7 @@ def auto(  # method: auto
         layout: a model's children above temperature 0: drawn as the target will draw, its
             likeliest, or, so that a seed does not decide the tokens, drawn, or the better of
             both.
-        also: further sources, each NAME/copied or NAME/ranked.
+        also: further sources, NAME/copied or NAME/ranked, with + between them.
         calibration: file with the acceptance to start from (none: what is shipped).
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.

@@ -162,7 +162,7 @@ class _Surveyor(AutoTuner):
         return 0.0
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
-        self._price, self.usual_price = FREE, 0.0
+        self._price, self.recent_price = FREE, 0.0
         return FREE
 
 

@@ -1,13 +1,13 @@
-"""Costs that follow the steps: the target's forward and what a step takes outside of forwards,
-the growing of trees aside: that is spent when nodes are chosen.
+"""Step costs, updated online: the target's forward and the host time around it.
 
-Batches of about one size are followed by themselves: what is measured beforehand is mostly one
-sequence, and neither the forward nor what is around it is the same for many at once.
+Tree growth is not included: it is spent before the tree is sized. Batches of about one size have
+costs of their own: mostly one sequence is measured beforehand, and neither the forward nor the time
+around it is the same for many at once.
 
-The forward's curve comes right by :mod:`draftwood.costs.refine`. Seconds outside of forwards are a
-line over drafted nodes, fitted to the steps of late; one that took far longer than usual counts as
-if it had taken a few times as long. Levels of drafters move with the machine as a whole, and with
-how much longer than without them it takes to grow trees. Knows neither engine nor clock.
+:mod:`draftwood.costs.refine` corrects the forward's curve. Host seconds are a line over drafted
+nodes, fitted to recent steps; a step far slower than the moving average counts as a few times that.
+Draft forwards are scaled with the machine as a whole, and by the time that they add to the growth
+of trees. Knows neither engine nor clock.
 """
 
 import math
@@ -17,19 +17,21 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.refine import Refined
 
 _EVERY = 8
-"""Steps after which the curve is made anew; the first ones each do so."""
+"""Steps after which the curve is made anew; each of the first steps does so."""
 
 _HALF_LIFE = 64.0
-_KEPT = 2.0 ** (-1.0 / _HALF_LIFE)
+_DECAY = 2.0 ** (-1.0 / _HALF_LIFE)
 _WEIGHT = 16.0
-"""Steps that what was known before counts for."""
+"""Weight of the given costs, in steps."""
 
 _SPREAD = 16.0
-"""Standard deviation of the drafted nodes that these steps are taken to have had."""
+"""Standard deviation of the drafted nodes that the given costs stand for."""
 
 _CUT = 4.0
-_LOOK = 0.1
-"""Part of what a look or a level took longer than usual that becomes usual."""
+"""Factor over the moving average beyond which a time is cut."""
+
+_NEWEST = 0.1
+"""Weight of the newest step in the moving averages of a search and of draft forwards."""
 
 
 class LiveCosts:
@@ -44,41 +46,40 @@ class LiveCosts:
         self._followed: dict[int, _Followed] = {}
 
     def now(self, batch: int) -> StepCosts:
-        """As they are known by now, for so many sequences."""
+        """Costs as of now, for a batch of sequences."""
         return self._at(batch).now
 
-    def look(self, batch: int) -> float:
-        """Seconds that it takes of late to look for candidates of so many sequences; 0 if nobody
-        has looked."""
-        return self._at(batch).look
+    def search(self, batch: int) -> float:
+        """Seconds of a search for candidates of a batch, moving average; 0 before the first."""
+        return self._at(batch).search
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
-        """A step is over.
+        """Learn from a step.
 
         Args:
             tokens: scored by the target, roots included.
             context: cached tokens, summed over the batch.
             batch: sequences.
             target: seconds of the target's forward.
-            outside: seconds outside of all forwards, from when the trees stood.
+            outside: seconds outside of all forwards, after the trees were grown.
         """
         self._at(batch).observe(tokens, context, batch, target, outside)
 
-    def grown(self, batch: int, seconds: float, levels: float) -> None:
-        """In a step somebody has looked for candidates, until all trees stood.
+    def searched(self, batch: int, seconds: float, levels: float) -> None:
+        """Learn from the growth of a step's trees.
 
         Args:
             batch: sequences.
-            seconds: that it took.
-            levels: seconds that levels of drafters were expected to take of it; 0 if none was run.
+            seconds: until all trees were grown.
+            levels: seconds that the draft forwards were expected to take of it; 0 without any.
         """
         if levels:
             self._at(batch).drafted(seconds, levels)
         else:
-            self._at(batch).looked(seconds)
+            self._at(batch).searched(seconds)
 
     def _at(self, batch: int) -> "_Followed":
-        """Shared by all that are nearest to the same power of two, on a logarithmic scale."""
+        """Costs shared by all batches nearest to one power of two, on a logarithmic scale."""
         if batch not in self._followed:
             about = 1 << round(math.log2(batch))
             if about not in self._followed:
@@ -88,7 +89,7 @@ class LiveCosts:
 
 
 def _spread(costs: StepCosts, batch: int) -> StepCosts:
-    """The same with a table that goes on to sizes that such a batch has."""
+    """The costs, with a table that goes on to the sizes of such a batch."""
     known = costs.target
     beyond = tuple(batch * size for size in known.sizes if batch * size > known.sizes[-1])
     base = known.base + tuple(map(known.seconds, beyond))
@@ -100,7 +101,7 @@ class _Followed:
 
     def __init__(self, costs: StepCosts) -> None:
         self.now = costs
-        self.look = 0.0
+        self.search = 0.0
         self._levels = 1.0
         self._given = costs
         self._target = Refined(costs.target)
@@ -112,9 +113,9 @@ class _Followed:
         self._sums = [_WEIGHT * value for value in line]
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
-        """What the forward took, and what followed."""
-        # Nobody reads what a step says before the curve is made anew. It waits until then: behind a
-        # forward all code is slow at first, and of several steps at once only one pays for that.
+        """Count a step."""
+        # A step is not read before the curve is made anew, and waits until then: behind a forward
+        # all code is slow at first, and of several steps at once only one pays for that.
         self._waiting.append((tokens, context, batch, target, outside))
         self._steps += 1
         if self._steps < _EVERY or self._steps % _EVERY == 0:
@@ -123,26 +124,26 @@ class _Followed:
             self._waiting.clear()
             self._renew()
 
-    def looked(self, seconds: float) -> None:
-        """For candidates."""
-        if not self.look:
-            self.look = seconds
-        self.look += _LOOK * (min(seconds, _CUT * self.look) - self.look)
+    def searched(self, seconds: float) -> None:
+        """Count a search without draft forwards."""
+        if not self.search:
+            self.search = seconds
+        self.search += _NEWEST * (min(seconds, _CUT * self.search) - self.search)
 
     def drafted(self, seconds: float, expected: float) -> None:
-        """With levels of drafters, which were expected to take so much of it."""
-        ratio = max(0.0, seconds - self.look) / expected
-        self._levels *= min(max(ratio, 1.0 / _CUT), _CUT) ** _LOOK
+        """Count a search with draft forwards, which were expected to take so much of it."""
+        ratio = max(0.0, seconds - self.search) / expected
+        self._levels *= min(max(ratio, 1.0 / _CUT), _CUT) ** _NEWEST
 
     def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         self._target = self._target.observe(tokens, context, batch, target)
         nodes = tokens - batch
-        usual = self.now.fixed + self.now.node * nodes
+        mean = self.now.fixed + self.now.node * nodes
         seconds = max(0.0, outside - self.now.sequence * (batch - 1))
-        if usual > 0.0:
-            seconds = min(seconds, _CUT * usual)
+        if mean > 0.0:
+            seconds = min(seconds, _CUT * mean)
         new = (1.0, nodes, nodes * nodes, seconds, nodes * seconds)
-        self._sums = [_KEPT * old + value for old, value in zip(self._sums, new, strict=True)]
+        self._sums = [_DECAY * old + value for old, value in zip(self._sums, new, strict=True)]
 
     def _renew(self) -> None:
         weight, n, square, seconds, product = self._sums

@@ -95,17 +95,17 @@ def test_a_pause_moves_nothing_far() -> None:
     assert after.fixed < 2.0 * before.fixed
 
 
-def test_a_look_takes_what_looks_took_of_late() -> None:
+def test_a_search_takes_the_moving_average_of_searches() -> None:
     live = LiveCosts(GIVEN)
-    assert live.look(1) == 0.0
-    live.grown(1, 0.3, 0.0)
-    assert live.look(1) == pytest.approx(0.3)
-    assert live.look(16) == 0.0
-    live.grown(1, 1000.0, 0.0)
-    assert live.look(1) < 0.5, "a pause counts as a slow one"
+    assert live.search(1) == 0.0
+    live.searched(1, 0.3, 0.0)
+    assert live.search(1) == pytest.approx(0.3)
+    assert live.search(16) == 0.0
+    live.searched(1, 1000.0, 0.0)
+    assert live.search(1) < 0.5, "a pause counts as a slow one"
     for _ in range(60):
-        live.grown(1, 0.1, 0.0)
-    assert live.look(1) == pytest.approx(0.1, rel=0.05)
+        live.searched(1, 0.1, 0.0)
+    assert live.search(1) == pytest.approx(0.1, rel=0.05)
 
 
 @pytest.mark.parametrize(("took", "factor"), [(1.0, 2.0), (0.6, 1.0), (0.25, 0.125), (0.1, 0.0)])
@@ -113,11 +113,11 @@ def test_levels_take_what_trees_take_longer_with_them(took: float, factor: float
     live = LiveCosts(GIVEN)
     level = GIVEN.drafters["draft"].seconds(1)
     for _ in range(400):
-        live.grown(1, 0.2, 0.0)
-        live.grown(1, took, live.now(1).drafters["draft"].seconds(1) * 0.4 / level)
+        live.searched(1, 0.2, 0.0)
+        live.searched(1, took, live.now(1).drafters["draft"].seconds(1) * 0.4 / level)
         live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
-    # A look takes 0.2 of it, and two levels were expected to take 0.4.
-    assert live.look(1) == pytest.approx(0.2)
+    # A search takes 0.2 of it, and two levels were expected to take 0.4.
+    assert live.search(1) == pytest.approx(0.2)
     found = live.now(1).drafters["draft"].seconds(1)
     assert found == pytest.approx(factor * level, rel=0.05, abs=1e-6)
 
@@ -125,7 +125,7 @@ def test_levels_take_what_trees_take_longer_with_them(took: float, factor: float
 def test_a_pause_among_levels_moves_little() -> None:
     live = LiveCosts(GIVEN)
     before = live.now(1).drafters["draft"].seconds(1)
-    live.grown(1, 1000.0, 0.4)
+    live.searched(1, 1000.0, 0.4)
     live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
     assert before < live.now(1).drafters["draft"].seconds(1) < 1.2 * before
 

@@ -91,7 +91,7 @@ class GivenCosts(LiveCosts):
     def observe(self, *step: float) -> None:
         """Nothing is learnt."""
 
-    def grown(self, *step: float) -> None:
+    def searched(self, *step: float) -> None:
         """Nothing either."""
 
 

@@ -1,18 +1,20 @@
-"""The one policy that the others are special cases of: all sources in one tree, sized by its worth.
+"""``auto``: the candidates of all sources in one tree, sized by what pays.
 
-Every source's candidates go into one pool, a token offered twice below one parent being one node
-(:mod:`draftwood.policies.auto.pool`). Each has a calibrated chance, a path's chance is the product
-along it, and a child is never likelier than its parent, so the best tree of n nodes is simply the n
-likeliest candidates. How many are worth their cost in this step the price says, which the policy
-bids for. A draft model is asked level by level, while the tokens that another level is expected to
-add are more than those that could be generated in the time it takes. Above temperature 0 it names
-what it would draw with the random numbers that the target will draw with
-(:mod:`draftwood.drafters._rollout.coupling`), so that no tree, however large and whatever its size
-depends on, changes a token. Or some of its tokens are drawn with numbers of their own
-(:mod:`draftwood.policies.auto.sampled_pool`). No node and a chain are points of the same policy.
+Every source's candidates go into one pool, where a token offered twice below one parent is one node
+(:mod:`draftwood.policies.auto.pool`). Each candidate has a calibrated probability, and a path's
+probability is the product along it. A child is never likelier than its parent, so the best tree of
+n nodes is the n likeliest candidates. The policy bids with their values; the price in answer says
+how many of them pay in this step.
+
+A draft model is asked level by level, while the tokens that another level is expected to add are
+more than the tokens that could be generated in the same time. Above temperature 0 the model's
+children are the Gumbel top-k of its q with the random numbers that the target draws with
+(:mod:`draftwood.drafters._rollout.coupling`), so that no tree changes a token, whatever its size
+depends on. Or some children are sampled with numbers of their own
+(:mod:`draftwood.policies.auto.sampled_pool`). Plain decoding and a chain are points of this policy.
 
 GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT-Tree's stop are
-rules of thumb for what is computed here; the paper's methods stay as they are, beside this one.
+rules of thumb for what is computed here; the papers' methods stay beside this one as they are.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -54,11 +56,11 @@ _DRAWS = {
 }
 
 _REACH = 0.15
-"""Chance that one of some nodes is reached below which their successors are not looked up: that
-takes time as well."""
+"""Probability that one of some nodes is reached below which a table is not asked: a look-up takes
+time as well."""
 
 _POOL = 4
-"""Candidates that are kept, over the most that are drafted."""
+"""Most candidates of a step, over the most that are drafted."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Auto(Policy):
         "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both",
     )
 
-    also: tuple[str, ...] = setting((), "further sources, each NAME/copied or NAME/ranked")
+    also: str = setting("", "further sources, NAME/copied or NAME/ranked, with + between them")
     calibration: str = setting("", "file with the acceptance to start from (none: what is shipped)")
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class Auto(Policy):
     @cached_property
     def features(self) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes."""
-        return (*SOURCES, *map(further_source, self.also))
+        return (*SOURCES, *map(further_source, self.also.split("+") if self.also else ()))
 
     @property
     def draws(self) -> frozenset[Draw]:
@@ -116,7 +118,7 @@ class Auto(Policy):
         return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``auto``, and ``plain`` where nothing was worth its cost."""
+        """Routes: ``auto``, and ``plain`` where nothing pays."""
         budget = min(self.budget, growth.budget)
         deepest = min(self.max_depth, growth.room)
         if budget < 1 or deepest < 1:
@@ -125,10 +127,10 @@ class Auto(Policy):
         floor = forecast.floor
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        settled = (growth.anchor, forecast.table, floor, _POOL * budget, self.features)
+        given = (growth.anchor, forecast.table, floor, _POOL * budget, self.features)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
-        drawn = SampledPool(*settled) if self.neural and draw in SAMPLED else None
-        pool = Pool(*settled) if drawn is None else drawn
+        drawn = SampledPool(*given) if self.neural and draw in SAMPLED else None
+        pool = Pool(*given) if drawn is None else drawn
         for position, name in self._copying:
             offers: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(offers):
@@ -173,7 +175,7 @@ class Auto(Policy):
         return [(position, source.name) for position, source in numbered if source.kind == kind]
 
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
-        """Successors of the nodes, of these successors, and so on."""
+        """Add successors of the nodes, of these successors, and so on."""
         while True:
             nodes = [node for node in nodes if pool.builder.depths[node] < deepest]
             if sum(pool.path[node] for node in nodes) < _REACH:
@@ -185,7 +187,7 @@ class Auto(Policy):
             nodes = fresh
 
     def _ask(self, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth) -> Expand:
-        """For a level of the model's."""
+        """The query for a level of the model's children."""
         if draw is Draw.ONE_HOT:
             return Expand(self.neural, pool.builder, nodes, self.level)
         heat, noise = growth.temperature, growth.noise
@@ -201,8 +203,8 @@ class Auto(Policy):
         growth: Growth,
         price: float,
     ) -> Generator[Expand, Any, list[int]]:
-        """Children of nodes that the model was asked about: its likeliest tokens, or the likeliest
-        one and some that are drawn from what is left, where these are expected to add more."""
+        """Add children of nodes that the model was asked about: its likeliest tokens, or the
+        likeliest one and some sampled from the rest of q, where these are expected to add more."""
         tokens, logq = answer.tokens, answer.logq
         fresh = pool.offer(NEURAL, self.neural, nodes, tokens, logq, front=1)
         budget = min(self.budget, growth.budget)
@@ -233,14 +235,17 @@ class Auto(Policy):
             )
             handles = [] if drawn.q_rows is None else drawn.q_rows.tolist()
             for plan, found, handle in zip(plans, drawn.tokens.tolist(), handles, strict=True):
-                fresh += pool.draw(plan, self.neural, found, handle)
+                fresh += pool.add_sampled(plan, self.neural, found, handle)
         return fresh
 
     def _promising(
         self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast
     ) -> dict[int, float]:
-        """The likeliest nodes that the model may be asked about next, parents asked before, and
-        what is expected of each: more than the price of one child, or it is not asked."""
+        """Expected gain of the likeliest nodes that the model may be asked about next.
+
+        A parent is asked before its children, and a node only if its gain exceeds the price of one
+        child.
+        """
         parents, depths = pool.builder.parents, pool.builder.depths
         open_nodes = [
             node

@@ -1,14 +1,13 @@
-"""Candidates of a step of which some are drawn: above temperature 0, from a neural drafter.
+"""Candidates of a step of which some are sampled: above temperature 0, from a neural drafter.
 
-Below a node whose children are ranked, those that are likely enough are kept, and from what is left
-of q some more are drawn: verified by :mod:`draftwood.verifiers.traversal`, such a token is accepted
-where q and the target agree on all that is left, a ranked one only where it is the target's own. A
-token that is kept loses nothing by siblings that are drawn, because it is kept out of the drawing
-and verified after them.
+Below a node, ranked children that are likely enough are kept, and further children are sampled from
+the rest of q. :mod:`draftwood.verifiers.traversal` accepts a sampled token where q and the target
+agree on all that is left, and a ranked token only where it is the target's own. A ranked token
+loses nothing by its sampled siblings: it is excluded from the sampling and verified after them.
 
-That is lossless as long as what was drawn is drafted. How many are drawn is settled beforehand, by
-their chances, which do not depend on the tokens; drawn nodes and all above them are in the tree
-whatever the price. The others may come and go with the price, as each that is appended is one more
+This is lossless as long as every sampled token is drafted. How many are sampled is settled before,
+by probabilities that do not depend on the tokens. Sampled nodes and all their ancestors are in the
+tree whatever the price. The other nodes may come and go with the price: each is one more
 deterministic leaf behind its siblings. Knows nothing of drafters.
 """
 
@@ -24,18 +23,18 @@ from draftwood.policies.auto.forecast import Predictor
 from draftwood.policies.auto.pool import Pool, coded_rows
 from draftwood.tree import ROOT, Draw
 
-_DRAWS = 3
-"""Most children of a node that are drawn."""
+_MOST = 3
+"""Most children of a node that are sampled."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Children of a node that are to be drawn.
+    """Children of a node that are to be sampled.
 
     Attributes:
         node: their parent.
-        codes: a neural drafter's code of each, in the order of drawing.
-        exclude: tokens that are kept out of the drawing.
+        codes: a neural drafter's code of each, in sampling order.
+        exclude: tokens that may not be sampled.
     """
 
     node: int
@@ -56,45 +55,43 @@ class SampledPool(Pool):
     ) -> None:
         super().__init__(anchor, table, floor, most, sources)
         self._sampled: dict[int, int] = {}  # sampled node -> order of sampling
-        self._fixed = {ROOT}  # they and what is above them
-        self._owed = 0  # nodes that plans have put aside
+        self._fixed = {ROOT}  # sampled nodes and their ancestors
+        self._reserved = 0  # nodes that plans have reserved
 
     @property
     def settled(self) -> int:
-        """See :class:`draftwood.policies.auto.pool.Pool`: what was drawn, and what is above it."""
+        """See :class:`draftwood.policies.auto.pool.Pool`: sampled nodes and their ancestors."""
         return len(self._fixed) - 1
 
     def plan(self, node: int, ranked: Sequence[float], price: float, limit: int) -> Plan | None:
-        """Whether to draw children of a node instead of taking more of the ranked ones, and how
-        many: of both those that are likely enough to be worth a price.
+        """A plan to sample children of a node; None if further ranked children promise more.
 
-        What is drawn must be drafted, so that there must be room for it and its ancestors; it is
-        put aside.
+        Sampled nodes must be drafted, so room for them and their ancestors is reserved.
 
         Args:
-            node: of which the neural drafter has spoken.
-            ranked: chances of the further ranked children.
-            price: least path chance of a child that is worth its cost.
+            node: below which the neural drafter was asked.
+            ranked: probabilities of the further ranked children.
+            price: lowest path probability of a child that pays.
             limit: most nodes that are drafted.
         """
         reach, children = self.path[node], self.children[node]
         kept = [child for child in children if self.path[child] >= price]
         left = max(0.0, 1.0 - sum(self.probabilities[child] for child in kept))
         above = self._above(node)
-        room = limit - (self.settled + self._owed) - len(above)
-        codes = [features.sampled_code(place, left) for place in range(min(_DRAWS, max(0, room)))]
+        room = limit - (self.settled + self._reserved) - len(above)
+        codes = [features.sampled_code(place, left) for place in range(min(_MOST, max(0, room)))]
         paths = [reach * self.probability_of(NEURAL, node, code) for code in codes]
-        codes = codes[: next((i for i, path in enumerate(paths) if path < price), _DRAWS)]
-        worth = sum(paths[: len(codes)]) - price * len(codes)
-        if not codes or worth <= sum(max(0.0, reach * chance - price) for chance in ranked):
+        codes = codes[: next((i for i, path in enumerate(paths) if path < price), _MOST)]
+        gain = sum(paths[: len(codes)]) - price * len(codes)
+        if not codes or gain <= sum(max(0.0, reach * p - price) for p in ranked):
             return None
-        self._owed += len(above) + len(codes)
+        self._reserved += len(above) + len(codes)
         return Plan(node, codes, frozenset(self.builder.tokens[child] for child in kept))
 
     def promised(
         self, source: int, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]
     ) -> list[float]:
-        """Chances of those of a node's ranked children that would be new: of one row."""
+        """Probabilities of the ranked children of a row that would be new."""
         return [
             self.probability_of(source, node, code)
             for _, row, codes in coded_rows([node], tokens[None], logq[None])
@@ -102,29 +99,29 @@ class SampledPool(Pool):
             if token >= 0 and self.builder.child(node, token) is None
         ]
 
-    def draw(self, plan: Plan, source: str, tokens: Sequence[int], q_row: int) -> list[int]:
-        """What was drawn as planned becomes nodes; returned are those that are new.
+    def add_sampled(self, plan: Plan, name: str, tokens: Sequence[int], q_row: int) -> list[int]:
+        """Add the sampled children of a plan; returns the new nodes.
 
         Args:
-            plan: of which the first tokens are taken.
-            source: name of the drafter.
-            tokens: in the order in which they were drawn, -1 where there are no more.
-            q_row: handle of what they were drawn from.
+            plan: says how many of the tokens are added.
+            name: of the drafter.
+            tokens: in sampling order, -1 where there are no more.
+            q_row: handle of the distribution that they were sampled from.
         """
-        self._owed -= len(self._above(plan.node)) + len(plan.codes)
+        self._reserved -= len(self._above(plan.node)) + len(plan.codes)
         fresh = []
         for token, code in zip(tokens, plan.codes, strict=False):
             if token < 0:
                 break
             node = self.builder.child(plan.node, token)
             if node is None:
-                chance = self.probability_of(NEURAL, plan.node, code)
-                node = self._add(plan.node, token, source, NEURAL, code, chance)
+                own = self.probability_of(NEURAL, plan.node, code)
+                node = self._add(plan.node, token, name, NEURAL, code, own)
                 fresh.append(node)
             else:
                 self._set_code(node, NEURAL, code)
                 self._estimate([node])
-            self.builder.sources[node] = source
+            self.builder.sources[node] = name
             self.builder.draws[node] = Draw.WITHOUT_REPLACEMENT
             self.builder.q_rows[node] = q_row
             self._sampled[node] = len(self._sampled)
@@ -132,21 +129,22 @@ class SampledPool(Pool):
         return fresh
 
     def chosen(self, price: float, most: int) -> list[int]:
-        """What was drawn, and of the others the likeliest, none less likely than ``price``, as many
-        as ``most`` leaves room for; siblings that were drawn come first, as they were drawn."""
+        """The sampled nodes with their ancestors, and the likeliest of the others, as many as
+        ``most`` leaves room for, none less likely than ``price``; sampled siblings come first, in
+        sampling order."""
         if not self._sampled:
             return super().chosen(price, most)
         most = max(most, self.settled)
         path = np.array(self.path)
         path[list(self._fixed)] = np.inf
-        worth = np.flatnonzero(path >= price)[1:]
-        if len(worth) > most:
-            worth = worth[np.argsort(-path[worth], kind="stable")[:most]]
+        likely = np.flatnonzero(path >= price)[1:]
+        if len(likely) > most:
+            likely = likely[np.argsort(-path[likely], kind="stable")[:most]]
         depths, last = self.builder.depths, len(self)
-        return sorted(worth.tolist(), key=lambda n: (depths[n], self._sampled.get(n, last), n))
+        return sorted(likely.tolist(), key=lambda n: (depths[n], self._sampled.get(n, last), n))
 
     def _above(self, node: int) -> set[int]:
-        """The node and its ancestors, without those that are drafted anyway."""
+        """The node and its ancestors, without those that are settled."""
         found = set()
         while node not in self._fixed:
             found.add(node)

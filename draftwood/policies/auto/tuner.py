@@ -1,21 +1,21 @@
-"""Sizes trees by what was learnt: a step is worth the tokens it is expected to commit, and costs
-the tokens that could be generated meanwhile.
+"""The tuner of ``auto``: sizes trees by expected tokens and by the time that the tokens cost.
 
-Of the candidates that each request of a step bids, the n likeliest are verified, with n such that
+Of the candidates that each request of a step bids, the n most valuable are verified, with n such
+that
 
     E(n) - rate * T(n)
 
-is largest: E(n), one token for each request and its n largest path chances; T(n), the seconds of
-a step (:mod:`draftwood.costs`), whose forward is over n nodes of every request, as trees of a batch
-are padded to the largest; rate, the tokens a second that this engine makes of late. This maximises
-tokens per second over many steps, where maximising E(n) / T(n) step by step would spend too little
-on steps that promise much and too much on others. Nothing pays if n = 0 is best: then the step is
-plain decoding, and the candidates are judged all the same, so that it is noticed when they would
-pay again.
+is largest. E(n) is one token for each request plus the values of its n best candidates. T(n) is the
+seconds of a step (:mod:`draftwood.costs`) whose forward is over n nodes of every request, as trees
+of a batch are padded to the largest. The rate is the moving average of the tokens a second that the
+engine generates. This maximises tokens per second over many steps; maximising E(n) / T(n) step by
+step would spend too little on steps that promise much and too much on others. If n = 0 is best, the
+step is plain decoding. Its candidates are labelled all the same, so that the tuner notices when
+drafting pays again.
 
-The rate is held against plain decoding's at the same load, by the same cost curve, so that neither
-a batch that shrinks nor a machine that slows down as a whole moves it. Drafts of a model are
-decided level by level before that, by :meth:`Expectations.level`.
+The rate is kept relative to plain decoding at the same load, by the same cost curve. So neither a
+shrinking batch nor a machine that slows down as a whole moves it. Draft forwards are decided before
+that, level by level, by :attr:`Forecast.level_costs`.
 """
 
 import math
@@ -39,30 +39,33 @@ from draftwood.protocols import (
 )
 
 _HALF_LIFE = 24.0
-"""Observations after which a rate has forgotten half of what it was made of."""
+"""Half-life of the rates, in observations."""
 
 _LOWEST, _HIGHEST = 0.004, 0.4
-"""Between these the floor stays: low enough to notice what may pay, high enough to be quick."""
+"""Bounds of the floor: low enough to notice what may pay, high enough to be quick."""
 
 _BELOW = 0.9
-"""The floor, over the usual price: what costs more than usual may cost less next time."""
+"""The floor, over the recent price: a candidate that does not pay now may pay in the next step."""
 
 _SELDOM = 4
-"""Where looks do not pay, one step in so many has one."""
+"""If searching for candidates does not pay, one step in so many searches."""
 
-_LOOKS = (8.0, 96.0)
-"""Half-lives of what looks add, in looks of one request, of which the better counts: a few that pay
-are enough to have more, and a few that do not are chance."""
+_SEARCHES = (8.0, 96.0)
+"""Half-lives (drafting steps per request) of two moving averages of drafting's net gain; the larger
+counts. The short one notices at once that drafting pays again, the long one outlasts a few unlucky
+steps."""
 
 _LEARNING = 0.5
-"""Time that it takes to learn from candidates, over that of looking for them."""
+"""Time to learn from candidates, over the time to search for them."""
 
 _SMOOTHING = 0.2
-_GAIN, _ADDED, _COVERAGE = 1.3, 0.3, 0.7
-"""What is expected of the first step."""
+"""Weight of the newest step in the moving average of the price."""
 
-_WORTH = 0.01
-"""Expected tokens a request that drafting must add to plain decoding, net of cost, to be done."""
+_GAIN, _ADDED, _COVERAGE = 1.3, 0.3, 0.7
+"""Expectations of the first step."""
+
+_PAYS = 0.01
+"""Least net gain of drafting over plain decoding, in expected tokens a request."""
 
 
 class AutoTuner(Tuner):
@@ -81,13 +84,13 @@ class AutoTuner(Tuner):
         self.coverage = DecayedRatio(_COVERAGE, 10.0, _HALF_LIFE)
         self._together = DecayedRatio(1.0, 8.0, _HALF_LIFE)
         self._gain = DecayedRatio(_GAIN, 8.0, _HALF_LIFE)
-        self._added = [DecayedRatio(_ADDED, 8.0, each) for each in _LOOKS]
+        self._added = [DecayedRatio(_ADDED, 8.0, each) for each in _SEARCHES]
         self._counts: list[Counts] = []
         self._backlogs: list[int] = []
-        self._looks = True
+        self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
-        self._price, self.usual_price = NOTHING_PAYS, 0.05
+        self._price, self.recent_price = NOTHING_PAYS, 0.05
         self._steps = 0
         self._net = 0.0
 
@@ -98,9 +101,9 @@ class AutoTuner(Tuner):
         self._plain = self._seconds(0, 0)
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
-        time = (1.0 + _LEARNING) * self.costs.look(self.batch)
+        time = (1.0 + _LEARNING) * self.costs.search(self.batch)
         added = self.batch * max(each.value for each in self._added)
-        self._looks = self._steps % _SELDOM == 0 or added >= self.rate * time
+        self._searches = self._steps % _SELDOM == 0 or added >= self.rate * time
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._backlogs = [load.backlog for load in loads]
         rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
@@ -111,7 +114,7 @@ class AutoTuner(Tuner):
                 table=counts.table,
                 token_weight=weight,
                 floor=self.floor(weight),
-                price=self.usual_price / weight,
+                price=self.recent_price / weight,
                 coverage=self.coverage.value,
                 catch_up=rate * self._catch_up(load) / weight,
                 level_costs=tuple([rate * seconds / weight for seconds in levels]),
@@ -125,33 +128,34 @@ class AutoTuner(Tuner):
         return self._reading(load.backlog) / steps
 
     def _reading(self, backlog: int) -> float:
-        """Seconds for a draft model to read so many tokens, at most: as for a level of them."""
+        """Upper bound of the seconds that a draft model takes to read ``backlog`` tokens."""
+        # A level of so many nodes takes longer.
         levels = self._now.drafters.values()
         return max((c.seconds(backlog) for c in levels), default=0.0) if backlog else 0.0
 
     @property
     def rate(self) -> float:
-        """Tokens a second of late, at the load of this step."""
+        """Recent tokens a second, at the load of this step."""
         return self._gain.value * self.batch / self._plain
 
     def floor(self, token_weight: float) -> float:
-        """Path chance that may come to be worth its cost, in a request of such worth.
+        """Lowest path probability of a candidate that may pay, in a request of this token weight.
 
-        Where looks add less than could be generated meanwhile most steps do without: above 1,
-        nothing is worth looking at.
+        Above 1 where the step is not to search for candidates: most steps do not, if searching adds
+        less than the tokens that could be generated meanwhile.
         """
-        if not self._looks:
+        if not self._searches:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, _BELOW * self.usual_price / token_weight))
+        return min(_HIGHEST, max(_LOWEST, _BELOW * self.recent_price / token_weight))
 
     def level_seconds(self, width: int) -> float:
-        """A request's part of a draft forward over ``width`` nodes of each request that asks for
-        one: of as many as have asked together of late."""
+        """A request's share of a draft forward over ``width`` nodes of each participating request,
+        split by the recent average number of participants."""
         together = max(1, round(self._together.value * self.batch))
         return self._level(width, together) / together
 
     def _level(self, width: int, requests: int) -> float:
-        """Seconds of a draft forward over so many nodes of each of so many requests."""
+        """Seconds of a draft forward over ``width`` nodes of each of some requests."""
         context = self._context * requests // self.batch
         levels = self._now.drafters.values()
         return max((c.seconds(width * requests, context, requests) for c in levels), default=0.0)
@@ -159,25 +163,25 @@ class AutoTuner(Tuner):
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.protocols.Tuner`."""
         rate, batch = self.rate, self.batch
-        # What a node costs outside of the forward it must be worth by itself.
+        # The cost of a node outside of the forward is the node's own.
         least = rate * self._now.node
         added = _added([bid.values for bid in bids], least)
         settled = max(bid.settled for bid in bids)
         most, net = self._best(added, settled)
-        # What is settled is drafted and paid for; up to there the other trees are padded anyway.
-        pays = settled > 0 or net > _WORTH * batch
+        # Settled nodes are drafted and paid for; the other trees are padded to them anyway.
+        pays = settled > 0 or net > _PAYS * batch
         most = most if pays else 0
-        # What another node in every tree would have to be worth; the first one pays for leaving
+        # The value at which another node in every tree would pay; the first one pays for leaving
         # plain decoding as well.
         more = self._forward(max(1, most) + 1) - self._forward(max(1, most))
         marginal = rate * more / batch + least
-        self.usual_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.usual_price)
+        self.recent_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.recent_price)
         self._price = Price(least, most) if pays else NOTHING_PAYS
         self._net = max(0.0, net) / batch if pays else 0.0
         return self._price
 
     def _best(self, added: Sequence[float], settled: int) -> tuple[int, float]:
-        """The best size of the trees, none below what is settled, and what it adds net of cost."""
+        """The best size of the trees, at least ``settled``, and its gain net of cost."""
         rate, plain, all_added = self.rate, self._forward(0), sum(added)
         best, most, gained = -math.inf, settled, sum(added[:settled])
         for size in range(settled, len(added)):
@@ -190,7 +194,7 @@ class AutoTuner(Tuner):
         return most, best
 
     def _forward(self, nodes: int) -> float:
-        """Seconds of the target's, with so many nodes in every tree."""
+        """Seconds of the target's forward over ``nodes`` drafted nodes of every tree."""
         return self._now.target.seconds(self.batch * (1 + nodes), self._context, self.batch)
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
@@ -215,43 +219,48 @@ class AutoTuner(Tuner):
         sizes = [outcome.tree.drafted for outcome in outcomes]
         tokens = self.batch * (1 + max(sizes))
         drafting = self._draft_seconds(bids)
-        looked = any(bid is not None for bid in bids)
-        if looked:
+        searched = any(bid is not None for bid in bids)
+        if searched:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             for each in self._added:
                 each.add(net, 1.0, self.batch)
         times = report.times
         self.costs.observe(tokens, self._context, self.batch, times.target, times.after_target)
-        if looked:
-            self.costs.grown(self.batch, times.draft, drafting + self._read(bids))
+        if searched:
+            self.costs.searched(self.batch, times.draft, drafting + self._read(bids))
         committed = sum(len(outcome.committed) for outcome in outcomes)
         expected = self._seconds(max(sizes), sum(sizes)) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
         return predictions
 
     def _seconds(self, largest: int, nodes: int) -> float:
-        """Of a step with so many nodes drafted in its largest tree and in all, drafting aside."""
+        """Seconds of a step without drafting, by the nodes of its largest tree and of all trees."""
         now = self._now
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
         return self._forward(largest) + host
 
     def _read(self, bids: Sequence[Bid | None]) -> float:
-        """Seconds for the backlogs that were read in this step."""
+        """Seconds to read the backlogs that were read in this step."""
         pairs = zip(bids, self._backlogs, strict=True)
         return sum(self._reading(n) for bid, n in pairs if bid is not None and bid.levels)
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
+        """Seconds of the step's draft forwards; counts their participants as well."""
         levels = [bid.levels for bid in bids if bid is not None]
         forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
         if forwards:
             self._together.add(sum(map(len, forwards)) / self.batch, len(forwards))
-        # Trees of a batch are padded to the largest there as well.
+        # Draft trees of a batch are padded to the largest as well.
         return sum(self._level(max(widths), len(widths)) for widths in forwards)
 
 
 def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
-    """What the nodes at each place of all requests add, from what they are worth, best first;
-    0 at first, and where a node is worth less than ``least``."""
+    """Summed gain of the requests' nodes at each rank, net of ``least`` a node; 0 at rank 0.
+
+    Args:
+        values: of each request's candidates, best first.
+        least: cost of a node outside of the forward; nodes of less value add nothing.
+    """
     # There are few of them, and plain numbers are quicker than small arrays.
     places = zip_longest(*values, fillvalue=0.0)
     return [0.0, *(sum(max(0.0, value - least) for value in place) for place in places)]

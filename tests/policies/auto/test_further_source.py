@@ -77,7 +77,7 @@ class ToyDrafter(Drafter):
 def with_toy(kind: str) -> Method:
     plain = method("auto")
     assert isinstance(plain.policy, Auto)
-    policy = replace(plain.policy, also=(f"toy/{kind}",))
+    policy = replace(plain.policy, also=f"toy/{kind}")
     return replace(plain, policy=policy, drafters={**plain.drafters, "toy": Toy()})
 
 
@@ -123,7 +123,9 @@ def test_its_candidates_are_calibrated_by_their_own_frequency() -> None:
     assert len(codes) > 2
 
 
-@pytest.mark.parametrize("wrong", ["toy", "toy/neural", "context/ranked"])
+@pytest.mark.parametrize(
+    "wrong", ["toy", "toy/neural", "context/ranked", "a/ranked+a/copied", "a/ranked+"]
+)
 def test_a_source_without_a_kind_or_named_twice_is_refused(wrong: str) -> None:
     with pytest.raises(DraftwoodError, match=r"write NAME/copied|name different ones"):
-        Auto(also=(wrong,))
+        Auto(also=wrong)

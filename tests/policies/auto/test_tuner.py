@@ -136,7 +136,7 @@ def test_reading_a_backlog_is_spread_over_the_steps_that_are_left() -> None:
 
 def test_reading_a_backlog_does_not_make_levels_seem_slow() -> None:
     class Told(TrueCosts):
-        def grown(self, *step: float) -> None:
+        def searched(self, *step: float) -> None:
             told.append(step)
 
     draft = Curve((1, 101), (0.1, 1.1))
@@ -200,7 +200,7 @@ class Looks(TrueCosts):
 
     seconds = 0.0
 
-    def look(self, batch: int) -> float:
+    def search(self, batch: int) -> float:
         return self.seconds * batch
 
 
@@ -290,7 +290,7 @@ def test_a_step_teaches_what_steps_cost() -> None:
         def observe(self, *step: float) -> None:
             seen.append(step)
 
-        def grown(self, *step: float) -> None:
+        def searched(self, *step: float) -> None:
             seen.append(step)
 
     of = AutoTuner(

@@ -377,6 +377,13 @@ def dynatree(  # method: dynatree
     head: str | Any | None = None,
     verifier: str = 'walk',
     budget: int = 59,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    children: Literal['top', 'drawn'] = 'top',
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
     breadth: Literal['adaptive', 'fixed'] = 'adaptive',
     depth: Literal['adaptive', 'fixed'] = 'adaptive',
     prune: bool = True,
@@ -395,9 +402,6 @@ def dynatree(  # method: dynatree
     goal: float = 0.7,
     depth_step: float = 1.0,
     tau_step: float = 0.05,
-    source: str = 'draft',
-    chain: str = '',
-    copied: int = 10,
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -414,7 +418,14 @@ def dynatree(  # method: dynatree
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded (N_max).
+        budget: most nodes to draft, root excluded.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        children: a node's children: the likeliest, or as many drawn from the draft model.
+        replacement: draw siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
@@ -433,9 +444,6 @@ def dynatree(  # method: dynatree
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        source: name of the drafter.
-        chain: name of a source that copies, as an extra path; empty: none.
-        copied: longest copied path, in tokens (half the budget at most).
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -831,13 +839,17 @@ def talon(  # method: talon
     head: str | Any | None = None,
     verifier: str = 'walk',
     budget: int = 59,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    children: Literal['top', 'drawn'] = 'top',
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
     mu: float = 0.03,
     top_k: int = 10,
     robust: int = 1,
     max_depth: int = 32,
-    source: str = 'draft',
-    chain: str = '',
-    copied: int = 10,
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -855,13 +867,17 @@ def talon(  # method: talon
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        children: a node's children: the likeliest, or as many drawn from the draft model.
+        replacement: draw siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
         top_k: nodes of an ungated level (K).
         robust: how many levels from the root are ungated.
         max_depth: most draft forwards in a step.
-        source: name of the drafter.
-        chain: name of a source that copies, as an extra path; empty: none.
-        copied: longest copied path, in tokens (half the budget at most).
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -922,6 +938,13 @@ def traversal_dynatree(  # method: traversal-dynatree
     head: str | Any | None = None,
     verifier: str = 'traversal',
     budget: int = 59,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    children: Literal['top', 'drawn'] = 'drawn',
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
     breadth: Literal['adaptive', 'fixed'] = 'adaptive',
     depth: Literal['adaptive', 'fixed'] = 'adaptive',
     prune: bool = True,
@@ -940,10 +963,6 @@ def traversal_dynatree(  # method: traversal-dynatree
     goal: float = 0.7,
     depth_step: float = 1.0,
     tau_step: float = 0.05,
-    source: str = 'draft',
-    replacement: bool = False,
-    last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
 ) -> CustomGenerate:
     """A drawn tree, its breadth by confidence, its depth by path probability.
 
@@ -954,7 +973,14 @@ def traversal_dynatree(  # method: traversal-dynatree
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
-        budget: most nodes to draft, root excluded (N_max).
+        budget: most nodes to draft, root excluded.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        children: a node's children: the likeliest, or as many drawn from the draft model.
+        replacement: draw siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
@@ -973,10 +999,6 @@ def traversal_dynatree(  # method: traversal-dynatree
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        source: name of the drafter.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, or the likeliest.
-        draft_temperature: temperature of the draft; 0 is the request's own.
     """
 
 def traversal_talon(  # method: traversal-talon
@@ -986,14 +1008,17 @@ def traversal_talon(  # method: traversal-talon
     head: str | Any | None = None,
     verifier: str = 'traversal',
     budget: int = 59,
+    source: str = 'draft',
+    chain: str = '',
+    copied: int = 10,
+    children: Literal['top', 'drawn'] = 'drawn',
+    replacement: bool = False,
+    last: Literal['none', 'top'] = 'none',
+    draft_temperature: float = 0.0,
     mu: float = 0.03,
     top_k: int = 10,
     robust: int = 1,
     max_depth: int = 32,
-    replacement: bool = False,
-    last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
 ) -> CustomGenerate:
     """A drawn tree that spends its budget where the model is confident.
 
@@ -1005,12 +1030,15 @@ def traversal_talon(  # method: traversal-talon
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
+        source: name of the drafter.
+        chain: name of a source that copies, as an extra path; empty: none.
+        copied: longest copied path, in tokens (half the budget at most).
+        children: a node's children: the likeliest, or as many drawn from the draft model.
+        replacement: draw siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
         top_k: nodes of an ungated level (K).
         robust: how many levels from the root are ungated.
         max_depth: most draft forwards in a step.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, or the likeliest.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
     """

@@ -33,7 +33,7 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
             if drafter != asked.get(source):
                 yield f"{recipe.name}:{binder(source)}={drafter}"
     chain = settings_of(recipe).get("chain")
-    if usable and asked and chain is not None and chain.default == "":
+    if usable and asked and "context" in recipe.drafters and chain and chain.default == "":
         yield f"{recipe.name}:chain=context"
 
 

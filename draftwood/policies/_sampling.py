@@ -9,6 +9,7 @@ known beforehand follows it, because verification tries deterministic siblings l
 at a drawn token to decide whether to keep it. Knows neither thresholds nor budgets.
 """
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,15 +17,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import (
     Frontier,
     Level,
     children,
+    lay_copied,
     log_probability,
     no_children,
     promote,
 )
-from draftwood.protocols import Candidates, DraftNoise, Expand, Growth
+from draftwood.protocols import Candidates, Continue, DraftNoise, Expand, Growth, Policy, setting
 from draftwood.tree import Draw, TreeBuilder
 
 
@@ -66,6 +69,77 @@ class Drawing:
             temperature=self.temperature,
             noise=self.noise,
         )
+
+
+@dataclass(frozen=True)
+class TopOrDrawn(Policy):
+    """Settings of a policy whose nodes get the drafter's likeliest children, or as many drawn ones.
+
+    Whether a drawn token stays must not depend on which token it is. So where the policy would take
+    a node's likeliest children, it counts them, before anything of their level is drawn, and draws
+    as many (:func:`draw_as_many`). A greedy request gets the likeliest children in any case.
+
+    ``chain`` names a copying source, whose preferred continuation becomes a path below the root.
+    These nodes are laid first, take at most half of the budget, and are neither gated nor pruned.
+    Their own descendants come from the drafter, and only where the drafter proposed the copied
+    token too and the policy took it; such a token is one node and takes no further budget. A drawn
+    tree has no such path: its tokens would have to be kept out of every drawing along it, which is
+    what ``draftwood.policies.sampled_spine`` does.
+
+    Raises:
+        DraftwoodError: a setting outside its range, one source named twice, or a copied path beside
+            drawn children.
+    """
+
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    source: str = setting("draft", "name of the drafter", source=True)
+    chain: str = setting(
+        "", "name of a source that copies, as an extra path; empty: none", source=True
+    )
+    copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
+    children: Literal["top", "drawn"] = setting(
+        "top", "a node's children: the likeliest, or as many drawn from the draft model"
+    )
+    replacement: bool = setting(
+        False, "draw siblings independently, so that they may repeat (children=drawn)"
+    )
+    last: Literal["none", "top"] = setting(
+        "none", "a node's last child: drawn too, or the likeliest (children=drawn)"
+    )
+    draft_temperature: float = setting(
+        0.0,
+        "temperature of the draft; 0 is the request's own (children=drawn)",
+        least=0,
+        below=math.inf,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chain and self.children == "drawn":
+            raise DraftwoodError(
+                "children=drawn has no copied path beside the tree: leave chain out, or use "
+                "method goose-sampled"
+            )
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Sampled nodes if children are drawn; deterministic ones, where the request is greedy."""
+        if self.children == "top" or (self.last == "top" and not self.branching):
+            return frozenset({Draw.ONE_HOT})
+        return drawn_kinds(self.replacement)
+
+    def drawing(self, growth: Growth) -> "Drawing":
+        """How children are chosen in this step."""
+        if self.children == "top":
+            return Drawing(self.source, Draw.ONE_HOT, 1.0, None)
+        return drawing_for(growth, self.source, self.replacement, self.draft_temperature)
+
+    def copy(self, growth: Growth, budget: int) -> Generator[Continue, Any, TreeBuilder]:
+        """The root, and the copied path if a source copies."""
+        tree = TreeBuilder(growth.anchor)
+        if self.chain:
+            yield from lay_copied(tree, self.chain, min(self.copied, budget // 2, growth.room))
+        return tree
 
 
 def drawing_for(
@@ -137,6 +211,7 @@ def draw_as_many(
     chosen: Level,
     drawing: Drawing,
     last: Literal["none", "top"],
+    budget: int,
 ) -> Generator[Expand, Any, Frontier]:
     """Draw as many children of each node as a deterministic policy would give it.
 
@@ -149,9 +224,11 @@ def draw_as_many(
         chosen: the children that the policy would take, those of one parent likeliest first.
         drawing: how they are drawn.
         last: ``"top"`` keeps the likeliest child of each parent and draws the others.
+        budget: most nodes of the tree, root excluded; the first of ``chosen`` that fit are taken.
     """
     if drawing.draw is Draw.ONE_HOT:
-        return promote(builder, chosen, drawing.source)
+        return promote(builder, chosen, drawing.source, budget)
+    chosen = chosen.take(np.arange(min(budget - builder.drafted, len(chosen))))
     counts = (chosen.parents == np.array(frontier.nodes)[:, None]).sum(axis=1)
     certain = no_children()
     if last == "top":

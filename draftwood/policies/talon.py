@@ -13,11 +13,10 @@ What the paper leaves open, and where this differs:
   forward at a time.
 * ``robust`` is how many levels take their top K unconditionally (Section 6.4.1); the paper's
   method has 1.
-* ``chain`` names a copying source, whose preferred continuation becomes a path below the root
-  (not in the paper). These nodes are laid first, take at most half of the budget, and are neither
-  gated nor cut. Their own descendants come from the drafter, and only where the drafter proposed
-  the copied token too and its candidate passed the gate; such a token is one node and takes no
-  further budget.
+* A copied path (``chain``) is not in the paper, and neither are drawn children, whose number the
+  gate decides (``draftwood.policies._sampling.TopOrDrawn``). Of a drawn tree, P is the product of q
+  over the tokens drawn on a path. A node whose draw was unlikely has no child that passes the gate
+  and stays a leaf: a draw decides whether its node is expanded, never whether it is kept.
 
 The batch's price is not looked at: the paper's tree always tries to spend its budget.
 """
@@ -25,20 +24,15 @@ The batch's price is not looked at: the paper's tree always tries to spend its b
 import math
 from dataclasses import dataclass
 
-from draftwood.policies._frontier import children, lay_copied, promote, root_frontier
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
-from draftwood.tree import TreeBuilder
+from draftwood.policies._frontier import children, root_frontier
+from draftwood.policies._sampling import TopOrDrawn, draw_as_many
+from draftwood.protocols import Candidates, Grower, Growth, Recipe, setting
 
 
 @dataclass(frozen=True)
-class Talon(Policy):
-    """The policy of TALON; ``budget`` excludes the root, so the paper's N = 60 is 59 here.
+class Talon(TopOrDrawn):
+    """The policy of TALON; ``budget`` excludes the root, so the paper's N = 60 is 59 here."""
 
-    Raises:
-        DraftwoodError: a setting outside its range, or one source named twice.
-    """
-
-    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
     mu: float = setting(
         0.03,
         "least path probability, relative to the level's best",
@@ -49,32 +43,28 @@ class Talon(Policy):
     top_k: int = setting(10, "nodes of an ungated level (K)", least=1)
     robust: int = setting(1, "how many levels from the root are ungated", least=0)
     max_depth: int = setting(32, "most draft forwards in a step", least=1)
-    source: str = setting("draft", "name of the drafter", source=True)
-    chain: str = setting(
-        "", "name of a source that copies, as an extra path; empty: none", source=True
-    )
-    copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Algorithm 2. Routes: ``talon``, or ``plain`` where nothing could be drafted."""
-        tree = TreeBuilder(growth.anchor)  # line 1
         budget = min(self.budget, growth.budget)
         deepest = min(self.max_depth, growth.room)
-        if self.chain:
-            yield from lay_copied(tree, self.chain, min(self.copied, budget // 2, growth.room))
+        drawing = self.drawing(growth)
+        tree = yield from self.copy(growth, budget)  # line 1
         shared = 1 if tree.drafted else 0  # a level meets the copied path in one node at most
         parents, d = root_frontier(), 0
         while parents.nodes and tree.drafted < budget and d < deepest:  # line 4
             left = budget - tree.drafted + shared
             k = min(self.top_k, left) if d < self.robust else left
-            answer: Candidates = yield Expand(self.source, tree, parents.nodes, k)
+            answer: Candidates = yield drawing.likeliest(tree, parents, k)
             # Lines 7 to 11 (Eq. 3), 15 (Eq. 5), 22 and 23. The best that fit are taken before the
             # gate and not after it: what passes it comes first either way.
             pool = children(parents, answer).best_first(k)
             if d >= self.robust and len(pool):
                 anchor = pool.path[0]  # line 18
                 pool = pool.take(pool.path >= anchor + math.log(self.mu))  # line 19, Eq. 4
-            parents = promote(tree, pool, self.source, budget)  # lines 24 and 25
+            parents = yield from draw_as_many(  # lines 24 and 25
+                tree, parents, pool, drawing, self.last, budget
+            )
             d += 1
         return tree.build("talon" if tree.drafted else "plain")
 
@@ -86,5 +76,14 @@ RECIPES = (
         "a draft model's tree that spends its budget where the model is confident",
         "TALON (confidence-gated trees under a budget)",
         drafters={"draft": "model", "context": "context"},
+    ),
+    Recipe(
+        "traversal-talon",
+        "a drawn tree that spends its budget where the model is confident",
+        "Traversal Verification, with TALON's gate",
+        drafters={"draft": "model"},
+        verifier="traversal",
+        presets={"children": "drawn"},
+        search={"budget": (), "mu": ()},
     ),
 )

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies._dynatree import DynaTreeState
-from draftwood.policies.dynatree import DynaTree
+from draftwood.policies.dynatree import DynaTree, DynaTreeState
 from draftwood.policies.fixed import Fixed
 from draftwood.protocols import Continue
 from draftwood.tree import TokenTree, tree_of

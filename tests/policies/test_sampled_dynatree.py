@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies._dynatree import DynaTreeState
-from draftwood.policies.dynatree import DynaTree
-from draftwood.policies.sampled_dynatree import SampledDynaTree
+from draftwood.policies.dynatree import DynaTree, DynaTreeState
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw, tree_of
 from tests.factories.enumerated_draws import Dice, asked, expansions
@@ -42,7 +40,7 @@ def test_by_hand() -> None:
     drawn = {(): [2, 4, 1], (2,): [23, 21], (4,): [43], (1,): [12]}
     sources = drafter(TABLE, drawn=drawn)
     noise = RequestNoise(3)
-    tree = sources.grow(SampledDynaTree(), temperature=0.8, noise=noise)
+    tree = sources.grow(DynaTree(children="drawn"), temperature=0.8, noise=noise)
     assert paths(tree) == [(2,), (4,), (1,), (2, 23), (2, 21), (4, 43), (1, 12)]
     assert math.exp(tree.logq[7]) == pytest.approx(0.05)
     assert asked(sources) == [
@@ -54,7 +52,7 @@ def test_by_hand() -> None:
     ]
     assert tree.q_rows.tolist() == [-1, 0, 0, 0, 1, 1, 2, 3]
     assert set(tree.draws.tolist()[1:]) == {WOR}
-    assert tree.route == "sampled_dynatree"
+    assert tree.route == "dynatree"
     assert {q.temperature for q in expansions(sources)} == {0.8}
     assert [q.noise for q in expansions(sources)][1:4:2] == [noise] * 2
 
@@ -62,7 +60,7 @@ def test_by_hand() -> None:
 def test_the_likeliest_last() -> None:
     drawn = {(): [4, 2], (2,): [22]}
     sources = drafter(TABLE, drawn=drawn)
-    tree = sources.grow(SampledDynaTree(last="top"), temperature=1.0, room=2)
+    tree = sources.grow(DynaTree(children="drawn", last="top"), temperature=1.0, room=2)
     # 4 and 1 have one child each, which is the likeliest.
     assert paths(tree) == [(4,), (2,), (1,), (2, 22), (4, 41), (2, 21), (1, 11)]
     assert tree.draws.tolist()[1:] == [WOR, WOR, ONE_HOT, WOR, ONE_HOT, ONE_HOT, ONE_HOT]
@@ -79,10 +77,18 @@ def test_depth_by_path_probability() -> None:
     sure = drafter(lambda token: [(token + 1, 0.9), (0, 0.1)])
     sure.drawn = {tuple(range(1, n)): [n] for n in range(1, 12)}
     # .9 ** 6 = .531 exceeds rho_deep, .9 ** 7 = .478 does not.
-    assert sure.grow(SampledDynaTree(), temperature=1.0).depth == 7
-    assert sure.grow(SampledDynaTree(), temperature=1.0, room=3).depth == 3
-    assert sure.grow(SampledDynaTree(depth="fixed", base_depth=3), temperature=1.0).depth == 3
-    assert sure.grow(SampledDynaTree(), state=DynaTreeState((), 8.5, 0.9), temperature=1).depth == 9
+    assert sure.grow(DynaTree(children="drawn"), temperature=1.0).depth == 7
+    assert sure.grow(DynaTree(children="drawn"), temperature=1.0, room=3).depth == 3
+    assert (
+        sure.grow(DynaTree(children="drawn", depth="fixed", base_depth=3), temperature=1.0).depth
+        == 3
+    )
+    assert (
+        sure.grow(
+            DynaTree(children="drawn"), state=DynaTreeState((), 8.5, 0.9), temperature=1
+        ).depth
+        == 9
+    )
 
 
 def test_where_every_child_would_be_pruned_none_is_drawn() -> None:
@@ -90,23 +96,23 @@ def test_where_every_child_would_be_pruned_none_is_drawn() -> None:
     table = TABLE | {4: [(41, 0.3), (42, 0.3), (43, 0.2), (44, 0.2)]}
     drawn = {(): [4, 3, 1], (1,): [11], (4,): [44, 43, 42]}
     sources = drafter(table, drawn=drawn)
-    tree = sources.grow(SampledDynaTree(), temperature=1.0, room=2)
+    tree = sources.grow(DynaTree(children="drawn"), temperature=1.0, room=2)
     assert paths(tree) == [(4,), (3,), (1,), (1, 11)]
     assert asked(sources)[2:] == [([1, 2, 3], 3, ONE_HOT, []), ([3], 1, WOR, [])]
-    tree = sources.grow(SampledDynaTree(prune=False), temperature=1.0, room=2)
+    tree = sources.grow(DynaTree(children="drawn", prune=False), temperature=1.0, room=2)
     assert paths(tree) == [(4,), (3,), (1,), (4, 44), (4, 43), (4, 42), (1, 11)]
 
 
 def test_the_budget_goes_to_the_first_in_breadth_first_order() -> None:
     sources = drafter(TABLE, drawn={(): [2, 4, 1], (2,): [23, 21], (4,): [43], (1,): [12]})
-    tree = sources.grow(SampledDynaTree(), temperature=1.0, budget=5)
+    tree = sources.grow(DynaTree(children="drawn"), temperature=1.0, budget=5)
     assert paths(tree) == [(2,), (4,), (1,), (2, 23), (2, 21)]
     assert asked(sources)[2:] == [([1, 2, 3], 2, ONE_HOT, []), ([1], 2, WOR, [])]
 
 
 def test_with_replacement() -> None:
     sources = drafter(TABLE, drawn={(): [2, 2, 2], (2,): [21, 21]})
-    tree = sources.grow(SampledDynaTree(replacement=True), temperature=1.0, room=2)
+    tree = sources.grow(DynaTree(children="drawn", replacement=True), temperature=1.0, room=2)
     assert tree.tokens.tolist() == [0, 2, 2, 2, *[21] * 6]
     assert tree.parents.tolist() == [-1, 0, 0, 0, 1, 1, 2, 2, 3, 3]
     assert set(tree.draws.tolist()[1:]) == {IID}
@@ -136,7 +142,7 @@ def test_a_greedy_request_gets_dynatrees_tree(
 ) -> None:
     table = distributions(seed, vocab=15, most=6)
     expected = drafter(table).grow(DynaTree(**settings), budget=budget, room=room)
-    ours = SampledDynaTree(**settings, last=last)
+    ours = DynaTree(children="drawn", **settings, last=last)
     tree = drafter(table).grow(ours, budget=budget, room=room)
     assert paths(tree) == paths(expected)
     assert tree.logq.tolist() == expected.logq.tolist()
@@ -153,7 +159,7 @@ def test_every_node_has_as_many_children_as_the_gates_allow(
     seed: int, settings: dict[str, Any], budget: int, room: int, last: Any
 ) -> None:
     table = distributions(seed, vocab=15, most=6)
-    policy = SampledDynaTree(**settings, last=last)
+    policy = DynaTree(children="drawn", **settings, last=last)
     sources = Dice((), table, ranking="draft")
     tree = sources.grow(policy, budget=budget, room=room, temperature=1.0)
     check_shape(tree, budget, room)
@@ -177,7 +183,7 @@ def test_every_node_has_as_many_children_as_the_gates_allow(
 
 
 def test_history_is_dynatrees() -> None:
-    ours, theirs = SampledDynaTree(window=3), DynaTree(window=3)
+    ours, theirs = DynaTree(children="drawn", window=3), DynaTree(window=3)
     state, other = ours.start(), theirs.start()
     chain = tree_of(range(5), range(-1, 4), "draft")
     for path in ((1, 2, 3, 4), (), (1, 2), (1,)):
@@ -195,30 +201,30 @@ def test_history_is_dynatrees() -> None:
 
 
 def test_no_evidence_and_no_history() -> None:
-    plain = drafter({}).grow(SampledDynaTree(), temperature=1.0)
+    plain = drafter({}).grow(DynaTree(children="drawn"), temperature=1.0)
     assert plain.route == "plain"
-    start = SampledDynaTree().start()
-    assert SampledDynaTree().learn(start, outcome(plain)) == start
+    start = DynaTree(children="drawn").start()
+    assert DynaTree(children="drawn").learn(start, outcome(plain)) == start
     chain = tree_of(range(5), range(-1, 4), "draft")
-    assert SampledDynaTree(history=False).learn(start, outcome(chain, 1)) == start
+    assert DynaTree(children="drawn", history=False).learn(start, outcome(chain, 1)) == start
 
 
 @pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
 def test_nothing_to_draft_asks_nothing(limit: dict[str, Any]) -> None:
     sources = drafter(TABLE)
     for temperature in (0.0, 1.0):
-        tree = sources.grow(SampledDynaTree(), temperature=temperature, **limit)
+        tree = sources.grow(DynaTree(children="drawn"), temperature=temperature, **limit)
         assert tree.route == "plain"
     assert sources.asked == []
 
 
 def test_what_it_declares() -> None:
-    policy = SampledDynaTree(source="head")
+    policy = DynaTree(children="drawn", source="head")
     assert policy.sources == ("head",)
     assert policy.draws == {ONE_HOT, WOR}
     assert replace(policy, replacement=True).draws == {ONE_HOT, IID}
     assert policy.branching
-    chain = SampledDynaTree(b_mid=1, b_max=1)
+    chain = DynaTree(children="drawn", b_mid=1, b_max=1)
     assert not chain.branching
     assert chain.draws == {ONE_HOT, WOR}
     assert replace(chain, last="top").draws == {ONE_HOT}
@@ -234,4 +240,4 @@ def test_what_it_declares() -> None:
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(DraftwoodError, match=said):
-        SampledDynaTree(**wrong)
+        DynaTree(children="drawn", **wrong)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from draftwood.policies.dynatree import DynaTree
 from draftwood.policies.sampled import Sampled
-from draftwood.policies.sampled_dynatree import SampledDynaTree
 from draftwood.policies.sampled_spine import SampledSpine
-from draftwood.policies.sampled_talon import SampledTalon
+from draftwood.policies.talon import Talon
 from draftwood.protocols import Growth, Policy
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 from tests.factories.enumerated_draws import Run, check_law, draws_of, runs
@@ -65,7 +65,7 @@ def test_other_shapes(shape: str, last: Any) -> None:
     ],
 )
 def test_talon(replacement: bool, last: Any, settings: dict[str, Any]) -> None:
-    found = every(SampledTalon(replacement=replacement, last=last, **settings))
+    found = every(Talon(children="drawn", replacement=replacement, last=last, **settings))
     check_law(found, q_of)
     # The shape depends on the draws.
     assert len({tuple(run.tree.parents) for run in found}) > 1 or last == "top"
@@ -82,7 +82,7 @@ def test_talon(replacement: bool, last: Any, settings: dict[str, Any]) -> None:
     ],
 )
 def test_dynatree(replacement: bool, last: Any, settings: dict[str, Any]) -> None:
-    found = every(SampledDynaTree(replacement=replacement, last=last, **settings))
+    found = every(DynaTree(children="drawn", replacement=replacement, last=last, **settings))
     check_law(found, q_of)
     assert len({tuple(run.tree.parents) for run in found}) > 1 or last == "top"
 
@@ -105,7 +105,9 @@ def test_spine(replacement: bool, chain: Sequence[int], settings: dict[str, Any]
     assert {run.tree.route for run in found} == {"spine" if chain else "transition"}
 
 
-@pytest.mark.parametrize("policy", [Sampled(), SampledTalon(), SampledDynaTree(), SampledSpine()])
+@pytest.mark.parametrize(
+    "policy", [Sampled(), Talon(children="drawn"), DynaTree(children="drawn"), SampledSpine()]
+)
 def test_a_greedy_tree_is_certain(policy: Policy) -> None:
     (run,) = every(policy, (1, 2), temperature=0.0, budget=7)
     check_law([run], q_of)

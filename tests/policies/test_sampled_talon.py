@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.policies.sampled_talon import SampledTalon
+from draftwood.errors import DraftwoodError
 from draftwood.policies.talon import Talon
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
@@ -41,7 +41,7 @@ def test_by_hand() -> None:
     drawn = {(): [3, 1], (1,): [6, 5, 4], (3,): [7, 8], (1, 5): [11], (1, 6): [12]}
     sources = drafter(TABLE, drawn=drawn)
     noise = RequestNoise(3)
-    tree = sources.grow(SampledTalon(mu=0.15, top_k=2), temperature=0.8, noise=noise)
+    tree = sources.grow(Talon(children="drawn", mu=0.15, top_k=2), temperature=0.8, noise=noise)
     assert paths(tree) == [
         *[(3,), (1,)],
         *[(3, 7), (3, 8), (1, 6), (1, 5), (1, 4)],
@@ -58,7 +58,7 @@ def test_by_hand() -> None:
     ]
     assert tree.q_rows.tolist() == [-1, 0, 0, 1, 1, 2, 2, 2, 3, 4]
     assert set(tree.draws.tolist()[1:]) == {WOR}
-    assert tree.route == "sampled_talon"
+    assert tree.route == "talon"
     assert {q.temperature for q in expansions(sources)} == {0.8}
     assert [q.noise for q in expansions(sources)][1::2] == [noise] * 3
 
@@ -67,7 +67,9 @@ def test_the_likeliest_last() -> None:
     # Two children of the root, of which 1 is certain. At level 1 the gate is at .15 * .3 = .045: 2
     # (.25) has one child, 9, and 1 has three, of which 4 is certain.
     sources = drafter(TABLE, drawn={(): [2], (1,): [6, 5]})
-    tree = sources.grow(SampledTalon(mu=0.15, top_k=2, last="top", max_depth=2), temperature=1.0)
+    tree = sources.grow(
+        Talon(children="drawn", mu=0.15, top_k=2, last="top", max_depth=2), temperature=1.0
+    )
     assert paths(tree) == [(2,), (1,), (1, 6), (1, 5), (1, 4), (2, 9)]
     assert tree.draws.tolist()[1:] == [WOR, ONE_HOT, WOR, WOR, ONE_HOT, ONE_HOT]
     # q of 2 is .25, though its share of what 1 leaves, which it was drawn with, is .625.
@@ -83,17 +85,17 @@ def test_the_likeliest_last() -> None:
 def test_an_unlikely_draw_is_kept_and_not_expanded() -> None:
     table: dict[int, Row] = {0: [(1, 0.99), (2, 0.01)], 1: [(3, 0.5), (4, 0.5)], 2: [(5, 1.0)]}
     sources = drafter(table, drawn={(): [2, 1], (1,): [4, 3]})
-    tree = sources.grow(SampledTalon(max_depth=2), temperature=1.0)
+    tree = sources.grow(Talon(children="drawn", max_depth=2), temperature=1.0)
     assert paths(tree) == [(2,), (1,), (1, 4), (1, 3)]  # 5 has .01 < .03 * .495
     sources = drafter(table, drawn={(): [2], (2,): [5]})
-    tree = sources.grow(SampledTalon(top_k=1, max_depth=2), temperature=1.0)
+    tree = sources.grow(Talon(children="drawn", top_k=1, max_depth=2), temperature=1.0)
     assert paths(tree) == [(2,), (2, 5)]  # the best there is
 
 
 def test_the_budget_counts_the_best_of_a_level() -> None:
     # After two at the root two are left; the best of level 1, .3 and .24, are both below 1.
     sources = drafter(TABLE, drawn={(): [3, 1], (1,): [6, 4]})
-    tree = sources.grow(SampledTalon(mu=0.15, top_k=2), temperature=1.0, budget=4)
+    tree = sources.grow(Talon(children="drawn", mu=0.15, top_k=2), temperature=1.0, budget=4)
     assert paths(tree) == [(3,), (1,), (1, 6), (1, 4)]
     assert asked(sources)[2:] == [([1, 2], 2, ONE_HOT, []), ([2], 2, WOR, [])]
 
@@ -101,7 +103,7 @@ def test_the_budget_counts_the_best_of_a_level() -> None:
 def test_with_replacement() -> None:
     sources = drafter(TABLE, drawn={(): [1, 1], (1,): [5, 5, 5]})
     tree = sources.grow(
-        SampledTalon(mu=0.15, top_k=2, replacement=True, max_depth=2), temperature=1.0
+        Talon(children="drawn", mu=0.15, top_k=2, replacement=True, max_depth=2), temperature=1.0
     )
     assert tree.parents.tolist() == [-1, 0, 0, 1, 1, 1, 2, 2, 2]
     assert tree.tokens.tolist()[3:] == [5] * 6
@@ -110,10 +112,10 @@ def test_with_replacement() -> None:
 
 def test_fewer_draws_than_asked_for() -> None:
     sources = drafter(TABLE, drawn={(): [3]})
-    tree = sources.grow(SampledTalon(), temperature=1.0)
+    tree = sources.grow(Talon(children="drawn"), temperature=1.0)
     assert paths(tree) == [(3,)]
-    assert drafter(TABLE).grow(SampledTalon(), temperature=1.0).route == "plain"
-    assert drafter({}).grow(SampledTalon(), temperature=1.0).route == "plain"
+    assert drafter(TABLE).grow(Talon(children="drawn"), temperature=1.0).route == "plain"
+    assert drafter({}).grow(Talon(children="drawn"), temperature=1.0).route == "plain"
 
 
 @given(
@@ -138,7 +140,9 @@ def test_a_greedy_request_gets_talons_tree(
 ) -> None:
     table = distributions(seed)
     theirs = Talon(mu=mu, top_k=top_k, robust=robust, max_depth=max_depth)
-    ours = SampledTalon(mu=mu, top_k=top_k, robust=robust, max_depth=max_depth, last=last)
+    ours = Talon(
+        children="drawn", mu=mu, top_k=top_k, robust=robust, max_depth=max_depth, last=last
+    )
     expected = drafter(table).grow(theirs, budget=budget, room=room)
     sources = drafter(table)
     tree = sources.grow(ours, budget=budget, room=room)
@@ -160,7 +164,7 @@ def test_every_tree_keeps_to_its_bounds_and_levels_to_talons_sizes(
     table = distributions(seed, vocab=15, most=8)
     sources = Dice((), table, ranking="draft")
     tree = sources.grow(
-        SampledTalon(top_k=top_k, last=last), budget=budget, room=room, temperature=1.0
+        Talon(children="drawn", top_k=top_k, last=last), budget=budget, room=room, temperature=1.0
     )
     check_shape(tree, budget, room)
     # What TALON's gate lets through of a level's frontier is what is added below it.
@@ -184,15 +188,20 @@ def test_every_tree_keeps_to_its_bounds_and_levels_to_talons_sizes(
 def test_nothing_to_draft_asks_nothing(limit: dict[str, Any]) -> None:
     sources = drafter(TABLE, offer(1, 2))
     for temperature in (0.0, 1.0):
-        tree = sources.grow(SampledTalon(), temperature=temperature, **limit)
+        tree = sources.grow(Talon(children="drawn"), temperature=temperature, **limit)
         assert tree.route == "plain"
     assert sources.asked == []
 
 
 def test_what_it_declares() -> None:
-    assert SampledTalon(source="head").sources == ("head",)
-    assert SampledTalon().draws == {ONE_HOT, WOR}
-    assert SampledTalon(replacement=True).draws == {ONE_HOT, IID}
-    assert SampledTalon().branching
-    SampledTalon().start()
-    SampledTalon().learn(None, outcome(drafter({}).grow(SampledTalon())))
+    assert Talon(children="drawn", source="head").sources == ("head",)
+    assert Talon(children="drawn").draws == {ONE_HOT, WOR}
+    assert Talon(children="drawn", replacement=True).draws == {ONE_HOT, IID}
+    assert Talon(children="drawn").branching
+    Talon(children="drawn").start()
+    Talon(children="drawn").learn(None, outcome(drafter({}).grow(Talon(children="drawn"))))
+
+
+def test_a_drawn_tree_has_no_copied_path() -> None:
+    with pytest.raises(DraftwoodError, match="leave chain out"):
+        Talon(children="drawn", chain="context")

@@ -41,6 +41,17 @@ def llama() -> Iterator[Runner]:
     attached.detach()
 
 
+def prefilled(
+    runner: Runner, seed: int, *lengths: int, room: int = 64
+) -> tuple[np.random.Generator, list[list[int]], list[int]]:
+    """A generator, random prompts of these lengths, and the slots that hold them."""
+    rng = np.random.default_rng(seed)
+    texts = random_prompts(rng, lengths, VOCAB)
+    slots = [runner.open(room) for _ in texts]
+    runner.prefill(slots, texts, NOTHING)
+    return rng, texts, slots
+
+
 def cached(runner: Runner, slot: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [runner.cache.tokens(slot, layer) for layer in range(runner.info.layers)]
 
@@ -93,10 +104,7 @@ def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner) -> None:
 
 
 def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: Runner) -> None:
-    rng = np.random.default_rng(3)
-    texts = random_prompts(rng, LENGTHS, VOCAB)
-    slots = [runner.open(64) for _ in texts]
-    runner.prefill(slots, texts, NOTHING)
+    rng, texts, slots = prefilled(runner, 3, *LENGTHS)
     trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
     whole = runner.forward(slots, trees, NOTHING)
 
@@ -122,9 +130,7 @@ def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: R
 
 
 def test_one_node_below_a_chain_is_a_plain_step_and_below_a_fork_is_not(llama: Runner) -> None:
-    [text] = random_prompts(np.random.default_rng(4), (20,), VOCAB)
-    slot = llama.open(64)
-    llama.prefill([slot], [text], NOTHING)
+    _, [text], [slot] = prefilled(llama, 4, 20)
     for parents in ((-1, 0, 1, 2), (-1, 0, 0, 2), (-1, 0, 1, 1)):
         tree = tree_of((9, 8, 7, 6), parents)
         llama.forward([slot], [front(tree, 3)], NOTHING)
@@ -162,10 +168,7 @@ class _Shifted:
 
 
 def test_breadth_first_positions_would_be_noticed(llama: Runner) -> None:
-    rng = np.random.default_rng(2)
-    [text] = random_prompts(rng, (20,), VOCAB)
-    slot = llama.open(64)
-    llama.prefill([slot], [text], NOTHING)
+    rng, [text], [slot] = prefilled(llama, 2, 20)
     tree = random_tree(rng, 10, VOCAB)
     expected = path_logits(llama.model, text, tree)
     wrong: Any = _Shifted(tree)
@@ -173,28 +176,10 @@ def test_breadth_first_positions_would_be_noticed(llama: Runner) -> None:
     assert worst(rows, expected) > 100 * TOLERANCE
 
 
-def test_a_causal_mask_would_be_noticed(llama: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    [text] = random_prompts(rng, (20,), VOCAB)
-    slot = llama.open(64)
-    llama.prefill([slot], [text], NOTHING)
-    tree = random_tree(rng, 10, VOCAB)
-    expected = path_logits(llama.model, text, tree)
-    monkeypatch.setattr(
-        "draftwood.runner.masks.ancestors",
-        lambda parents: np.tri(len(parents), dtype=np.uint8),
-    )
-    [rows] = llama.forward([slot], [tree], NOTHING)
-    assert worst(rows, expected) > 100 * TOLERANCE
-
-
 @pytest.mark.parametrize("scatter", [False, True])
 def test_both_ways_to_write_the_cache_agree(llama: Runner, scatter: bool) -> None:
     llama.cache.scatter = scatter
-    rng = np.random.default_rng(4)
-    texts = random_prompts(rng, (12, 12), VOCAB)
-    slots = [llama.open(30) for _ in texts]
-    llama.prefill(slots, texts, NOTHING)
+    rng, texts, slots = prefilled(llama, 4, 12, 12, room=30)
     trees = [random_tree(rng, 6, VOCAB) for _ in texts]
     for text, tree, rows in zip(texts, trees, llama.forward(slots, trees, NOTHING), strict=True):
         assert worst(rows, path_logits(llama.model, text, tree)) < TOLERANCE
@@ -202,10 +187,7 @@ def test_both_ways_to_write_the_cache_agree(llama: Runner, scatter: bool) -> Non
 
 
 def test_a_subset_in_any_order_is_served(llama: Runner) -> None:
-    rng = np.random.default_rng(5)
-    texts = random_prompts(rng, (5, 9, 14, 11), VOCAB)
-    slots = [llama.open(40) for _ in texts]
-    llama.prefill(slots, texts, NOTHING)
+    rng, texts, slots = prefilled(llama, 5, 5, 9, 14, 11, room=40)
     for chosen in ([3, 0], [2, 1], [0, 3, 1], [1]):
         trees = [random_tree(rng, 4 + i, VOCAB) for i in chosen]
         found = llama.forward([slots[i] for i in chosen], trees, NOTHING)
@@ -246,10 +228,7 @@ def test_slots_survive_release_reuse_and_growth(llama: Runner) -> None:
 
 
 def test_release_between_forward_and_commit_moves_the_nodes_along(llama: Runner) -> None:
-    rng = np.random.default_rng(7)
-    texts = random_prompts(rng, (8, 6), VOCAB)
-    slots = [llama.open(30) for _ in texts]
-    llama.prefill(slots, texts, NOTHING)
+    rng, texts, slots = prefilled(llama, 7, 8, 6, room=30)
     trees = [random_tree(rng, 7, VOCAB) for _ in texts]
     llama.forward(slots, trees, NOTHING)
     llama.release(slots[0])
@@ -260,10 +239,7 @@ def test_release_between_forward_and_commit_moves_the_nodes_along(llama: Runner)
 
 
 def test_rolling_back_forgets_the_end(llama: Runner) -> None:
-    rng = np.random.default_rng(8)
-    [text] = random_prompts(rng, (20,), VOCAB)
-    slot = llama.open(40)
-    llama.prefill([slot], [text], NOTHING)
+    rng, [text], [slot] = prefilled(llama, 8, 20, room=40)
     llama.roll_back(slot, 11)
     assert llama.length(slot) == 11
     tree = random_tree(rng, 6, VOCAB)
@@ -295,10 +271,7 @@ def test_a_slot_named_twice_is_refused(llama: Runner) -> None:
 
 def test_what_a_drafter_needs_is_handed_over(llama: Runner) -> None:
     model: Any = llama.model
-    rng = np.random.default_rng(9)
-    [text] = random_prompts(rng, (20,), VOCAB)
-    slot = llama.open(40)
-    llama.prefill([slot], [text], NOTHING)
+    rng, [text], [slot] = prefilled(llama, 9, 20, room=40)
     tree = random_tree(rng, 7, VOCAB)
     [rows] = llama.forward([slot], [tree], Needs(top_k=5, taps=(0, 1)))
     expected = path_logits(model, text, tree).softmax(-1)

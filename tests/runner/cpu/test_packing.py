@@ -64,13 +64,6 @@ def one(layout: Layout = TRANSPOSED) -> tuple[nn.Linear, Packed]:
     return linear, pack(nn.Sequential(linear), always(layout))
 
 
-def held_one() -> tuple[nn.Linear, Packed, torch.Tensor]:
-    """The same, whose weight somebody holds, as an optimizer does."""
-    linear = nn.Linear(8, 6, bias=False)
-    held = linear.weight
-    return linear, pack(nn.Sequential(linear), always(TRANSPOSED)), held
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shared", [False, True])
@@ -173,9 +166,16 @@ def _loaded(linear: nn.Linear) -> None:
 CHANGES = [_in_place, _replaced, _through_data, _in_place_through_data, _loaded]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_weight_counts_and_is_packed_anew(change: Callable[[nn.Linear], None]) -> None:
-    linear, packed = one()
+@pytest.mark.parametrize(
+    ("change", "shared"), [*((c, False) for c in CHANGES), *((c, True) for c in CHANGES[:3])]
+)
+def test_a_changed_weight_counts_and_is_packed_anew(
+    change: Callable[[nn.Linear], None], shared: bool
+) -> None:
+    """Also if somebody else holds the weight (``shared``), as an optimizer does."""
+    linear = nn.Linear(8, 6, bias=False)
+    held = [linear.weight] if shared else []
+    packed = pack(nn.Sequential(linear), always(TRANSPOSED))
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x)
@@ -184,33 +184,17 @@ def test_a_changed_weight_counts_and_is_packed_anew(change: Callable[[nn.Linear]
         with torch.inference_mode():
             torch.testing.assert_close(linear(x), 2 * before)
         packed.refresh()
-        assert freed(linear)
+        assert shared or freed(linear)
     packed.undo()
-
-
-@pytest.mark.parametrize("change", CHANGES[:3])
-def test_a_shared_weight_that_changes_counts(change: Callable[[nn.Linear], None]) -> None:
-    linear, packed, _held = held_one()
-    x = torch.ones(1, 3, 8)
-    with torch.inference_mode():
-        before = linear(x)
-    change(linear)
-    for _ in range(2):
-        with torch.inference_mode():
-            torch.testing.assert_close(linear(x), 2 * before)
-        packed.refresh()
-    packed.undo()
+    del held
 
 
 def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
     for first in (True, False):
         linear = nn.Linear(8, 6, bias=False)
-        if first:
-            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
-            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
-        else:
-            packed = pack(nn.Sequential(linear), always(TRANSPOSED))
-            optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+        made = [torch.optim.SGD(linear.parameters(), lr=0.1)] if first else []
+        packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+        (optimizer,) = made or [torch.optim.SGD(linear.parameters(), lr=0.1)]
         x = torch.ones(1, 3, 8)
         for _ in range(3):
             packed.refresh()
@@ -324,28 +308,21 @@ def test_nothing_to_choose_for_is_no_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratios", "low", "high"),
+    ("transposed", "blocked", "expected"),
     [
-        ((0.9, 0.9, 0.9, 0.9, 0.9, 0.9), 1, 256),
-        ((1.2, 0.9, 0.9, 1.2, 0.9, 0.99), 2, 8),
-        # One bucket that was slow by chance does not part those around it.
-        ((0.7, 0.7, 1.05, 0.7, 0.7, 1.3), 1, 64),
+        ((1, 1, 1, 1, 1, 1), (0.9, 0.9, 0.9, 0.9, 0.9, 0.9), LayoutChoice(BLOCKED, 1, 256)),
+        ((1, 1, 1, 1, 1, 1), (1.2, 0.9, 0.9, 1.2, 0.9, 0.99), LayoutChoice(BLOCKED, 2, 8)),
+        # One bucket that was slow by accident does not part those around it.
+        ((1, 1, 1, 1, 1, 1), (0.7, 0.7, 1.05, 0.7, 0.7, 1.3), LayoutChoice(BLOCKED, 1, 64)),
+        # The layout that saves most, and none if each hardly saves.
+        ((0.5, 1, 1, 1, 1, 1), (1.1, 0.8, 0.8, 0.8, 1, 1), LayoutChoice(BLOCKED, 2, 16)),
+        ((1, 0.97, 0.99, 1, 1, 1.1), (1, 1, 1, 1, 1, 1), None),
     ],
 )
-def test_a_form_is_used_where_it_saves_in_all(
-    ratios: tuple[float, ...], low: int, high: int
+def test_a_layout_is_used_where_it_saves_most_in_all(
+    transposed: tuple[float, ...], blocked: tuple[float, ...], expected: LayoutChoice | None
 ) -> None:
-    found = best_layout({TRANSPOSED: [1.0] * 6, BLOCKED: ratios})
-    assert found == LayoutChoice(BLOCKED, low, high)
-
-
-def test_a_form_that_hardly_saves_is_not_used() -> None:
-    assert best_layout({TRANSPOSED: [1.0, 0.97, 0.99, 1.0, 1.0, 1.1]}) is None
-
-
-def test_the_form_that_saves_most_is_used() -> None:
-    found = best_layout({TRANSPOSED: [0.5, 1.0, 1, 1, 1, 1], BLOCKED: [1.1, 0.8, 0.8, 0.8, 1, 1]})
-    assert found == LayoutChoice(BLOCKED, 2, 16)
+    assert best_layout({TRANSPOSED: transposed, BLOCKED: blocked}) == expected
 
 
 def test_every_shape_is_measured_among_weights_that_fill_no_cache() -> None:

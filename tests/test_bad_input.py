@@ -23,7 +23,6 @@ from tests.factories.command_line import run
         (["x", "--stop", ""], "a stop string must not be empty"),
         (["x", "--max-new-tokens", "0"], "'--max-new-tokens': 0 is not in the range"),
         (["x", "--budget", "1000000000"], "budget is 1000000000; at most 16384 nodes"),
-        (["x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
         (["x", "--method", "traversal", "--verifier", "walk"], "verifier walk is not lossless"),
     ],
 )

@@ -170,6 +170,7 @@ def test_a_disturbed_search_by_speed_is_said_in_the_note(
     assert ("not reliable: other processes used 40% of the cores" in caption) is noted
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on(
     tmp_path: Path, checkpoint: str, tuning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """The command from end to end on a toy corpus, and what it refuses before working."""
 
 import json
-import runpy
 from pathlib import Path
 
 import pytest
@@ -121,14 +120,3 @@ def test_missing_data_is_refused(tmp_path: Path) -> None:
 def test_another_run_in_the_same_directory_is_refused(out: Path, corpus: Path) -> None:
     with pytest.raises(DraftwoodError, match="another run"):
         run("target", corpus, out, *_MODEL, "--tokens", "1024", "--seed", "5")
-
-
-def test_the_package_runs_as_a_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["target", "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", ["draftwood", "train", *words])
-    with pytest.raises(SystemExit) as stop:
-        runpy.run_module("draftwood", run_name="__main__")
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1

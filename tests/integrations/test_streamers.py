@@ -98,18 +98,22 @@ def test_a_text_streamer_prints_what_generate_prints(capsys: pytest.CaptureFixtu
 
 def test_a_streamer_is_put_what_generate_puts_through_wrappers_too() -> None:
     model: Any = tiny_llama()
-    theirs, direct, wrapped = Kept(), Kept(), Kept()
-    plainly(streamer=theirs)
-    kwargs = encoded(TEXT) | SETTINGS
-    model.generate(**kwargs, streamer=direct, custom_generate=goose())
     method = goose()
 
     def around(*args: Any, **rest: Any) -> Any:
         return method(*args, **rest)
 
-    model.generate(**kwargs, streamer=wrapped, custom_generate=around)
-    assert direct.values == wrapped.values == theirs.values
-    assert theirs.values[-1] == "end"
+    for eos in (None, int(plainly()[0, -4])):
+        theirs, direct, wrapped, function = Kept(), Kept(), Kept(), Kept()
+        kwargs = encoded(TEXT) | SETTINGS | {"eos_token_id": eos}
+        plain: Any = tiny_llama()
+        plain.generate(**kwargs, streamer=theirs)
+        model.generate(**kwargs, streamer=direct, custom_generate=method)
+        model.generate(**kwargs, streamer=wrapped, custom_generate=around)
+        generate(model, kwargs.pop("input_ids")[0], method, streamer=function, **kwargs)
+        assert direct.values == wrapped.values == function.values == theirs.values
+        assert theirs.values[-1] == "end"
+        assert (len(theirs.values) < 18) == (eos is not None)
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -174,6 +178,9 @@ def test_a_streamer_of_several_rows_is_refused_before_decoding() -> None:
     with pytest.raises(DraftwoodError, match="a streamer takes one sequence and there are 2"):
         model.generate(**two, streamer=kept)
     assert kept.values[1:] == ["end"]
+    several: dict[str, Any] = {"do_sample": True, "num_return_sequences": 2, "streamer": kept}
+    with pytest.raises(DraftwoodError, match="num_return_sequences"):
+        generate(model, encoded(TEXT), goose(), **SETTINGS, **several)
 
 
 def test_an_assistant_and_synced_gpus_are_refused_by_name() -> None:

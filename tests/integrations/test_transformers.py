@@ -336,41 +336,6 @@ def test_samples_follow_the_models_distribution() -> None:
     assert statistic < 20.1  # the 1 % point of chi-square with 8 degrees of freedom
 
 
-def test_streamer_is_put_what_generate_puts() -> None:
-    class Kept:
-        def __init__(self) -> None:
-            self.values: list[list[int] | list[list[int]] | str] = []
-
-        def put(self, value: torch.Tensor) -> None:
-            self.values.append(value.tolist())
-
-        def end(self) -> None:
-            self.values.append("end")
-
-    theirs, mine = Kept(), Kept()
-    eos = some_eos()
-    ids = torch.tensor([PROMPTS[1]])
-    kwargs: dict[str, Any] = {"max_new_tokens": 20, "eos_token_id": eos, "pad_token_id": PAD}
-    plain_model().generate(ids, attention_mask=torch.ones_like(ids), streamer=theirs, **kwargs)
-    generate(attached_model(), ids[0], "goose", streamer=mine, **kwargs)
-    assert mine.values == theirs.values
-    failed = Kept()
-    with pytest.raises(DraftwoodError, match="num_beams"):
-        generate(attached_model(), ids, streamer=failed, num_beams=2, **kwargs)
-    assert failed.values[-1] == "end"
-    with pytest.raises(DraftwoodError, match="streamer takes one sequence"):
-        generate(attached_model(), torch.cat([ids, ids]), streamer=failed, **kwargs)
-    with pytest.raises(DraftwoodError, match="num_return_sequences"):
-        generate(
-            attached_model(),
-            ids,
-            streamer=failed,
-            do_sample=True,
-            num_return_sequences=2,
-            **kwargs,
-        )
-
-
 def test_text_and_stop_strings() -> None:
     tokenizer = tiny_tokenizer()
     letters = [tokenizer.convert_tokens_to_ids(chr(c)) for c in range(97, 123)]

@@ -182,6 +182,7 @@ def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     assert timeless(json.loads(out.read_text())) == timeless(whole[0])
 
 
+@pytest.mark.slow
 def test_only_methods_with_something_left_warm_up(
     tmp_path: Path,
     command: list[str],

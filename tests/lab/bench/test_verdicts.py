@@ -107,7 +107,7 @@ def test_a_wrong_token_is_a_fault_in_every_dtype(
     assert "3 differ by more than rounding: a fault" in (tmp_path / "x.html").read_text()
 
 
-@pytest.mark.parametrize("temperature", ["0", "1"])
+@pytest.mark.parametrize("temperature", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_what_our_methods_do_in_bfloat16_is_rounding_at_most(
     tmp_path: Path, checkpoint: str, temperature: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.lab.lossless.exact import ExactCheck
-    from draftwood.lab.lossless.model import GreedyCheck, Ground, SampledCheck
+    from draftwood.lab.lossless.model import GreedyCheck, ModelCheck, SampledCheck
     from draftwood.lab.lossless.pairs import Refusal
 
     Check = ExactCheck | Refusal | SampledCheck | GreedyCheck
@@ -68,11 +69,12 @@ def check_lossless(
     as_json: bool,
     model: ModelOptions,
 ) -> None:
-    """Check that the output of each METHOD (as in "traversal:shape=2x2") is the target's own.
+    """Check that the output of each METHOD (as in "traversal:shape=2x2") has the target's law.
 
-    The output law of its policy and verifier is enumerated exactly over tiny laws; then the method
-    draws from --model, its continuations are counted against the model's law, and its greedy tokens
-    are compared with plain decoding's. Exit code 0: all checks passed; 1: one failed.
+    Exact enumeration over a vocabulary of three tokens proves it for the method's policy and
+    verifier on small trees. On --model, a chi-square test compares samples with the model's law,
+    which can refute it but not prove it, and greedy tokens are compared with plain decoding's.
+    Exit code 0: all checks passed; 1: one failed.
     """
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))
@@ -82,11 +84,11 @@ def check_lossless(
     chosen = {name: method_of(ctx, name) for name in names}
     check_prompt(prompt, "the prompt")
 
-    from draftwood.lab.lossless.model import Ground, check_countable
+    from draftwood.lab.lossless.model import ModelCheck, check_countable
     from draftwood.runner.attach import attach
 
     facts: dict[str, object] = {}
-    ground = None
+    model_check = None
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
@@ -94,11 +96,11 @@ def check_lossless(
         loaded = model.load()
         ids = encode(loaded.tokenizer, prompt, chat=False)
         target = attach(loaded.model)
-        ground = Ground(target, loaded.tokenizer, ids, sampling)
+        model_check = ModelCheck(target, loaded.tokenizer, ids, sampling)
         facts = {"name": loaded.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
 
     done: list[Check] = []
-    for check in _checks(chosen, everything, ground, samples):
+    for check in _checks(chosen, everything, model_check, samples):
         done.append(check)
         if not as_json:
             click.echo(line(check))
@@ -123,7 +125,7 @@ def check_lossless(
 def _checks(
     chosen: Mapping[str, Method],
     everything: bool,
-    ground: Ground | None,
+    model_check: ModelCheck | None,
     samples: int,
 ) -> Iterator[Check]:
     from draftwood.lab.lossless.exact import check_exact
@@ -133,13 +135,13 @@ def _checks(
         yield from (pair.check() for pair in registered_pairs())
     for name, each in chosen.items():
         yield check_exact(name, each.policy, each.verifier)
-        if ground is not None:
-            yield ground.check_sampled(name, each, samples)
-            yield ground.check_greedy(name, each)
+        if model_check is not None:
+            yield model_check.check_sampled(name, each, samples)
+            yield model_check.check_greedy(name, each)
 
 
 def line(check: Check) -> str:
-    """A check as one line: how it went, of what, what was found."""
+    """A check as one line: outcome, subject, result."""
     from draftwood.lab.lossless.pairs import Refusal
 
     how = "  -  " if check.kind == Refusal.kind else "  ok " if check.passed else "FAIL "
@@ -150,11 +152,13 @@ def verdict(checks: Sequence[Check]) -> str:
     """The last line."""
     from draftwood.lab.lossless.pairs import Refusal
 
-    judged = [check for check in checks if check.kind != Refusal.kind]
-    failed = sum(not check.passed for check in judged)
+    run = [check for check in checks if check.kind != Refusal.kind]
+    failed = sum(not check.passed for check in run)
     if failed:
-        return f"NOT lossless: {failed} of {len(judged)} checks failed"
-    return f"lossless: all {len(judged)} checks passed"
+        return f"NOT lossless: {failed} of {len(run)} checks failed"
+    kinds = Counter(check.kind for check in run)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"lossless: all {len(run)} checks passed ({counts})"
 
 
 def document(checks: Sequence[Check]) -> dict[str, object]:

@@ -32,7 +32,7 @@ def test_methods_are_enumerated_and_sampled(checkpoint: str) -> None:
     assert [text.split(": ")[:2] for text in lines[:-1]] == [
         [f"  ok  {name}", start] for name in ("goose:budget=6", "pld") for start in starts
     ]
-    assert lines[-1] == "lossless: all 6 checks passed"
+    assert lines[-1] == "lossless: all 6 checks passed (2 exact, 2 sampled, 2 greedy)"
 
 
 def test_settings_are_flags(checkpoint: str) -> None:
@@ -60,7 +60,7 @@ def test_settings_are_flags(checkpoint: str) -> None:
 def test_without_samples_no_model_is_loaded() -> None:
     code, lines, _ = check("pld", "--samples", "0", "--model", "/nowhere")
     assert code == 0
-    assert lines[-1] == "lossless: all 1 checks passed"
+    assert lines[-1] == "lossless: all 1 checks passed (1 exact)"
     assert check("pld", "--model", "/nowhere")[0] == 2
 
 
@@ -92,7 +92,7 @@ def test_refused_pairs_are_neither_right_nor_wrong() -> None:
     refused = Refusal("a + b", "they do not match")
     assert line(refused) == "  -   a + b: refused: they do not match"
     good = ExactCheck("a + c", passed=True)
-    assert verdict([refused, good]) == "lossless: all 1 checks passed"
+    assert verdict([refused, good]) == "lossless: all 1 checks passed (1 exact)"
     bad = ExactCheck("a + d", passed=False, complaint="no law")
     assert line(bad) == "FAIL  a + d: exact law: no law"
     assert verdict([refused, good, bad]) == "NOT lossless: 1 of 2 checks failed"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from draftwood.lab.lossless.canned import CannedDistributions
-from draftwood.lab.lossless.enumeration import Drafted
+from draftwood.lab.lossless.enumeration import DraftedTree
 from draftwood.lab.lossless.tiny import Law, Row
 from draftwood.tree import TokenTree
 
@@ -42,7 +42,7 @@ class TreeRows:
         return torch.stack([self.proposed.rows[self.tree.q_rows[node]] for node in nodes])
 
 
-def with_distributions(tree: TokenTree, p: Law, proposed: ProposedRows) -> Drafted:
+def with_distributions(tree: TokenTree, p: Law, proposed: ProposedRows) -> DraftedTree:
     """A tree with its distributions; ``p`` is given by the tokens below the root."""
     rows = CannedDistributions(p, tree, (), proposed.dtype, greedy=False)
-    return Drafted(tree, rows, TreeRows(tree, proposed))
+    return DraftedTree(tree, rows, TreeRows(tree, proposed))

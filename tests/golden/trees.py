@@ -5,7 +5,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import without
-from draftwood.lab.lossless.enumeration import Drafted
+from draftwood.lab.lossless.enumeration import DraftedTree
 from draftwood.lab.lossless.tiny import Row
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from tests.golden.cases import GoldenCase
@@ -17,7 +17,7 @@ SAME = 1e-9
 
 def tree_from_golden(
     case: GoldenCase, dtype: torch.dtype, certain: Draw
-) -> tuple[Drafted, list[int]]:
+) -> tuple[DraftedTree, list[int]]:
     """Tree of a case, siblings in order of verification, and the file's number of each node.
 
     A child counts as drawn without replacement if its Q is the residual of its siblings of that

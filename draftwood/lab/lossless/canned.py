@@ -1,8 +1,8 @@
-"""A drafter and a target of which everything is known: they answer from a tiny law.
+"""A canned drafter and a canned target, which answer from a tiny law.
 
-The drafter keeps the protocol of :class:`draftwood.protocols.Drafter` to the letter; what it
-samples it leaves to the step's :class:`~draftwood.lab.lossless.tape.Chance`, so that every answer
-it could have given is gone through.
+The drafter follows the protocol of :class:`draftwood.protocols.Drafter`. The step's
+:class:`~draftwood.lab.lossless.tape.TapeNoise` decides what it samples, so that every possible
+answer is enumerated.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.tape import Chance, ChanceError, Tape
+from draftwood.lab.lossless.tape import EnumerationError, Tape, TapeNoise
 from draftwood.lab.lossless.tiny import Law, Prefix, Row, Scene
 from draftwood.protocols import (
     Candidates,
@@ -31,12 +31,12 @@ from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 @dataclass(frozen=True)
 class CannedSpec(DrafterSpec):
-    """Stands in a method for any drafter: it can be asked to choose in every way."""
+    """Spec in place of any drafter: it can draw in every way."""
 
     draws: ClassVar = frozenset(Draw)
 
     def build(self, host: Host) -> Drafter:
-        """Nothing: it drafts for no real target.
+        """Refuse: a canned drafter has no real target.
 
         Raises:
             DraftwoodError: always.
@@ -47,14 +47,13 @@ class CannedSpec(DrafterSpec):
 class CannedDrafter(Drafter):
     """One source of a method, in one step.
 
-    Slots are the numbers of the chances that :meth:`play` was last given. Handles of proposals hold
-    for as long as the drafter does.
+    A slot is an index of the noises of the last :meth:`play`. Handles of proposals never expire.
 
     Args:
-        scene: what it knows.
-        source: the name it goes by.
+        scene: distributions of the source.
+        source: name of the source.
         context: tokens committed before, the root's last.
-        dtype: of its proposals.
+        dtype: dtype of the proposals.
     """
 
     def __init__(self, scene: Scene, source: str, context: Prefix, dtype: torch.dtype) -> None:
@@ -62,22 +61,22 @@ class CannedDrafter(Drafter):
         self._source = source
         self._context = context
         self._dtype = dtype
-        self._chances: Sequence[Chance] = ()
+        self._noises: Sequence[TapeNoise] = ()
         self._handles: dict[tuple[Prefix, frozenset[int], float], int] = {}
         self._rows: list[torch.Tensor] = []
 
-    def play(self, chances: Sequence[Chance]) -> None:
-        """Begin a batch of steps, each with chances of its own."""
-        self._chances = chances
+    def play(self, noises: Sequence[TapeNoise]) -> None:
+        """Begin a batch of steps, each with its own noise."""
+        self._noises = noises
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """What the scene's context copies."""
+        """The chains that the scene copies after the context."""
         return [self._scene.copies(self._source, self._context) for _ in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """Children of every kind; a token of probability 0 is none."""
+        """Children, drawn as each query says; tokens of probability 0 are left out."""
         return [
-            self._answer(self._chances[slot], query)
+            self._answer(self._noises[slot], query)
             for slot, query in zip(slots, queries, strict=True)
         ]
 
@@ -85,24 +84,24 @@ class CannedDrafter(Drafter):
         """q by handle, ``[n, VOCAB]``."""
         return torch.stack([self._rows[handle] for handle in q_rows])
 
-    def _answer(self, chance: Chance, query: Expand) -> Candidates:
+    def _answer(self, noise: TapeNoise, query: Expand) -> Candidates:
         tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
         logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
         handles = np.full(len(query.nodes), -1, dtype=np.int64)
-        # A coupled order is drawn here without the target's numbers: whatever it is, and however it
-        # hangs together with these, the walk takes the target's own tokens.
+        # A coupled order is drawn here without the target's random numbers: the walk commits the
+        # target's own tokens whatever the order is, and however it depends on these numbers.
         sampled = query.draw is not Draw.ONE_HOT
         if sampled:
-            _check_sampled(query, chance)
+            _check_sampled(query, noise)
         for i, node in enumerate(query.nodes):
             exclude = query.exclude[i] if query.exclude else frozenset[int]()
             path = (*self._context, *_path_tokens(query.tree, node))
-            # No temperature changes the ranking, and at 0 there is no q.
+            # The temperature does not change the ranking, and q is undefined at 0.
             q = self._scene.q(self._source, path, query.temperature if sampled else 1.0)
             q = without(q, exclude)
             if sampled:
                 handles[i] = self._handle(q, path, exclude, query.temperature)
-                drawn = sample(chance.sample(node), q, query.k, query.draw)
+                drawn = sample(noise.sample(node), q, query.k, query.draw)
             else:
                 drawn = iter(ranked(q)[: query.k])
             for j, token in enumerate(drawn):
@@ -118,12 +117,12 @@ class CannedDrafter(Drafter):
 
 
 def ranked(q: Row) -> list[int]:
-    """Tokens of positive probability, likeliest first, the first of equal ones first."""
+    """Tokens of positive probability, most probable first; ties keep the order of tokens."""
     return [token for token in np.argsort(-q, kind="stable").tolist() if q[token] > 0]
 
 
 def sample(tape: Tape, q: Row, k: int, draw: Draw) -> Iterator[int]:
-    """At most ``k`` tokens in the order in which they are drawn from q; fewer if q runs out."""
+    """At most ``k`` tokens in drawing order; fewer if q has fewer."""
     left = q
     for _ in range(k):
         if not left.any():
@@ -135,7 +134,7 @@ def sample(tape: Tape, q: Row, k: int, draw: Draw) -> Iterator[int]:
 
 
 def without(q: Row, tokens: Sequence[int] | set[int] | frozenset[int]) -> Row:
-    """q with these tokens taken out; all zeros if nothing is left."""
+    """q without these tokens, normalised; all zeros if nothing is left."""
     if not tokens:
         return q
     left = q.copy()
@@ -148,11 +147,11 @@ class CannedDistributions:
     """p after each node of a tree, ``[n, VOCAB]``; a :class:`draftwood.protocols.Distributions`.
 
     Args:
-        law: the target's, one-hot if it is greedy.
+        law: the target's law, one-hot if the target is greedy.
         tree: the drafted tree.
         context: tokens committed before, the root's last.
-        dtype: of p.
-        greedy: whether tokens are taken and not drawn.
+        dtype: dtype of p.
+        greedy: whether :meth:`draw` takes the argmax.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class CannedDistributions:
         return self._rows[list(nodes)]
 
     def rows(self) -> TargetOutput:
-        """The target's answer that p comes from, as drafters and policies are shown it."""
+        """The target output that p comes from, as drafters and policies see it."""
         best = self._rows.float().sort(dim=1, descending=True, stable=True)
         return TargetOutput(
             self._rows.log().float(),
@@ -184,12 +183,12 @@ class CannedDistributions:
         )
 
 
-def _check_sampled(query: Expand, chance: Chance) -> None:
+def _check_sampled(query: Expand, noise: TapeNoise) -> None:
     nodes = list(query.nodes)
-    if query.noise is not chance:
-        raise ChanceError(f"nodes {nodes} are sampled with other numbers than the step's")
+    if query.noise is not noise:
+        raise EnumerationError(f"nodes {nodes} are sampled with other numbers than the step's")
     if not query.temperature > 0:
-        raise ChanceError(f"nodes {nodes} are sampled at temperature {query.temperature}")
+        raise EnumerationError(f"nodes {nodes} are sampled at temperature {query.temperature}")
 
 
 def _path_tokens(tree: TreeBuilder, node: int) -> Prefix:

@@ -1,9 +1,8 @@
-"""The exact output law of a step: draft, verify, and go on as the target would.
+"""The exact output law of a step: draft, verify, then continue as the target would.
 
-Chance enters a step where a drafter samples and where a verifier decides, and nowhere else; a tape
-goes through all of it. So any policy and any verifier can be enumerated without knowing what they
-do. The rule has one sentence: the next tokens' joint law must be the target's, whatever was
-committed before and whatever the policy has learnt from it.
+A step is random where a drafter samples and where a verifier decides, and nowhere else. A tape
+enumerates both, for any policy and any verifier. The pair is lossless if the joint law of the next
+tokens is the target's, whatever was committed before and whatever the policy has learnt.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import torch
 from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedDistributions, CannedDrafter
-from draftwood.lab.lossless.tape import MOST, Chance, Tape, explore
+from draftwood.lab.lossless.tape import MOST, Tape, TapeNoise, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, Scene, completed, joint
 from draftwood.protocols import (
     Distributions,
@@ -34,10 +33,8 @@ from draftwood.tree import ROOT, Draw, TokenTree
 
 
 @dataclass(frozen=True, eq=False)
-class Drafted:
-    """A tree to be judged, and what is known of it; a :class:`draftwood.protocols.Verification`
-    without
-    its chance."""
+class DraftedTree:
+    """A drafted tree with p and q: a :class:`draftwood.protocols.Verification` without noise."""
 
     tree: TokenTree
     p: Distributions
@@ -45,16 +42,15 @@ class Drafted:
 
 
 def verdicts(
-    verifier: Verifier, drafted: Sequence[Drafted], most: int = MOST
+    verifier: Verifier, drafted: Sequence[DraftedTree], most: int = MOST
 ) -> list[list[tuple[Verdict, float]]]:
-    """For every tree the verdicts on it; one comes as often as there are ways to come to it.
+    """All verdicts on every tree, with their probabilities; equal verdicts are not merged.
 
     Raises:
         TooManyOutcomesError: there are more than ``most`` of them in all.
-        DraftwoodError: a verdict is not a path of its tree, or chance was used in a way that the
-            real numbers do not bear.
+        DraftwoodError: a verdict is not a path of its tree, or noise was used twice.
     """
-    return explore(partial(_judge, verifier), drafted, most)
+    return explore(partial(_verify, verifier), drafted, most)
 
 
 def committed(tree: TokenTree, verdict: Verdict) -> Prefix:
@@ -62,20 +58,22 @@ def committed(tree: TokenTree, verdict: Verdict) -> Prefix:
     return (*(int(tree.tokens[node]) for node in verdict.path), verdict.bonus)
 
 
-def _judge(verifier: Verifier, drafted: Sequence[Drafted], tapes: Sequence[Tape]) -> list[Verdict]:
-    chances = [Chance(tape) for tape in tapes]
+def _verify(
+    verifier: Verifier, drafted: Sequence[DraftedTree], tapes: Sequence[Tape]
+) -> list[Verdict]:
+    noises = [TapeNoise(tape) for tape in tapes]
     cases = [
-        Verification(one.tree, one.p, one.q, chance)
-        for one, chance in zip(drafted, chances, strict=True)
+        Verification(one.tree, one.p, one.q, noise)
+        for one, noise in zip(drafted, noises, strict=True)
     ]
     found = verifier.verify(cases)
-    for one, verdict, chance in zip(drafted, found, chances, strict=True):
+    for one, verdict, noise in zip(drafted, found, noises, strict=True):
         above = ROOT
         for node in verdict.path:
             if one.tree.parents[node] != above:
                 raise DraftwoodError(f"the verdict {verdict.path} is not a path from the root")
             above = node
-        chance.settle(verdict)
+        noise.settle(verdict)
     return found
 
 
@@ -84,11 +82,11 @@ TreeKey: TypeAlias = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class Size:
-    """What a step may draft at most.
+    """Limits of a drafted tree.
 
     Attributes:
-        budget: nodes, root excluded.
-        room: the deepest one; the law is compared over one token more.
+        budget: most nodes, root excluded.
+        room: largest depth; laws are compared over one token more.
     """
 
     budget: int
@@ -96,12 +94,12 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where a step begins.
+class StepStart:
+    """What a step begins with.
 
     Attributes:
-        context: tokens committed before it, its root last.
-        state: what the policy has learnt.
+        context: tokens committed before, the root last.
+        state: the policy's state.
     """
 
     context: Prefix
@@ -110,12 +108,12 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """One way in which a step can end.
+    """One outcome of a step.
 
     Attributes:
-        tree: what was drafted.
-        verdict: what was made of it.
-        probability: of both.
+        tree: the drafted tree.
+        verdict: the verdict on the tree.
+        probability: joint probability of tree and verdict.
     """
 
     tree: TokenTree
@@ -124,19 +122,19 @@ class Ending:
 
     @property
     def committed(self) -> Prefix:
-        """The tokens that it commits."""
+        """The committed tokens, the bonus last."""
         return committed(self.tree, self.verdict)
 
 
 @dataclass(frozen=True, eq=False)
 class StepLaw:
-    """All that can come of a step.
+    """The output law of a step.
 
     Attributes:
-        endings: every way in which it can end.
-        trees: how many trees can be drafted.
-        difference: the largest, over all joint outcomes of the next ``room + 1`` tokens, between
-            their probability and the target's.
+        endings: all outcomes.
+        trees: number of trees that can be drafted.
+        difference: largest difference from the target's probability, over all joint outcomes of the
+            next ``room + 1`` tokens.
     """
 
     endings: tuple[Ending, ...]
@@ -149,16 +147,16 @@ class StepLaw:
         return sum(len(end.verdict.path) * end.probability for end in self.endings)
 
 
-class Step:
-    """A policy and a verifier in a scene, from one moment on.
+class StepEnumeration:
+    """One step of a policy and a verifier in a scene.
 
     Args:
         policy: grows the trees.
-        verifier: judges them.
-        scene: what target and drafters say.
-        size: of the trees.
-        moment: where the step begins.
-        dtype: of p and q as the verifier sees them.
+        verifier: verifies the trees.
+        scene: distributions of target and drafters.
+        size: limits of the trees.
+        start: what the step begins with.
+        dtype: dtype of p and q as the verifier sees them.
     """
 
     def __init__(
@@ -167,32 +165,32 @@ class Step:
         verifier: Verifier,
         scene: Scene,
         size: Size,
-        moment: Moment,
+        start: StepStart,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         self._policy = policy
         self._verifier = verifier
         self._scene = scene
         self._size = size
-        self._moment = moment
+        self._start = start
         self._dtype = dtype
         self._drafters = {
-            source: CannedDrafter(scene, source, moment.context, dtype) for source in policy.sources
+            source: CannedDrafter(scene, source, start.context, dtype) for source in policy.sources
         }
 
     def law(self, most: int = MOST) -> StepLaw:
-        """Go through all that the step can come to.
+        """Enumerate the step.
 
         Args:
-            most: give up beyond so many outcomes of drafting, or of verifying.
+            most: limit on the outcomes of drafting, and of verifying.
 
         Raises:
-            TooManyOutcomesError: there are more.
-            DraftwoodError: a part broke a promise, so that there is no law to compare.
+            TooManyOutcomesError: there are more outcomes.
+            DraftwoodError: a part broke its protocol, so that there is no law to compare.
         """
         trees = self._trees(most)
         drafted = [
-            Drafted(tree, self._distributions(tree), TreeProposals(self._drafters, 0, tree))
+            DraftedTree(tree, self._distributions(tree), TreeProposals(self._drafters, 0, tree))
             for tree, _ in trees
         ]
         endings = tuple(
@@ -204,41 +202,41 @@ class Step:
         )
         return StepLaw(endings, len(trees), self._difference(endings))
 
-    def learnt(self, ending: Ending) -> Moment:
-        """Where the next step begins after this one."""
+    def next_start(self, ending: Ending) -> StepStart:
+        """What the next step begins with after this outcome."""
         rows = self._distributions(ending.tree).rows()
         outcome = Outcome(ending.tree, ending.verdict.path, ending.committed, rows)
-        state = self._policy.learn(self._moment.state, outcome)
-        return Moment((*self._moment.context, *ending.committed), state)
+        state = self._policy.learn(self._start.state, outcome)
+        return StepStart((*self._start.context, *ending.committed), state)
 
     def _trees(self, most: int) -> list[tuple[TokenTree, float]]:
-        """Every tree that can be drafted, once, with its probability."""
+        """Every tree that can be drafted, with its probability."""
         (drafted,) = explore(self._draft, [None], most)
-        kept: dict[TreeKey, TokenTree] = {}
+        trees: dict[TreeKey, TokenTree] = {}
         weights: dict[TreeKey, float] = {}
         for tree, weight in drafted:
             key = _key(tree)
-            kept.setdefault(key, tree)
+            trees.setdefault(key, tree)
             weights[key] = weights.get(key, 0.0) + weight
-        for tree in kept.values():
+        for tree in trees.values():
             self._check(tree)
-        return [(kept[key], weights[key]) for key in kept]
+        return [(trees[key], weights[key]) for key in trees]
 
     def _draft(self, starts: Sequence[None], tapes: Sequence[Tape]) -> list[TokenTree]:
-        chances = [Chance(tape) for tape in tapes]
+        noises = [TapeNoise(tape) for tape in tapes]
         for drafter in self._drafters.values():
-            drafter.play(chances)
+            drafter.play(noises)
         growths = [
             Growth(
-                anchor=self._moment.context[-1],
+                anchor=self._start.context[-1],
                 room=self._size.room,
                 budget=min(self._size.budget, self._policy.budget),
                 temperature=self._scene.temperature,
-                noise=chance,
+                noise=noise,
             )
-            for chance in chances
+            for noise in noises
         ]
-        states = [self._moment.state] * len(starts)
+        states = [self._start.state] * len(starts)
         drafted = draft(self._policy, self._drafters, range(len(starts)), growths, states)
         for found in drafted:
             if found.error is not None:
@@ -248,7 +246,7 @@ class Step:
     def _distributions(self, tree: TokenTree) -> CannedDistributions:
         greedy = self._scene.temperature == 0
         return CannedDistributions(
-            self._scene.p, tree, self._moment.context, self._dtype, greedy=greedy
+            self._scene.p, tree, self._start.context, self._dtype, greedy=greedy
         )
 
     def _check(self, tree: TokenTree) -> None:
@@ -265,7 +263,7 @@ class Step:
 
     def _difference(self, endings: Sequence[Ending]) -> float:
         length = self._size.room + 1
-        target = partial(_target, self._scene, self._moment.context)
+        target = partial(_target, self._scene, self._start.context)
         got = completed(target, ((end.committed, end.probability) for end in endings), length)
         return float(np.abs(got - joint(target, (), length)).max())
 

@@ -1,8 +1,8 @@
-"""Whether a policy and a verifier are lossless together: enumerated over a few tiny laws.
+"""Exact check that a policy and a verifier are lossless together, over a few tiny laws.
 
 Small trees suffice: a node's law depends on its siblings and on the path above it, and trees of six
-nodes hold every such constellation that three tokens allow. What does not show here is a defect
-that only large trees have; sampling the real model is for that.
+nodes have every such constellation of three tokens. A defect that only large trees have does not
+show here; sampling a real model can show it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.enumeration import Moment, Size, Step, StepLaw
+from draftwood.lab.lossless.enumeration import Size, StepEnumeration, StepLaw, StepStart
 from draftwood.lab.lossless.tape import MOST, TooManyOutcomesError
 from draftwood.lab.lossless.tiny import Scene
 from draftwood.protocols import Policy, Verifier
@@ -32,40 +32,44 @@ SCENES = (
     Scene(5, temperature=0.0),
     *(Scene(seed, temperature=seed % 4 / 2) for seed in range(6, 18)),
 )
-"""The further ones are for policies of which a scene has few outcomes."""
+"""The scenes after the basic ones are for policies with few outcomes in each scene."""
 
 BASIC = 6
+"""Number of basic scenes."""
 ROUNDED_SCENES = 3
+"""Number of scenes that are enumerated in float32, too."""
 ENOUGH = 600
-"""Outcomes beyond which the basic scenes will do."""
+"""Number of outcomes from which the basic scenes suffice."""
 
 SIZES = (Size(6, 3), Size(5, 3), Size(4, 3), Size(4, 2), Size(3, 2), Size(2, 2), Size(2, 1))
-"""The first with few enough outcomes is taken."""
+"""The first one with few enough outcomes is used."""
 
 FEW = 800
-"""Outcomes of drafting, or of verifying, that are gone through at one of the larger sizes."""
+"""Limit on the outcomes of drafting, and of verifying, at all sizes but the last."""
 
 LATER = 2
-LOOKED_AT = 8
+"""Most second steps of a scene."""
+SEARCHED = 8
+"""Most probable outcomes that are searched for a second step with a new state."""
 ANCHOR = 0
 
 
 @dataclass(frozen=True)
 class ExactCheck:
-    """What came of enumerating a policy and a verifier.
+    """Result of enumerating a policy and a verifier.
 
     Attributes:
         subject: policy and verifier.
         passed: whether all laws were the target's.
-        difference: largest between probabilities in float64.
+        difference: largest difference of probabilities in float64.
         rounded: the same in float32.
         budget: most nodes of a tree, root excluded.
-        room: depth of the deepest; laws were compared over one token more.
-        laws: how many steps were enumerated, second steps included.
-        trees: drafted in all of them.
-        outcomes: of all of them.
-        accepted: expected accepted tokens a step, mean over the scenes at temperatures above 0.
-        complaint: why there is nothing to compare; empty if there is.
+        room: depth of the deepest tree; laws were compared over one token more.
+        laws: number of enumerated steps, second steps included.
+        trees: number of drafted trees.
+        outcomes: number of outcomes.
+        accepted: expected accepted tokens per step, mean over scenes at temperatures above 0.
+        complaint: why there is no law to compare; empty if there is one.
     """
 
     kind: ClassVar = "exact"
@@ -93,12 +97,12 @@ class ExactCheck:
 
 
 def check_exact(subject: str, policy: Policy, verifier: Verifier) -> ExactCheck:
-    """Enumerate a step in every scene, and some further ones where the policy has learnt from it.
+    """Enumerate a first step in every scene, and some second steps after the policy has learnt.
 
     Args:
-        subject: what to call the pair.
-        policy: with any settings; its trees are kept small by what a step is allowed to draft.
-        verifier: judges them.
+        subject: name of the pair.
+        policy: with any settings; the step's limits keep its trees small.
+        verifier: verifies the trees.
     """
     try:
         for size in SIZES[:-1]:
@@ -112,22 +116,22 @@ def check_exact(subject: str, policy: Policy, verifier: Verifier) -> ExactCheck:
 def _enumerate(
     subject: str, policy: Policy, verifier: Verifier, size: Size, most: int
 ) -> ExactCheck:
-    start = Moment((ANCHOR,), policy.start())
+    start = StepStart((ANCHOR,), policy.start())
     laws: list[StepLaw] = []
     accepted: list[float] = []
     for i, scene in enumerate(SCENES):
         if i >= BASIC and sum(len(law.endings) for law in laws) > ENOUGH:
             break
-        step = Step(policy, verifier, scene, size, start)
+        step = StepEnumeration(policy, verifier, scene, size, start)
         laws.append(step.law(most))
         if scene.temperature:
             accepted.append(laws[-1].accepted)
         laws += [
-            Step(policy, verifier, scene, size, moment).law(most)
-            for moment in _later(step, laws[-1], start)
+            StepEnumeration(policy, verifier, scene, size, later).law(most)
+            for later in _later(step, laws[-1], start)
         ]
     rounded = [
-        Step(policy, verifier, scene, size, start, torch.float32).law(most)
+        StepEnumeration(policy, verifier, scene, size, start, torch.float32).law(most)
         for scene in SCENES[:ROUNDED_SCENES]
     ]
     difference = max(law.difference for law in laws)
@@ -146,13 +150,13 @@ def _enumerate(
     )
 
 
-def _later(step: Step, law: StepLaw, start: Moment) -> Iterator[Moment]:
-    """Moments after the likeliest endings at which the policy knows something new."""
+def _later(step: StepEnumeration, law: StepLaw, start: StepStart) -> Iterator[StepStart]:
+    """Starts after the most probable outcomes that gave the policy a new state."""
     known = [start.state]
-    for ending in sorted(law.endings, key=lambda end: -end.probability)[:LOOKED_AT]:
-        moment = step.learnt(ending)
-        if moment.state not in known:
-            known.append(moment.state)
-            yield moment
+    for ending in sorted(law.endings, key=lambda end: -end.probability)[:SEARCHED]:
+        later = step.next_start(ending)
+        if later.state not in known:
+            known.append(later.state)
+            yield later
         if len(known) > LATER:
             return

@@ -1,8 +1,8 @@
-"""A method against plain decoding on a real model: by counts of what it samples, and greedily.
+"""A method against plain decoding on a real model: counts of samples, and greedy tokens.
 
-The method runs as it always does: its own drafters, its own budget, the engine, many requests in a
-batch, each with a seed of its own. What it is compared with comes from plain forwards of the target
-over whole prefixes, one token after the other, without a tree.
+The method runs in the engine with its own drafters and budget, many requests in a batch, each with
+its own seed. The reference comes from plain forwards of the target over whole prefixes, without a
+tree. Samples can refute losslessness; they cannot prove it.
 """
 
 from collections import Counter
@@ -31,19 +31,19 @@ from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import ROOT, TreeBuilder
 
 LENGTH = 3
-"""Tokens that are counted together: the first is the prefill's, a tree decides the others."""
+"""Tokens of a counted continuation: the first is the prefill's, trees decide the others."""
 
 DEPTH = 16
-"""Tokens that a request could still generate, so that its trees are as deep as ever."""
+"""Further tokens that a request could generate, so that its trees have their usual depth."""
 
-SURE = 1e-3
-"""A p-value below this is a failure; of a thousand lossless methods one fails by chance."""
+LEAST_P = 1e-3
+"""A p-value below this is a failure. One of a thousand lossless methods fails, too."""
 
-NOTHING = "no drafted token was accepted, so this tells little: try another prompt"
-COARSE = "rounds enough to move tokens in and out of the top k: try --dtype float32"
+NO_ACCEPTANCE = "no drafted token was accepted, so this shows little: try another prompt"
+LOW_PRECISION = "rounds enough to move tokens in and out of the top k: try --dtype float32"
 GREEDY_TOKENS = 64
 TIE = 4
-"""Logits closer than so many roundings of the largest one are nearly tied."""
+"""Near tie: a difference of at most this many roundings of the largest logit."""
 
 BATCH = 64
 
@@ -55,13 +55,13 @@ class SampledCheck:
     Attributes:
         subject: the method.
         passed: whether the p-value is above 1e-3.
-        samples: how many continuations were drawn.
-        tokens: counted together in each.
-        statistic: chi-square; infinite if something was drawn that cannot be.
-        degrees: of freedom.
-        p_value: of the statistic.
-        accepted: drafted tokens accepted, in all.
-        dtype: of the target.
+        samples: number of continuations.
+        tokens: tokens of each.
+        statistic: chi-square; infinite if a continuation has probability 0.
+        degrees: degrees of freedom.
+        p_value: p-value of the statistic.
+        accepted: number of accepted drafted tokens.
+        dtype: dtype of the target.
     """
 
     kind: ClassVar = "sampled"
@@ -77,12 +77,12 @@ class SampledCheck:
     dtype: str
 
     def __str__(self) -> str:
-        drafted = f"{self.accepted} drafted tokens accepted" if self.accepted else NOTHING
-        coarse = "" if self.passed or self.dtype == "float32" else f"; {self.dtype} {COARSE}"
+        drafted = f"{self.accepted} drafted tokens accepted" if self.accepted else NO_ACCEPTANCE
+        coarse = "" if self.passed or self.dtype == "float32" else f"; {self.dtype} {LOW_PRECISION}"
         return (
             f"sampled: {self.samples} continuations of {self.tokens} tokens, chi-square "
             f"{self.statistic:.1f} with {self.degrees} degrees of freedom, p = {self.p_value:.2g} "
-            f"(fails below {SURE}); {drafted}{coarse}"
+            f"(fails below {LEAST_P}); {drafted}{coarse}"
         )
 
 
@@ -93,9 +93,9 @@ class GreedyCheck:
     Attributes:
         subject: the method.
         passed: whether they are equal up to the first near tie.
-        tokens: how many plain decoding generated.
-        differs: the first one that is another; None if all are equal.
-        gap: the two largest logits' difference there; None likewise.
+        tokens: number of tokens of plain decoding.
+        differs: index of the first difference; None if all are equal.
+        gap: difference of the two largest logits there; None likewise.
     """
 
     kind: ClassVar = "greedy"
@@ -116,10 +116,10 @@ class GreedyCheck:
 
 
 def check_countable(sampling: SamplingParams) -> None:
-    """Make sure that what is sampled has few enough outcomes to be counted.
+    """Make sure that the samples have few enough outcomes to be counted.
 
     Raises:
-        DraftwoodError: it has not.
+        DraftwoodError: they have too many.
     """
     if not sampling.temperature or not 2 <= sampling.top_k <= 16:
         raise DraftwoodError(
@@ -128,15 +128,15 @@ def check_countable(sampling: SamplingParams) -> None:
         )
 
 
-class Ground:
-    """A model and a prompt on which methods are tried.
+class ModelCheck:
+    """Checks of methods on a model and a prompt.
 
     Args:
         target: the model, attached.
         tokenizer: the target's, if there is one.
         prompt: token ids.
-        sampling: of the sampled continuations, at a temperature above 0 with few tokens to choose
-            from; its seed is the first of those that the requests get.
+        sampling: sampling parameters, at a temperature above 0 and with a small top k; requests get
+            its seed and the following ones.
 
     Raises:
         DraftwoodError: the sampling leaves too many tokens to choose from, or the prompt leaves no
@@ -176,7 +176,7 @@ class Ground:
 
     @cached_property
     def plain(self) -> tuple[int, ...]:
-        """What plain decoding makes of the prompt, greedily."""
+        """Greedy tokens of plain decoding."""
         return self._greedy(method("ar"))
 
     def check_sampled(self, subject: str, chosen: Method, samples: int) -> SampledCheck:
@@ -195,7 +195,7 @@ class Ground:
         test = chi_square(Counter(completion.tokens for completion in done), self.law)
         return SampledCheck(
             subject,
-            test.p_value >= SURE,
+            test.p_value >= LEAST_P,
             samples,
             LENGTH,
             test.statistic,
@@ -226,7 +226,7 @@ class Ground:
         return self._decode(chosen, [self._request(SamplingParams(), GREEDY_TOKENS)])[0].tokens
 
     def _request(self, sampling: SamplingParams, tokens: int, further: int = 0) -> Request:
-        """One that ends after so many tokens, though it could go on further."""
+        """A request that ends after ``tokens`` tokens with room for ``further`` ones."""
         end = len(self._prompt) + tokens
         return Request(
             self._prompt,
@@ -251,7 +251,7 @@ class Ground:
         return found
 
     def _rows(self, prefixes: Sequence[Prefix]) -> list[TargetOutput]:
-        """The target's rows at the end of the prompt and each prefix."""
+        """The target output at the end of the prompt and each prefix."""
         found: list[TargetOutput] = []
         for start in range(0, len(prefixes), BATCH):
             texts = [(*self._prompt, *prefix) for prefix in prefixes[start : start + BATCH]]

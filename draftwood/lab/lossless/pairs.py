@@ -1,4 +1,4 @@
-"""Every registered policy with every registered verifier: those that a method may pair.
+"""All pairs of a registered policy and a registered verifier.
 
 Drafters are canned, so that no model is needed; which pairs there are is for the registry, the
 recipes and :class:`draftwood.methods.recipe.Method` to say.
@@ -18,7 +18,7 @@ from draftwood.protocols import Policy, Verifier
 
 @dataclass(frozen=True)
 class Refusal:
-    """A pair that no method may have.
+    """A pair that is refused.
 
     Attributes:
         subject: policy and verifier.
@@ -50,7 +50,7 @@ class Pair:
     verifier: str
 
     def method(self) -> Method:
-        """Both with canned drafters.
+        """The pair as a method with canned drafters.
 
         Raises:
             DraftwoodError: they are not lossless together, or so they say.
@@ -84,7 +84,7 @@ def registered_policies() -> dict[str, Policy]:
 
 
 def registered_pairs() -> Iterator[Pair]:
-    """All of them, the refused ones too."""
+    """All pairs, refused ones included."""
     for name, policy in registered_policies().items():
         for verifier in registry.names("verifiers"):
             yield Pair(f"{name} + {verifier}", policy, verifier)

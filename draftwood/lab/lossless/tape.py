@@ -1,8 +1,8 @@
-"""Exact enumeration of a random process by replaying its decisions.
+"""Exact enumeration of a random process by replays of its decisions.
 
-A process asks a :class:`Tape` wherever chance enters. The tape answers with recorded decisions,
-then with the first possible one, and notes the others; run again for each of these, the process
-goes through all its outcomes, each with its probability. Knows nothing of what is decided.
+A process asks a :class:`Tape` for every random decision. The tape answers with recorded decisions,
+then with the first possible one, and records the alternatives. The process runs again for each
+alternative, and so has all its outcomes, each with its probability.
 """
 
 import math
@@ -20,28 +20,30 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 BATCH = 256
-"""Replays that are run together, so that a batch of trees pays for a call once."""
+"""Replays that run together, so that a call handles a batch of trees."""
 MOST = 200_000
+"""Default for the largest number of outcomes."""
 SLACK = 1e-9
+"""Largest difference of a sum of probabilities from 1."""
 
 
-class ChanceError(DraftwoodError):
-    """Chance entered where its share cannot be known, so that nothing is proven."""
+class EnumerationError(DraftwoodError):
+    """A random decision has an unknown probability, so the enumeration proves nothing."""
 
 
 class TooManyOutcomesError(DraftwoodError):
-    """There are more outcomes than one is willing to go through."""
+    """There are more outcomes than the limit."""
 
 
 class Tape:
     """One replay.
 
     Args:
-        prefix: decisions to take first, as numbers of their options.
+        prefix: decisions to take first, as indices of their options.
 
     Attributes:
         weight: probability of the decisions taken so far.
-        forks: prefixes of the replays that decide otherwise somewhere behind ``prefix``.
+        forks: prefixes of the replays with another decision after ``prefix``.
     """
 
     __slots__ = ("_prefix", "_taken", "forks", "weight")
@@ -54,23 +56,23 @@ class Tape:
 
     @property
     def finished(self) -> bool:
-        """Whether all recorded decisions have been asked for."""
+        """Whether all recorded decisions were taken."""
         return len(self._taken) >= len(self._prefix)
 
     def branch(self, weights: Sequence[float]) -> int:
-        """Decide among options in proportion to ``weights``; the number of the one decided for.
+        """Choose an option in proportion to ``weights``; its index.
 
         Raises:
-            ChanceError: the weights are no weights, or other ones than in the replay before.
+            EnumerationError: the weights are invalid, or differ from those of the previous replay.
         """
         total = math.fsum(weights)
         if not (0 < total < math.inf and min(weights) >= 0):
-            raise ChanceError(f"a choice was asked for among weights {list(weights)}")
+            raise EnumerationError(f"a choice was asked for among weights {list(weights)}")
         step = len(self._taken)
         if step < len(self._prefix):
             chosen = self._prefix[step]
             if chosen >= len(weights) or not weights[chosen] > 0:
-                raise ChanceError("equal decisions led to different questions")
+                raise EnumerationError("equal decisions led to different questions")
         else:
             possible = [option for option, weight in enumerate(weights) if weight > 0]
             chosen = possible[0]
@@ -88,14 +90,15 @@ def explore(
     """All outcomes of a process from each start, with their probabilities.
 
     Args:
-        run: the process, for several starts at once with a tape each; a start comes as often as it
-            has outcomes, and its runs may share a call with any others.
+        run: the process, for several starts at once with a tape each. A start occurs once for each
+            of its outcomes.
         starts: where to begin.
-        most: give up beyond so many outcomes of all starts together.
+        most: limit on the outcomes of all starts together.
 
     Raises:
         TooManyOutcomesError: there are more than ``most``.
-        ChanceError: chance entered elsewhere: some start's probabilities do not add up to 1.
+        EnumerationError: the process is random elsewhere: the probabilities of a start do not add
+            up to 1.
     """
     found: list[list[tuple[T, float]]] = [[] for _ in starts]
     waiting: list[tuple[int, tuple[int, ...]]] = [(i, ()) for i in range(len(starts))]
@@ -106,7 +109,7 @@ def explore(
         results = run([starts[i] for i, _ in batch], tapes)
         for (i, _), tape, result in zip(batch, tapes, results, strict=True):
             if not tape.finished:
-                raise ChanceError("equal decisions led to fewer questions")
+                raise EnumerationError("equal decisions led to fewer questions")
             found[i].append((result, tape.weight))
             waiting += [(i, fork) for fork in tape.forks]
         done += len(batch)
@@ -115,64 +118,68 @@ def explore(
     for outcomes in found:
         total = math.fsum(weight for _, weight in outcomes)
         if abs(total - 1) > SLACK:
-            raise ChanceError(f"the outcomes' probabilities add up to {total}, not to 1")
+            raise EnumerationError(f"the outcomes' probabilities add up to {total}, not to 1")
     return found
 
 
-class Chance:
-    """Implements :class:`draftwood.protocols.Noise` and :class:`draftwood.protocols.DraftNoise`."""
+class TapeNoise:
+    """A step's noise, decided by a tape.
 
-    __slots__ = ("_chosen", "_drawn", "_judged", "_tape")
+    Implements :class:`draftwood.protocols.Noise` and :class:`draftwood.protocols.DraftNoise`. A
+    decision is refused where a request's noise would reuse a random number.
+    """
+
+    __slots__ = ("_chosen", "_drawn", "_tape", "_tested")
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._drawn: set[int] = set()
-        self._judged: set[int] = set()
+        self._tested: set[int] = set()
         self._chosen: set[int] = set()
 
     def draft(self, lane: int) -> np.random.Generator:
-        """Numbers of its own for a policy, whose outcomes nobody could go through.
+        """Random numbers for a policy, which cannot be enumerated.
 
         Raises:
-            ChanceError: always.
+            EnumerationError: always.
         """
-        raise ChanceError(
+        raise EnumerationError(
             f"numbers for node {lane} were drawn outside a drafter: they cannot be enumerated"
         )
 
     def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The numbers of a token that is yet to be drawn, of which there are infinitely many.
+        """Random numbers of a token that is not drawn yet, which cannot be enumerated.
 
         Raises:
-            ChanceError: always.
+            EnumerationError: always.
         """
-        raise ChanceError(
+        raise EnumerationError(
             f"the numbers of {size} tokens after depth {depth} were asked for outside a drafter: "
             "they cannot be enumerated"
         )
 
     def sample(self, node: int) -> Tape:
-        """What decides the children that are sampled below ``node``, all of one query.
+        """The tape for the children that one query samples below ``node``.
 
         Raises:
-            ChanceError: they were sampled before, with the same numbers.
+            EnumerationError: they were sampled before, with the same numbers.
         """
         if node in self._drawn:
-            raise ChanceError(
+            raise EnumerationError(
                 f"children of node {node} are sampled in two queries, which draw the same numbers"
             )
         self._drawn.add(node)
         return self._tape
 
     def accepts(self, node: int, probability: float) -> bool:
-        """True with that probability; one outside [0, 1] is its nearer end, and NaN is 0.
+        """True with this probability, clipped to [0, 1]; NaN is 0.
 
         Raises:
-            ChanceError: the node was asked about before.
+            EnumerationError: the node was tested before.
         """
-        if node in self._judged:
-            raise ChanceError(f"node {node} is judged twice, by the same number")
-        self._judged.add(node)
+        if node in self._tested:
+            raise EnumerationError(f"node {node} is tested twice, by the same number")
+        self._tested.add(node)
         if not 0 < probability < 1:
             return probability > 0
         return self._tape.branch((1 - probability, probability)) == 1
@@ -180,15 +187,14 @@ class Chance:
     def choose(self, depth: int, weights: torch.Tensor) -> int:
         """An index of ``weights`` ``[V]``, in proportion to them.
 
-        Weights of which none is positive, or some not finite, leave nothing to chance: real numbers
-        give them one answer, and so does this. Rounding can bring a verifier there; the law shows
-        how often.
+        If no weight is positive or some weight is not finite, the choice is certain, as with a
+        request's noise. Rounding can cause such weights; the difference of the laws then shows it.
 
         Raises:
-            ChanceError: a choice was made at this depth before.
+            EnumerationError: a choice was made at this depth before.
         """
         if depth in self._chosen:
-            raise ChanceError(f"two tokens are chosen at depth {depth}, by the same numbers")
+            raise EnumerationError(f"two tokens are chosen at depth {depth}, by the same numbers")
         self._chosen.add(depth)
         shares = [max(share, 0.0) for share in weights.tolist()]
         if not 0 < sum(shares) < math.inf:
@@ -196,15 +202,15 @@ class Chance:
         return self._tape.branch(shares)
 
     def settle(self, verdict: Verdict) -> None:
-        """The step has ended this way.
+        """End the step with this verdict.
 
         Raises:
-            ChanceError: a token was chosen where none was committed, by numbers that the next
-                step uses again.
+            EnumerationError: a token was chosen at a depth that was not committed; the next step
+                would reuse its random numbers.
         """
         deepest = max(self._chosen, default=0)
         if deepest > len(verdict.path):
-            raise ChanceError(
+            raise EnumerationError(
                 f"a token was chosen at depth {deepest}, but only {len(verdict.path)} were "
                 "accepted: the next step draws the same numbers"
             )

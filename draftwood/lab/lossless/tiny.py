@@ -1,7 +1,7 @@
-"""Tiny laws: what a target and its drafters say over three tokens, after any prefix.
+"""Tiny laws: distributions of a target and its drafters over three tokens, after any prefix.
 
-Made up from a seed, in float64, with peaked rows, flat rows and zeros, so that a few of them visit
-every corner of an accept rule. Knows nothing of trees.
+A seed decides them, in float64. Rows are peaked, flat or have zeros, so that a few laws exercise
+every case of an accept rule.
 """
 
 import zlib
@@ -28,7 +28,7 @@ class Scene:
     """A target and its drafters.
 
     Attributes:
-        seed: of everything they say.
+        seed: decides all distributions.
         temperature: the request's; 0 for a target that takes the argmax.
         agreeing: whether every drafter's law is the target's.
     """
@@ -50,7 +50,7 @@ class Scene:
         return hot / total
 
     def copies(self, source: str, prefix: Prefix) -> tuple[Continuation, ...]:
-        """What a drafter that copies offers: one chain, none, two, or one that others confirm."""
+        """Chains of a drafter that copies: one, none, two, or one with a second match."""
         generator = _generator(self.seed, f"{source}'s copies", prefix)
         first, second = generator.permutation(VOCAB)[:2].tolist()
         long = tuple(generator.integers(VOCAB, size=5).tolist())
@@ -65,7 +65,7 @@ class Scene:
 def joint(law: Law, prefix: Prefix, length: int) -> Row:
     """Probabilities of all continuations of ``length`` tokens, float64 ``[VOCAB ** length]``.
 
-    They are ordered as the digits of a number, the first token first.
+    They are in the order of the digits of a number, the first token first.
     """
     if not length:
         return np.ones(1)
@@ -75,12 +75,12 @@ def joint(law: Law, prefix: Prefix, length: int) -> Row:
 
 
 def completed(law: Law, beginnings: Iterable[tuple[Prefix, float]], length: int) -> Row:
-    """Law of the next tokens of a process that begins by chance and goes on as ``law`` says.
+    """Joint law of the next tokens: a random beginning, continued by ``law``.
 
     Args:
-        law: of every further token.
+        law: law of every further token.
         beginnings: tokens with their probabilities; longer ones are cut.
-        length: how many tokens to tell.
+        length: number of tokens.
 
     Returns:
         Float64 ``[VOCAB ** length]``, ordered as in :func:`joint`.

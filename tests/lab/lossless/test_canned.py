@@ -8,7 +8,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import CannedDistributions, CannedDrafter, CannedSpec
-from draftwood.lab.lossless.tape import Chance, ChanceError, Tape, explore
+from draftwood.lab.lossless.tape import EnumerationError, Tape, TapeNoise, explore
 from draftwood.lab.lossless.tiny import Prefix, Row, Scene
 from draftwood.protocols import Candidates, Expand
 from draftwood.tree import ROOT, Draw, TreeBuilder, tree_of
@@ -29,21 +29,21 @@ def made(dtype: torch.dtype = torch.float64) -> CannedDrafter:
     return CannedDrafter(OneRow(0), "draft", (4,), dtype)
 
 
-def ask(drafter: CannedDrafter, chance: Chance, k: int, **query: Any) -> Candidates:
+def ask(drafter: CannedDrafter, own: TapeNoise, k: int, **query: Any) -> Candidates:
     builder = TreeBuilder(4)
     builder.add_chain([1, 1], "draft")
-    drafter.play([chance])
+    drafter.play([own])
     (found,) = drafter.expand([0], [Expand("draft", builder, [ROOT, 2], k, **query)])
     return found
 
 
 def test_ranked_children() -> None:
-    found = ask(made(), Chance(Tape()), 3)
+    found = ask(made(), TapeNoise(Tape()), 3)
     assert found.tokens.tolist() == [[1, 2, 0], [2, -1, -1]]
     assert np.allclose(found.logq[0], np.log(ROW[[1, 2, 0]]))
     assert found.logq[1].tolist() == [0.0, -np.inf, -np.inf]
     assert found.q_rows is None
-    found = ask(made(), Chance(Tape()), 2, exclude=[frozenset({1}), frozenset()])
+    found = ask(made(), TapeNoise(Tape()), 2, exclude=[frozenset({1}), frozenset()])
     assert found.tokens.tolist() == [[2, 0], [2, -1]]
     assert np.allclose(found.logq[0], np.log([0.6, 0.4]))
 
@@ -55,8 +55,8 @@ def sampled(draw: Draw, k: int, **query: Any) -> dict[tuple[int, ...], float]:
     def run(starts: Any, tapes: Any) -> list[tuple[int, ...]]:
         found = []
         for tape in tapes:
-            chance = Chance(tape)
-            answer = ask(drafter, chance, k, draw=draw, noise=chance, **query)
+            noise = TapeNoise(tape)
+            answer = ask(drafter, noise, k, draw=draw, noise=noise, **query)
             assert answer.tokens[1, 0] == 2
             found.append(tuple(answer.tokens[0].tolist()))
         return found
@@ -92,10 +92,10 @@ def test_drawn_with_replacement_at_a_temperature() -> None:
 
 def test_proposals_are_what_was_drawn_from() -> None:
     drafter = made()
-    chance = Chance(Tape())
+    noise = TapeNoise(Tape())
     exclude = [frozenset({0}), frozenset[int]()]
     query = {"draw": Draw.WITHOUT_REPLACEMENT, "temperature": 0.5, "exclude": exclude}
-    found = ask(drafter, chance, 2, noise=chance, **query)
+    found = ask(drafter, noise, 2, noise=noise, **query)
     assert found.q_rows is not None
     rows = drafter.proposals(0, found.q_rows.tolist())
     assert rows.dtype == torch.float64
@@ -103,22 +103,22 @@ def test_proposals_are_what_was_drawn_from() -> None:
     assert rows[1].tolist() == [0.0, 0.0, 1.0]
     first = found.tokens[0].tolist()
     assert np.allclose(found.logq[0], rows[0].log()[first])
-    again = Chance(Tape())
+    again = TapeNoise(Tape())
     assert ask(drafter, again, 2, noise=again, **query).q_rows == pytest.approx(found.q_rows)
     assert made(torch.float32)._dtype == torch.float32
 
 
 def test_only_the_steps_own_numbers_will_do() -> None:
-    chance, other = Chance(Tape()), Chance(Tape())
-    for noise in (None, other):
-        with pytest.raises(ChanceError, match="other numbers than the step's"):
-            ask(made(), chance, 1, draw=Draw.IID, noise=noise)
-    with pytest.raises(ChanceError, match="temperature 0"):
-        ask(made(), chance, 1, draw=Draw.IID, noise=chance, temperature=0.0)
-    ask(made(), chance, 1, draw=Draw.IID, noise=chance)
-    ask(made(), chance, 1)
-    with pytest.raises(ChanceError, match="two queries"):
-        ask(made(), chance, 1, draw=Draw.IID, noise=chance)
+    noise, other = TapeNoise(Tape()), TapeNoise(Tape())
+    for wrong in (None, other):
+        with pytest.raises(EnumerationError, match="other numbers than the step's"):
+            ask(made(), noise, 1, draw=Draw.IID, noise=wrong)
+    with pytest.raises(EnumerationError, match="temperature 0"):
+        ask(made(), noise, 1, draw=Draw.IID, noise=noise, temperature=0.0)
+    ask(made(), noise, 1, draw=Draw.IID, noise=noise)
+    ask(made(), noise, 1)
+    with pytest.raises(EnumerationError, match="two queries"):
+        ask(made(), noise, 1, draw=Draw.IID, noise=noise)
 
 
 def test_it_has_nothing_to_learn() -> None:
@@ -148,7 +148,7 @@ def test_distributions_of_a_tree() -> None:
         scene.p((4,)).tolist(),
     ]
     tape = Tape()
-    p.draw(1, Chance(tape))
+    p.draw(1, TapeNoise(tape))
     assert len(tape.forks) == np.count_nonzero(scene.p((4, 1))) - 1
     rows = p.rows()
     assert rows.argmax.tolist() == [
@@ -163,5 +163,5 @@ def test_greedy_distributions_ask_for_no_chance() -> None:
     tree = tree_of([4, 1], [-1, 0])
     p = CannedDistributions(scene.p, tree, (4,), torch.float64, greedy=True)
     tape = Tape()
-    assert p.draw(1, Chance(tape)) == scene.p((4, 1)).argmax()
+    assert p.draw(1, TapeNoise(tape)) == scene.p((4, 1)).argmax()
     assert not tape.forks

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from draftwood.lab.lossless import exact
-from draftwood.lab.lossless.enumeration import Moment, Size, Step
+from draftwood.lab.lossless.enumeration import Size, StepEnumeration, StepStart
 from draftwood.lab.lossless.exact import EXACT, SCENES, SIZES, check_exact
 from draftwood.lab.lossless.tape import TooManyOutcomesError
 from draftwood.lab.lossless.tiny import Scene
@@ -28,6 +28,7 @@ from tests.factories import enumerable_policies, literal_verifiers
 from tests.factories.enumerable_policies import Stateless
 from tests.factories.literal_verifiers import Rejection, Traversal
 
+START = StepStart((0,), None)
 WITHOUT, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
 RIGHT: list[Stateless] = [
     Stateless((2, 1)),
@@ -167,7 +168,7 @@ class Elsewhere(Stateless):
 @pytest.mark.parametrize(
     ("policy", "verifier", "complaint"),
     [
-        (Stateless(), literal_verifiers.Twice(), "judged twice"),
+        (Stateless(), literal_verifiers.Twice(), "tested twice"),
         (Stateless(), Astray(), "not a path from the root"),
         (Stateless(), LookingAhead(), "the next step draws the same numbers"),
         (Oversized(), Rejection(), "4 deep where 6 and 3 are allowed"),
@@ -202,7 +203,7 @@ class Spoilt(Stateless):
 
 
 def test_what_a_policy_learns_is_enumerated_too() -> None:
-    step = Step(Spoilt(), Rejection(), SCENES[0], SIZES[1], Moment((0,), 0))
+    step = StepEnumeration(Spoilt(), Rejection(), SCENES[0], SIZES[1], StepStart((0,), 0))
     law = step.law()
     assert law.difference < EXACT
     check = check_exact("it", Spoilt(), Rejection())
@@ -234,7 +235,7 @@ def test_a_sampled_token_is_accepted_as_often_as_can_be() -> None:
     """One child: the expected number of accepted tokens is the sum of min(p, q)."""
     for seed in range(8):
         scene = Scene(seed, temperature=0.7)
-        step = Step(Stateless((1,)), Rejection(), scene, Size(1, 1), Moment((0,), None))
+        step = StepEnumeration(Stateless((1,)), Rejection(), scene, Size(1, 1), START)
         overlap = np.minimum(scene.p((0,)), scene.q("draft", (0,), 0.7)).sum()
         law = step.law()
         assert law.accepted == pytest.approx(float(overlap), abs=1e-15)
@@ -242,14 +243,14 @@ def test_a_sampled_token_is_accepted_as_often_as_can_be() -> None:
 
 
 def test_a_law_is_compared_over_every_token_of_the_step() -> None:
-    law = Step(Stateless((1, 1)), Rejection(), Scene(2), Size(2, 2), Moment((0,), None)).law()
+    law = StepEnumeration(Stateless((1, 1)), Rejection(), Scene(2), Size(2, 2), START).law()
     assert max(len(ending.committed) for ending in law.endings) == 3
     assert sum(ending.probability for ending in law.endings) == pytest.approx(1)
 
 
-def test_greedy_steps_leave_nothing_to_chance() -> None:
+def test_greedy_steps_have_one_outcome() -> None:
     scene = Scene(1, temperature=0.0)
-    law = Step(Stateless((2, 2)), Rejection(), scene, Size(6, 3), Moment((0,), None)).law()
+    law = StepEnumeration(Stateless((2, 2)), Rejection(), scene, Size(6, 3), START).law()
     (ending,) = law.endings
     path = (0, *ending.committed)
     assert all(scene.p(path[:i])[path[i]] == 1 for i in range(1, len(path)))
@@ -257,14 +258,14 @@ def test_greedy_steps_leave_nothing_to_chance() -> None:
 
 
 def test_rounding_shows_in_float32_only() -> None:
-    moment, size = Moment((0,), None), Size(4, 2)
-    double = Step(Stateless(), Traversal(), Scene(0), size, moment).law()
-    single = Step(Stateless(), Traversal(), Scene(0), size, moment, torch.float32).law()
+    size = Size(4, 2)
+    double = StepEnumeration(Stateless(), Traversal(), Scene(0), size, START).law()
+    single = StepEnumeration(Stateless(), Traversal(), Scene(0), size, START, torch.float32).law()
     assert double.difference < EXACT < single.difference < 1e-6
 
 
 def test_trees_are_made_smaller_until_there_are_few_enough() -> None:
-    step = Step(Stateless((3, 3), IID), Rejection(), Scene(2), Size(12, 2), Moment((0,), None))
+    step = StepEnumeration(Stateless((3, 3), IID), Rejection(), Scene(2), Size(12, 2), START)
     with pytest.raises(TooManyOutcomesError):
         step.law(most=50)
     check = check_exact("it", Stateless((3, 3), IID), Rejection())

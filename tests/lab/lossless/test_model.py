@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, Ground
+from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, ModelCheck
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Verdict, Verification
@@ -26,8 +26,8 @@ def target() -> MarkovTarget:
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground(target(), None, PROMPT, SAMPLING)
+def model_check() -> ModelCheck:
+    return ModelCheck(target(), None, PROMPT, SAMPLING)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def wrong(verifier: Eager) -> Method:
     return replace(method("tr:budget=8"), verifier=verifier)
 
 
-def test_the_law_is_the_targets_own(ground: Ground) -> None:
+def test_the_law_is_the_targets_own(model_check: ModelCheck) -> None:
     model = target()
 
     def after(tokens: Sequence[int]) -> dict[int, float]:
@@ -72,35 +72,35 @@ def test_the_law_is_the_targets_own(ground: Ground) -> None:
             for c, r in after([*PROMPT, a, b]).items():
                 expected[a, b, c] = p * q * r
     assert len(expected) == 3**LENGTH
-    assert ground.law == pytest.approx(expected, abs=1e-6)
-    assert ground.plain == model.greedy(PROMPT, GREEDY_TOKENS)
+    assert model_check.law == pytest.approx(expected, abs=1e-6)
+    assert model_check.plain == model.greedy(PROMPT, GREEDY_TOKENS)
 
 
 @pytest.mark.parametrize("name", ["ar", "pld", "tr:budget=8", "goose:budget=8"])
-def test_methods_pass(ground: Ground, name: str) -> None:
-    sampled = ground.check_sampled(name, method(name), 400)
+def test_methods_pass(model_check: ModelCheck, name: str) -> None:
+    sampled = model_check.check_sampled(name, method(name), 400)
     assert sampled.passed, str(sampled)
     assert sampled.samples == 400
     assert 10 < sampled.degrees < 27
     assert (sampled.accepted > 0) == (name != "ar")
     assert "400 continuations of 3 tokens" in str(sampled)
-    greedy = ground.check_greedy(name, method(name))
+    greedy = model_check.check_greedy(name, method(name))
     assert greedy.passed
     assert str(greedy) == f"greedy: {GREEDY_TOKENS} tokens, all as plain decoding's"
 
 
 @pytest.mark.parametrize("verifier", [Eager(), Lazy()], ids=["eager", "lazy"])
-def test_wrong_methods_do_not(ground: Ground, verifier: Eager) -> None:
-    sampled = ground.check_sampled("wrong", wrong(verifier), 400)
+def test_wrong_methods_do_not(model_check: ModelCheck, verifier: Eager) -> None:
+    sampled = model_check.check_sampled("wrong", wrong(verifier), 400)
     assert not sampled.passed
     assert sampled.p_value < 1e-6
 
 
-def test_a_wrong_greedy_token_is_told(ground: Ground) -> None:
-    greedy = ground.check_greedy("wrong", wrong(Lazy()))
+def test_a_wrong_greedy_token_is_told(model_check: ModelCheck) -> None:
+    greedy = model_check.check_greedy("wrong", wrong(Lazy()))
     assert not greedy.passed
     assert greedy.differs is not None
-    best = target().logits([*PROMPT, *ground.plain[: greedy.differs]]).topk(2).values
+    best = target().logits([*PROMPT, *model_check.plain[: greedy.differs]]).topk(2).values
     assert greedy.gap == pytest.approx(float(best[0] - best[1]))
     assert "apart" in str(greedy)
 
@@ -116,20 +116,20 @@ class Tied(MarkovTarget):
 
 def test_a_prompt_must_leave_room() -> None:
     with pytest.raises(DraftwoodError, match="shorten the prompt"):
-        Ground(MarkovTarget(5, context_limit=len(PROMPT) + 3), None, PROMPT, SAMPLING)
+        ModelCheck(MarkovTarget(5, context_limit=len(PROMPT) + 3), None, PROMPT, SAMPLING)
 
 
-def test_in_low_precision_a_failure_says_so(ground: Ground) -> None:
-    check = ground.check_sampled("ar", method("ar"), 200)
+def test_in_low_precision_a_failure_says_so(model_check: ModelCheck) -> None:
+    check = model_check.check_sampled("ar", method("ar"), 200)
     assert "top k" not in str(replace(check, dtype="bfloat16"))
     assert "top k" not in str(replace(check, passed=False))
     assert "--dtype float32" in str(replace(check, passed=False, dtype="bfloat16"))
-    assert "this tells little" in str(check)
+    assert "this shows little" in str(check)
 
 
 def test_a_near_tie_is_no_failure() -> None:
-    ground = Ground(Tied(5), None, PROMPT, SAMPLING)
-    greedy = ground.check_greedy("other", wrong(Lazy()))
+    model_check = ModelCheck(Tied(5), None, PROMPT, SAMPLING)
+    greedy = model_check.check_greedy("other", wrong(Lazy()))
     assert greedy.passed
     assert greedy.differs == 1  # the prefill's token is nobody's choice
     assert "rounding only" in str(greedy)
@@ -144,14 +144,14 @@ class Third(Eager):
 
 
 def test_a_near_tie_excuses_no_third_token() -> None:
-    ground = Ground(Tied(5), None, PROMPT, SAMPLING)
-    assert not ground.check_greedy("other", wrong(Third())).passed
+    model_check = ModelCheck(Tied(5), None, PROMPT, SAMPLING)
+    assert not model_check.check_greedy("other", wrong(Third())).passed
 
 
-def test_seeds_are_the_requests_own(ground: Ground) -> None:
-    first = ground.check_sampled("ar", method("ar"), 300)
-    again = ground.check_sampled("ar", method("ar"), 300)
-    other = Ground(target(), None, PROMPT, replace(SAMPLING, seed=2**64 - 3))
+def test_seeds_are_the_requests_own(model_check: ModelCheck) -> None:
+    first = model_check.check_sampled("ar", method("ar"), 300)
+    again = model_check.check_sampled("ar", method("ar"), 300)
+    other = ModelCheck(target(), None, PROMPT, replace(SAMPLING, seed=2**64 - 3))
     assert first == again
     assert other.check_sampled("ar", method("ar"), 300).statistic != first.statistic
 
@@ -160,9 +160,9 @@ def test_seeds_are_the_requests_own(ground: Ground) -> None:
 def test_what_cannot_be_counted_is_refused(temperature: float, top_k: int) -> None:
     sampling = SamplingParams(temperature=temperature, top_k=top_k)
     with pytest.raises(DraftwoodError, match="top_k from 2 to 16"):
-        Ground(MarkovTarget(), None, PROMPT, sampling)
+        ModelCheck(MarkovTarget(), None, PROMPT, sampling)
 
 
-def test_too_few_samples_are_refused(ground: Ground) -> None:
+def test_too_few_samples_are_refused(model_check: ModelCheck) -> None:
     with pytest.raises(DraftwoodError, match="4 samples are too few"):
-        ground.check_sampled("ar", method("ar"), 4)
+        model_check.check_sampled("ar", method("ar"), 4)

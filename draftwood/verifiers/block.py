@@ -19,35 +19,29 @@ from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import ROOT
 from draftwood.verifiers._residuals import (
-    Mode,
+    SampledVerifier,
     Siblings,
     Tested,
     bonus,
-    judge,
     keep_probability,
     try_children,
 )
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(SampledVerifier):
     """Lossless and optimal for sampled chains; other sampled trees are refused."""
 
-    accepts: ClassVar = frozenset(Draw)
     branching: ClassVar = False
-    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
 
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
+    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Accept the longest prefix of each chain whose random number is below its h.
 
         Raises:
             DraftwoodError: a tree with sampled nodes branches.
         """
-        return judge(cases, self._verdicts)
-
-    def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         chains = [_Chain(case) for case in cases]
         while active := [chain for chain in chains if chain.unfinished()]:
             for chain, tested in zip(

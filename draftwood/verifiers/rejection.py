@@ -12,34 +12,25 @@ Deviation: trees without sampled nodes go to the target walk, which has the same
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import ROOT
 from draftwood.verifiers._residuals import (
-    Mode,
+    SampledVerifier,
     Siblings,
     Tested,
     bonus,
     children_of,
-    judge,
     try_children,
 )
 
 
 @dataclass(frozen=True)
-class Rejection:
+class Rejection(SampledVerifier):
     """Lossless for every tree from which nothing is removed after drawing."""
 
-    accepts: ClassVar = frozenset(Draw)
-    branching: ClassVar = True
-    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
+    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Descend all trees together, one level at a time."""
-        return judge(cases, self._verdicts)
-
-    def _verdicts(self, cases: Sequence[Verification]) -> list[Verdict]:
         descents = [_Descent(case) for case in cases]
         while active := [descent for descent in descents if descent.unfinished()]:
             found = try_children([descent.siblings() for descent in active], self.mode)

@@ -19,37 +19,32 @@ can leave no token there).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import ClassVar
 
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import ROOT
 from draftwood.verifiers._residuals import (
     Mode,
+    SampledVerifier,
     Siblings,
     Tested,
     bonus,
     children_of,
-    judge,
     keep_probability,
     try_children,
 )
 
 
 @dataclass(frozen=True)
-class Traversal:
+class Traversal(SampledVerifier):
     """Lossless for every tree from which nothing is removed after drawing; optimal on chains.
 
     It is not better than token-level rejection on every tree. It accepts most if the first drawn
     sibling has the deepest subtree and deterministic children come last.
     """
 
-    accepts: ClassVar = frozenset(Draw)
-    branching: ClassVar = True
-    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
+    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Accept the first node, in post-order, whose random number is below its h."""
-        return judge(cases, lambda sampled: [t.verdict() for t in judged_trees(sampled, self.mode)])
+        return [tree.verdict() for tree in judged_trees(cases, self.mode)]
 
 
 class JudgedTree:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import Draw
-from draftwood.verifiers._walk import walk
+from draftwood.tree import ROOT, Draw
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,19 @@ class Walk:
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Draw along one path of each tree; equal seeds reproduce plain sampling."""
         return [walk(case) for case in cases]
+
+
+def walk(case: Verification) -> Verdict:
+    """Follow the target's draws, keyed by position, while the tree has a child with the token."""
+    node = ROOT
+    path: list[int] = []
+    while True:
+        token = case.p.draw(node, case.noise)
+        child = case.tree.child(node, token)
+        if child is None:
+            return Verdict(tuple(path), token)
+        path.append(child)
+        node = child
 
 
 PART = Walk

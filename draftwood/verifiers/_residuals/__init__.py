@@ -21,9 +21,14 @@ nodes at once. :mod:`draftwood.verifiers._residuals.sequential` tests a child wh
 needed, because most are not.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
+from typing import ClassVar
 
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Verdict, Verification
+from draftwood.tree import SAMPLED, Draw
 from draftwood.verifiers._residuals.batched import try_batched
 from draftwood.verifiers._residuals.sequential import try_sequentially
 from draftwood.verifiers._residuals.siblings import (
@@ -31,10 +36,10 @@ from draftwood.verifiers._residuals.siblings import (
     Tested,
     bonus,
     children_of,
-    judge,
     keep_probability,
     rows_of,
 )
+from draftwood.verifiers.walk import walk
 
 
 class Mode(Enum):
@@ -58,13 +63,44 @@ def try_children(groups: Sequence[Siblings], mode: Mode | None = None) -> Sequen
     return try_sequentially(groups, p) if mode is Mode.SEQUENTIAL else try_batched(groups, p)
 
 
+class SampledVerifier(ABC):
+    """Base of the verifiers of sampled trees.
+
+    On a tree without sampled nodes no rule accepts more than the target walk, which verifies it.
+    """
+
+    accepts: ClassVar[frozenset[Draw]] = frozenset(Draw)
+    branching: ClassVar[bool] = True
+    mode: ClassVar[Mode | None] = None  #: forces a mode of testing
+
+    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
+        """Judge the trees with sampled nodes together, and walk the others.
+
+        Raises:
+            DraftwoodError: a tree has sampled nodes and coupled ones, or cannot be judged.
+        """
+        kinds = [set(case.tree.draws.tolist()) for case in cases]
+        sampled = [bool(kind & SAMPLED) for kind in kinds]
+        if any(yes and Draw.COUPLED in kind for yes, kind in zip(sampled, kinds, strict=True)):
+            raise DraftwoodError(
+                "a tree has nodes that were drawn with the target's random numbers and others that "
+                "were drawn with their own: no rule is lossless for both"
+            )
+        judged = iter(self.judge([c for c, yes in zip(cases, sampled, strict=True) if yes]))
+        return [next(judged) if yes else walk(c) for c, yes in zip(cases, sampled, strict=True)]
+
+    @abstractmethod
+    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
+        """The rule: the accepted path and the bonus token of each tree with sampled nodes."""
+
+
 __all__ = [
     "Mode",
+    "SampledVerifier",
     "Siblings",
     "Tested",
     "bonus",
     "children_of",
-    "judge",
     "keep_probability",
     "try_children",
 ]

@@ -1,36 +1,13 @@
 """What verifiers of sampled trees share: siblings to test, the result, and the bonus token."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Distributions, Proposals, Verdict, Verification
-from draftwood.tree import SAMPLED, Draw, TokenTree
-from draftwood.verifiers._walk import walk
-
-
-def judge(
-    cases: Sequence[Verification], rule: Callable[[list[Verification]], list[Verdict]]
-) -> list[Verdict]:
-    """Verdicts by ``rule`` on trees with sampled nodes, by the target walk on the others.
-
-    On a tree without sampled nodes no rule accepts more than the walk.
-
-    Raises:
-        DraftwoodError: a tree has sampled nodes and coupled ones.
-    """
-    kinds = [set(case.tree.draws.tolist()) for case in cases]
-    sampled = [bool(kind & SAMPLED) for kind in kinds]
-    if any(yes and Draw.COUPLED in kind for yes, kind in zip(sampled, kinds, strict=True)):
-        raise DraftwoodError(
-            "a tree has nodes that were drawn with the target's random numbers and others that "
-            "were drawn with their own: no rule is lossless for both"
-        )
-    found = iter(rule([case for case, yes in zip(cases, sampled, strict=True) if yes]))
-    return [next(found) if yes else walk(case) for case, yes in zip(cases, sampled, strict=True)]
+from draftwood.protocols import Distributions, Proposals, Verification
+from draftwood.tree import TokenTree
 
 
 def children_of(tree: TokenTree) -> list[list[int]]:

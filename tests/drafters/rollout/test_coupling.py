@@ -13,7 +13,6 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import Candidates, Expand, TargetInfo, Verification
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
-from draftwood.verifiers._residuals import judge
 from draftwood.verifiers.traversal import Traversal
 
 V = 50
@@ -148,4 +147,4 @@ def test_no_tree_may_have_nodes_of_both_kinds() -> None:
     anything: object = None
     case = Verification(tree.build(), anything, anything, anything)  # type: ignore[arg-type]
     with pytest.raises(DraftwoodError, match="no rule is lossless for both"):
-        judge([case], lambda cases: [])
+        Traversal().verify([case])

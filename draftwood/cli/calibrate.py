@@ -2,7 +2,7 @@
 
 Decodes prompts with ``auto``, drafting everything that is offered, however unlikely: what the
 policy would choose must not decide what is learnt. The file is what ``auto`` starts from; the one
-that ships with the package was made so, from text that methods are not judged on.
+that ships with the package was made so, from text that no benchmark uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from draftwood.protocols import FREE, Bid, Built, Host, Price, Tuner
 from draftwood.sampling.params import SamplingParams
 
 _FLOOR = 0.002
-"""Path chance below which even a survey does not look."""
+"""Path probability below which even a survey does not keep a candidate."""
 
 
 @click.command()

@@ -48,5 +48,5 @@ class Batch:
         self.watch = Stopwatch()
 
     def sound(self, sequence: RunningRequest) -> bool:
-        """Whether nothing of the request has failed in this step."""
+        """Whether the request has not failed in this step."""
         return sequence.number not in self.failures

@@ -1,20 +1,27 @@
-"""The fast way from token ids to text for byte-level tokenizers, which most models have.
+"""Text of generated tokens, piece by piece.
 
-There a token *is* a string of bytes, so text comes from an incremental UTF-8 decoder and nothing is
-decoded twice. Everything else takes the general way of :class:`draftwood.engine.stop.Detokenizer`,
-the plain twin of this one.
+Text that was handed out never changes: text that a later token could still alter, such as half a
+character, is held back. :class:`Detokenizer` works with any tokenizer. :class:`ByteDetokenizer` is
+its fast twin for byte-level tokenizers, which most models have: there a token *is* a string of
+bytes, so text comes from an incremental UTF-8 decoder and nothing is decoded twice.
 """
 
 import codecs
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
-
-from draftwood.engine.stop import Detokenizer
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LONGEST = 4  # bytes of a character
+
+REPLACEMENT = "\ufffd"
+"""Decoders put it in the place of bytes that are not, or not yet, a character."""
+
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>\Z")
+_TAIL = 8
+_PATIENCE = 4  # tokens; no character has more bytes
 
 
 class TextStream(Protocol):
@@ -52,6 +59,124 @@ def is_byte_level(tokenizer: "PreTrainedTokenizerBase") -> bool:
     )
 
 
+class Detokenizer:
+    """Text of the tokens generated after a prompt, piece by piece.
+
+    All pieces together are what the generated tokens add to the prompt's text:
+    ``decode(prompt + generated)`` after its longest common prefix with ``decode(prompt)``. With an
+    empty prompt, and for byte-level tokenizers with any prompt that ends between characters, that
+    is ``decode(generated)``; a SentencePiece tokenizer keeps the space before the first word.
+
+    Each push decodes a window of a few tokens: those since the last character boundary, and
+    enough before them to make the decoder join words as it would inside the whole text.
+    ``tokenizers.decoders.DecodeStream`` works alike but cannot be flushed, shows bytes of a
+    byte-fallback vocabulary that a later byte turns into replacement characters, and decodes an
+    ever longer window while the model babbles invalid UTF-8.
+
+    Args:
+        tokenizer: any of transformers' tokenizers.
+        prompt_ids: what the generated tokens follow.
+        skip_special_tokens: leave special tokens out of the text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        prompt_ids: Sequence[int] = (),
+        *,
+        skip_special_tokens: bool = True,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._skip = skip_special_tokens
+        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
+        self._hidden = frozenset(token for token, content in added if content.special)
+        self._window = self._tail(prompt_ids)
+        self._settled = len(self._window)  # tokens whose text is out and final
+        self._shown = self._decode(self._window)  # text of the window that is out
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """The text that became certain with these tokens; often one word, sometimes nothing."""
+        self._window += token_ids
+        end = len(self._window)
+        while end > self._settled and self._waits(self._window[end - 1]):
+            end -= 1
+        if end == self._settled:
+            return ""
+        text = self._decode(self._window[:end])
+        unfinished = text.endswith(REPLACEMENT)
+        certain = text[:-1] if unfinished else text
+        new = self._after_shown(certain)
+        if unfinished:
+            if new:
+                self._shown = certain
+            if end - self._settled > _PATIENCE:
+                self._drop_garbage(text, end)
+        elif new:
+            # Only tokens that showed something may head a window: decoders treat the first word
+            # of a text specially, and a skipped token would make the next one the first.
+            self._window = self._window[self._settled :]
+            self._settled = end - self._settled
+            self._shown = self._decode(self._window[: self._settled])
+        return new
+
+    def flush(self) -> str:
+        """The text held back, unfinished characters included, once no token will follow."""
+        text = self._decode(self._window)
+        new = self._after_shown(text)
+        self._settled = len(self._window)
+        self._shown = text
+        return new
+
+    def _tail(self, prompt_ids: Sequence[int]) -> list[int]:
+        """The end of the prompt: enough to show something, and not cut within a run of bytes."""
+        count = min(_TAIL, len(prompt_ids))
+        while count < len(prompt_ids) and (
+            self._waits(prompt_ids[-count]) or not self._decode(prompt_ids[-count:])
+        ):
+            count = min(2 * count, len(prompt_ids))
+        return [int(token) for token in prompt_ids[len(prompt_ids) - count :]]
+
+    def _after_shown(self, text: str) -> str:
+        if text.startswith(self._shown):
+            return text[len(self._shown) :]
+        # Only where generated bytes complete or spoil the prompt's last character.
+        pairs = enumerate(zip(text, self._shown, strict=False))
+        common = next((i for i, (a, b) in pairs if a != b), min(len(text), len(self._shown)))
+        return text[common:]
+
+    def _drop_garbage(self, text: str, end: int) -> None:
+        """Start the window at its last token if a character begins there: bounds its length.
+
+        Cutting within a character makes two replacements of one, so equal text means a boundary.
+        """
+        last = self._decode(self._window[end - 1 : end])
+        if last.endswith(REPLACEMENT) and self._decode(self._window[: end - 1]) + last == text:
+            self._window = self._window[end - 1 :]
+            self._settled = 0
+            self._shown = last[:-1]
+
+    def _waits(self, token: int) -> bool:
+        """Whether the token's text depends on what follows it, or it has none.
+
+        A byte-fallback decoder judges a run of bytes as a whole, and a token that is left out of
+        the text does not end the run.
+        """
+        name = self._tokenizer.convert_ids_to_tokens(int(token))
+        if not isinstance(name, str):  # an id that the model has and the tokenizer has not
+            return True
+        return token in self._hidden or _BYTE_TOKEN.match(name) is not None
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        return cast(
+            str,
+            self._tokenizer.decode(
+                list(token_ids),
+                skip_special_tokens=self._skip,
+                clean_up_tokenization_spaces=False,
+            ),
+        )
+
+
 def _alphabet() -> dict[str, int]:
     """The characters that stand for bytes in byte-level vocabularies (GPT-2)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -63,7 +188,7 @@ _BYTES = _alphabet()
 
 
 class ByteDetokenizer:
-    """What :class:`draftwood.engine.stop.Detokenizer` says, for a byte-level tokenizer.
+    """The text of :class:`Detokenizer`, for a byte-level tokenizer.
 
     Args:
         tokenizer: one for which :func:`is_byte_level` holds.

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from draftwood import methods, models
 from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
-from draftwood.engine.isolation import Failures, each_judged
+from draftwood.engine.isolation import Failures, each_verified
 from draftwood.engine.lockstep import Drafted, draft, free
 from draftwood.engine.request import (
     Completion,
@@ -265,8 +265,8 @@ class Engine:
             if batch.sound(s)
         }
         verify = self.method.verifier.verify
-        judged = each_judged(verify, list(cases.values())) if cases else []
-        verdicts = dict(zip(cases, judged, strict=True))
+        verified = each_verified(verify, list(cases.values())) if cases else []
+        verdicts = dict(zip(cases, verified, strict=True))
         outcomes = []
         for s, tree, found in zip(batch.live, trees, rows, strict=True):
             verdict = verdicts.get(s.number)

@@ -1,4 +1,4 @@
-"""The place where drafters are built: loads what they ask for, once, beside the target.
+"""Builds drafters beside a target: loads each model or head that they ask for once.
 
 Knows how models are loaded and attached; nothing of what drafters do with them.
 """

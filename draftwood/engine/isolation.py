@@ -1,4 +1,4 @@
-"""What goes wrong in one request of a batch stays its own.
+"""Keeps the failure of one request from the rest of its batch.
 
 A logits processor, a stopping criterion or an observer is foreign code, and a model may answer one
 prompt with NaN. Knows nothing of what is done for a request.
@@ -11,21 +11,21 @@ from draftwood.protocols import Verdict, Verification
 
 
 class Failures(dict[int, Exception]):
-    """What each request's own work raised, by the request's number."""
+    """Exceptions that a request's own work raised, by the request's number."""
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Work for one request; if it raises, the exception is kept here and goes no further."""
+        """Run work for one request; its exception is stored here and goes no further."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - foreign code
             self[number] = error
 
 
-def each_judged(
+def each_verified(
     verify: Callable[[Sequence[Verification]], list[Verdict]], cases: Sequence[Verification]
 ) -> list[Verdict | Exception]:
-    """Verdicts on all cases together; if that fails, on each by itself, or what it raised.
+    """Verdicts on all cases together; if that fails, on each by itself, or its exception.
 
     A verdict does not depend on the cases beside it, and no random number is used up.
     """
@@ -34,4 +34,4 @@ def each_judged(
     except Exception as error:  # noqa: BLE001 - foreign code
         if len(cases) == 1:
             return [error]
-        return [found for case in cases for found in each_judged(verify, [case])]
+        return [found for case in cases for found in each_verified(verify, [case])]

@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out: requests, streaming events, completions."""
+"""Requests, the events that stream from the engine, and completions."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class Request:
         stop: strings that end the sequence and are left out of its text (needs a tokenizer).
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
-        observer: told what the drafters are told, before the tokens count as generated.
+        observer: called with each prefill and outcome, before the tokens count as generated.
     """
 
     prompt: Sequence[int] | str
@@ -191,12 +191,12 @@ def checked(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def failure(number: int, cause: Exception) -> RequestFailed:
-    """What a request's completion says of an exception, which is its cause."""
-    said = f"{type(cause).__name__}: {cause}".removesuffix(": ")
+    """The error of a completion, caused by an exception."""
+    text = f"{type(cause).__name__}: {cause}".removesuffix(": ")
     if isinstance(cause, DraftwoodError):
-        said = str(cause)
-    found = RequestFailed(f"request {number} failed: {said}")
-    found.reason = said
+        text = str(cause)
+    found = RequestFailed(f"request {number} failed: {text}")
+    found.reason = text
     found.__cause__ = cause
     return found
 

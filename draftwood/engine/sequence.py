@@ -1,6 +1,6 @@
-"""One running request: its tokens and text so far, and what ends it.
+"""One running request: its tokens and text so far, and its end.
 
-Knows nothing of trees being drafted or verified; it is handed the tokens that were committed.
+Knows nothing of trees; it is handed the tokens that were committed.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _PACE = 0.125
 
 
 class RunningRequest:
-    """What the engine keeps of a request: its tokens, text, random stream and policy state.
+    """A running request: its tokens, text, random stream and policy state.
 
     Args:
         number: the request's, as the engine counts.
@@ -59,7 +59,7 @@ class RunningRequest:
         return RequestLoad(len(self.history), left, self.pace, self.sampler.temperature, backlog)
 
     def growth(self, budget: int, forecast: Any = None) -> Growth:
-        """What the policy may know of the next step; its random numbers begin here."""
+        """The policy's view of the next step; the step's random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
         self.noise.move(len(self.history) - 1)
         return Growth(
@@ -118,7 +118,7 @@ class RunningRequest:
         return piece + (self.matcher.flush() if reason else ""), reason
 
     def completion(self, reason: FinishReason, error: Exception | None = None) -> Completion:
-        """What came of the request; ``error`` is what ended it, if that was its own."""
+        """The finished request; ``error`` is the exception of its own that ended it, if any."""
         return Completion(
             tokens=tuple(self.tokens),
             text="".join(self.text),

@@ -1,4 +1,4 @@
-"""What happened in a step, and the sums that the field's metrics are made of.
+"""Statistics of a step, and the sums that the field's metrics are made of.
 
 Definitions: a *step* is one target call after prefill; *mean acceptance length* is committed
 tokens per step, the bonus included, the prefill's token and tokens cut off by a stop or a limit

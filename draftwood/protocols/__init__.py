@@ -1,7 +1,7 @@
 """The four seams of Draftwood, and the small frozen values that pass between them.
 
 A *drafter* offers candidate tokens, a *policy* arranges them into a tree, a *target* scores the
-whole tree in one forward pass, a *verifier* says which path is kept. Everything else in the
+whole tree in one forward pass, a *verifier* decides which path is accepted. Everything else in the
 package either implements one of these or drives them. Nothing here computes anything.
 """
 

@@ -130,7 +130,7 @@ class Policy(Part, ABC):
 
     @property
     def draws(self) -> frozenset[Draw]:
-        """How the nodes it keeps were drawn; nothing is selected after drawing."""
+        """How the nodes of its trees were drawn; nothing is selected after drawing."""
         return frozenset({Draw.ONE_HOT})
 
     @property

@@ -20,7 +20,7 @@ class Noise(Protocol):
     """Random decisions of one step of one request, keyed by absolute position."""
 
     def choose(self, depth: int, weights: torch.Tensor) -> int:
-        """The token that follows a node at ``depth``, drawn as ``weights`` ``[V]`` say."""
+        """The token after a node at ``depth``, drawn in proportion to ``weights`` ``[V]``."""
         ...
 
     def accepts(self, node: int, probability: float) -> bool:
@@ -50,7 +50,7 @@ class Proposals(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """A drafted tree to be judged: what the target says of it, how it was drawn, and chance."""
+    """A drafted tree to verify, with the target's distributions, the drafters' and the noise."""
 
     tree: TokenTree
     p: Distributions

@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders
 from transformers import PreTrainedTokenizerFast
 
-from draftwood.engine.detokenize import ByteDetokenizer, is_byte_level, text_stream
-from draftwood.engine.stop import REPLACEMENT, Detokenizer
+from draftwood.engine.detokenize import (
+    REPLACEMENT,
+    ByteDetokenizer,
+    Detokenizer,
+    is_byte_level,
+    text_stream,
+)
 from tests.engine.test_text import BYTE_LEVEL, PIECES, SAMPLE, byte_level, decode, ids_of, named
 
 fast: Any = PreTrainedTokenizerFast  # its constructor has no annotations

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from draftwood.engine.stop import REPLACEMENT, Detokenizer, StopMatcher
+from draftwood.engine.detokenize import REPLACEMENT, Detokenizer
+from draftwood.engine.stop import StopMatcher
 from draftwood.errors import DraftwoodError
 
 fast: Any = PreTrainedTokenizerFast  # its constructor has no annotations

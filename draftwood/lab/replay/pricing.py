@@ -1,7 +1,4 @@
-"""Costs of a step from a file, or as data sheets let one expect of a GPU and shapes of models.
-
-Knows nothing of what is priced.
-"""
+"""Costs of a step from a file, or expected from data sheets for a GPU and shapes of models."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ STEP, NODE = 4e-4, 1e-5
 
 
 def read_costs(path: Path) -> StepCosts:
-    """What ``draftwood tune --json`` wrote, or bare step costs.
+    """Costs that ``draftwood tune --json`` wrote, or bare step costs.
 
     Raises:
         DraftwoodError: the file cannot be read, or holds something else.
@@ -44,7 +41,7 @@ def read_costs(path: Path) -> StepCosts:
 def expected_costs(
     gpu: str, shape: str, draft_shape: str | None = None, sources: Iterable[str] = ()
 ) -> StepCosts:
-    """What data sheets let one expect.
+    """Costs expected from data sheets.
 
     Args:
         gpu: short name of a GPU.
@@ -66,8 +63,7 @@ def expected_costs(
 
 
 def assumed_costs() -> StepCosts:
-    """What methods that weigh nodes by their cost are told where nothing is known of it: a node is
-    1 % of a plain step."""
+    """Costs where nothing is known of them: a node takes 1 % of a plain step."""
     return StepCosts(Curve((1, 101), (1.0, 2.0)))
 
 
@@ -86,7 +82,7 @@ def check_priced(costs: StepCosts, sources: Iterable[str]) -> None:
 
 
 class GivenCosts(LiveCosts):
-    """Costs that stay as they are: what a step takes without its models says nothing of them."""
+    """Costs that learn nothing: the seconds of a replayed step say nothing of a live one."""
 
     def observe(self, *step: float) -> None:
         """Nothing is learnt."""

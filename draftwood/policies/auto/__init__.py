@@ -1,4 +1,4 @@
-"""``auto``: the candidates of all sources in one tree, sized by what they are worth."""
+"""``auto``: the candidates of all sources in one tree, sized by what pays."""
 
 from draftwood.policies.auto.policy import PART
 from draftwood.protocols import Recipe

@@ -105,7 +105,7 @@ class Auto(Policy):
 
     @property
     def draws(self) -> frozenset[Draw]:
-        """Nodes are chosen deterministically, but for what may be drawn from a model."""
+        """Nodes are chosen deterministically, unless a model's children are sampled."""
         return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
@@ -129,8 +129,8 @@ class Auto(Policy):
             return TreeBuilder(growth.anchor).build("plain")
         given = (growth.anchor, forecast.table, floor, _POOL * budget, self.features)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
-        drawn = SampledPool(*given) if self.neural and draw in SAMPLED else None
-        pool = Pool(*given) if drawn is None else drawn
+        sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
+        pool = Pool(*given) if sampled is None else sampled
         for position, name in self._copying:
             offers: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(offers):
@@ -147,13 +147,13 @@ class Auto(Policy):
                 break
             levels.append(len(nodes))
             asked.update(nodes)
-            if drawn is None:
+            if sampled is None:
                 answer: Candidates = yield self._ask(pool, nodes, draw, growth)
                 found = nodes, answer.tokens, answer.logq
                 fresh = pool.offer(NEURAL, self.neural, *found, draw=draw)
             else:
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
-                fresh = yield from self._draw(drawn, nodes, answer, growth, forecast.price)
+                fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, fresh, deepest)
         report = Report(pool, budget, forecast.token_weight)
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
@@ -195,7 +195,7 @@ class Auto(Policy):
             self.neural, pool.builder, nodes, self.level, draw, temperature=heat, noise=noise
         )
 
-    def _draw(
+    def _sample(
         self,
         pool: SampledPool,
         nodes: Sequence[int],
@@ -223,7 +223,7 @@ class Auto(Policy):
             asked = [nodes[row] for row in ranked]
             fresh += pool.offer(NEURAL, self.neural, asked, tokens[ranked], logq[ranked])
         if plans:
-            drawn: Candidates = yield Expand(
+            answered: Candidates = yield Expand(
                 self.neural,
                 pool.builder,
                 [plan.node for plan in plans],
@@ -233,8 +233,8 @@ class Auto(Policy):
                 temperature=growth.temperature,
                 noise=growth.noise,
             )
-            handles = [] if drawn.q_rows is None else drawn.q_rows.tolist()
-            for plan, found, handle in zip(plans, drawn.tokens.tolist(), handles, strict=True):
+            handles = [] if answered.q_rows is None else answered.q_rows.tolist()
+            for plan, found, handle in zip(plans, answered.tokens.tolist(), handles, strict=True):
                 fresh += pool.add_sampled(plan, self.neural, found, handle)
         return fresh
 

@@ -40,7 +40,7 @@ class Pool:
     Args:
         anchor: the root's token.
         table: predicts acceptance.
-        floor: least path chance of a candidate that is kept.
+        floor: lowest path probability of a candidate that is kept.
         most: candidates kept at most.
         sources: in the order of the codes.
 
@@ -78,7 +78,7 @@ class Pool:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more would be kept."""
+        """Whether no further candidate would be kept."""
         return len(self) > self._most
 
     @property
@@ -139,7 +139,7 @@ class Pool:
         front: int | None = None,
         draw: Draw = Draw.ONE_HOT,
     ) -> list[int]:
-        """Ranked children of some nodes, likeliest first; the new ones among them that were kept.
+        """Add ranked children of some nodes, likeliest first; returns the new nodes.
 
         Args:
             source: position of the source.
@@ -149,15 +149,15 @@ class Pool:
             logq: float32 ``[m, k]``, natural logs of the scores; a token whose score is not a
                 finite number is taken for none.
             front: only so many of each row may be new, if given.
-            draw: how they were chosen: ``ONE_HOT``, or ``COUPLED``, whose scores are shares in a
-                race.
+            draw: how they were chosen: ``ONE_HOT``, or ``COUPLED``, whose scores are shares in
+                Gumbel top-k order.
         """
         rows = coded_rows(nodes, tokens, logq, draw)
         if not rows:
             return []
         self._update(source, rows)
         child, probability, floor = self.builder.child, self._table.probability, self._floor
-        kept: list[_New] = []
+        added: list[_New] = []
         for node, row, codes in rows:
             reach, only = self.path[node], self._features.only(self._answered[node], source)
             childless = not self.children[node]
@@ -167,12 +167,12 @@ class Pool:
                 own = probability(only[code])
                 path = reach * own
                 if path >= floor and (childless or child(node, token) is None):
-                    kept.append((node, token, code, own, path))
+                    added.append((node, token, code, own, path))
         room = self._most - len(self) + 1
-        if len(kept) > room:
-            best = sorted(range(len(kept)), key=lambda i: -kept[i][-1])[: max(0, room)]
-            kept = [kept[i] for i in sorted(best)]
-        new = self._add_all(kept, name, source)
+        if len(added) > room:
+            best = sorted(range(len(added)), key=lambda i: -added[i][-1])[: max(0, room)]
+            added = [added[i] for i in sorted(best)]
+        new = self._add_all(added, name, source)
         if draw is not Draw.ONE_HOT:
             for node in new:
                 self.builder.draws[node] = draw

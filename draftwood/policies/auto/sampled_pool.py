@@ -75,8 +75,8 @@ class SampledPool(Pool):
             limit: most nodes that are drafted.
         """
         reach, children = self.path[node], self.children[node]
-        kept = [child for child in children if self.path[child] >= price]
-        left = max(0.0, 1.0 - sum(self.probabilities[child] for child in kept))
+        likely = [child for child in children if self.path[child] >= price]
+        left = max(0.0, 1.0 - sum(self.probabilities[child] for child in likely))
         above = self._above(node)
         room = limit - (self.settled + self._reserved) - len(above)
         codes = [features.sampled_code(place, left) for place in range(min(_MOST, max(0, room)))]
@@ -86,7 +86,7 @@ class SampledPool(Pool):
         if not codes or gain <= sum(max(0.0, reach * p - price) for p in ranked):
             return None
         self._reserved += len(above) + len(codes)
-        return Plan(node, codes, frozenset(self.builder.tokens[child] for child in kept))
+        return Plan(node, codes, frozenset(self.builder.tokens[child] for child in likely))
 
     def promised(
         self, source: int, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]

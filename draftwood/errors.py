@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
+from typing import Any
 
 
 class DraftwoodError(ValueError):
@@ -25,15 +26,15 @@ class RequestFailed(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
     reason: str = ""
 
 
-def need(module: str, extra: str) -> None:
-    """Check that ``module``, which Draftwood's extra ``extra`` installs, can be imported.
+def need(module: str, extra: str) -> Any:
+    """Import ``module``, which Draftwood's extra ``extra`` installs.
 
     Raises:
-        DraftwoodError: it cannot; the message says how to install it.
+        DraftwoodError: it cannot be imported; the message says how to install it.
     """
     try:
-        importlib.import_module(module)
-    except ImportError as error:
+        return importlib.import_module(module)
+    except (ImportError, OSError, RuntimeError) as error:  # OSError: a shared library is missing
         raise DraftwoodError(
             f"this needs {module} ({error}): pip install 'draftwood[{extra}]'"
         ) from error

@@ -18,7 +18,7 @@ from tests.factories.command_line import run
     ("argv", "complaint"),
     [
         (["bad\udcff"], "the prompt is not valid UTF-8, at character 3"),
-        (["a\0b"], "the prompt holds a NUL character"),
+        (["a\0b"], "the prompt contains a NUL character"),
         ([""], "the prompt is empty"),
         (["x", "--stop", ""], "a stop string must not be empty"),
         (["x", "--max-new-tokens", "0"], "'--max-new-tokens': 0 is not in the range"),
@@ -39,7 +39,7 @@ def test_what_needs_no_model_is_said_before_it_is_looked_for(
     ("content", "complaint"),
     [
         (b"\xff\xfe", "is not valid UTF-8, at byte 0"),
-        (b"a\0b", "holds a NUL character"),
+        (b"a\0b", "contains a NUL character"),
         (b"\n", "is empty"),
     ],
 )

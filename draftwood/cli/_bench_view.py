@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from draftwood.lab.bench.runs import Job
 
 _PERIOD = 3600.0
-"""Seconds that the estimate looks back: methods differ in speed, and a job may take minutes."""
+"""Seconds over which the speed is estimated: methods differ, and a job may take minutes."""
 
 
 def progress(console: Console) -> Progress:
-    """An empty bar; it is gone when it ends.
+    """A progress bar that disappears at its end.
 
-    It is drawn between jobs only: a thread that redraws would take time from what is measured.
+    It is drawn between jobs only: a thread that redraws would disturb the measurement.
     """
     return Progress(
         TextColumn("{task.description}"),
@@ -47,26 +47,25 @@ def progress(console: Console) -> Progress:
 
 
 class Bar:
-    """Told each job before it begins.
+    """Progress of a run's jobs.
 
     Args:
-        shown: where it is drawn.
-        ended: jobs that another process has run; they count as done, but not for the speed from
-            which the rest is estimated.
-        left: jobs to come.
+        progress: where it is drawn.
+        ended: jobs finished by an earlier process; the speed is estimated without them.
+        left: jobs of this process.
     """
 
-    def __init__(self, shown: Progress, ended: int, left: int) -> None:
-        self._shown = shown
+    def __init__(self, progress: Progress, ended: int, left: int) -> None:
+        self._progress = progress
         self._ended = ended
-        self._task = shown.add_task("warm-up", total=ended + left, completed=ended)
+        self._task = progress.add_task("warm-up", total=ended + left, completed=ended)
 
     def __call__(self, job: Job, timed: bool) -> None:
-        """A job begins, timed or to warm up."""
-        what = job.method if timed else f"warm-up {job.method}"
-        self._shown.update(
+        """Show the job that starts, timed or warm-up."""
+        label = job.method if timed else f"warm-up {job.method}"
+        self._progress.update(
             self._task,
-            description=f"{what} · {job.items[0].prompt.id}",
+            description=f"{label} · {job.items[0].prompt.id}",
             completed=self._ended,
             refresh=True,
         )
@@ -74,9 +73,9 @@ class Bar:
 
 
 def table(document: Document) -> Table:
-    """One line per method; speeds and τ with their 95 % intervals.
+    """One row per method; speeds and τ with 95 % intervals.
 
-    The speed-up over transformers' plain ``generate`` has a column if the run has that peer.
+    Speed-up over transformers' ``generate`` is a column if the run has this peer.
     """
     methods = document.methods
     versus_hf = any(m.speedup_vs_hf.median is not None for m in methods.values())
@@ -108,8 +107,8 @@ def table(document: Document) -> Table:
 
 
 def best_table(document: Document, best: Searched) -> Table:
-    """Each method as published and at its best setting: tokens a second, over ar, and τ."""
-    note = f"tok/s, over ar, τ; settings found by {best.by} on other prompts"
+    """One row per method: tokens per second, speed-up and τ, as published and at its best."""
+    note = f"tok/s, vs ar, τ; settings chosen by {best.by} on other prompts"
     if best.disturbed:
         note += f"; the search's times are not reliable: {best.disturbed}"
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=note)
@@ -143,15 +142,15 @@ def _interval(value: Estimate, form: str, looping_texts: int) -> str:
 
 
 def _caption(document: Document) -> str:
-    said = "speeds and times: medians over prompts; others pooled; below: 95 % intervals,\n"
-    said += "and below loops the share of repeated 8-grams"
-    return f"{said}\n{document.loops}" if document.loops else said
+    text = "speeds and times: medians over prompts; others pooled; below: 95 % intervals,\n"
+    text += "and below loops the share of repeated 8-grams"
+    return f"{text}\n{document.loops}" if document.loops else text
 
 
 def _identical(method: Method) -> str:
     if not method.compared:
         return "-"
     rounding, faults = method.rounding_prompts, method.fault_prompts
-    why = f"\n{rounding} rounded" if rounding else ""
-    why += f"\n{faults} FAULT" if faults else ""
-    return f"{method.identical}/{method.compared}{why}"
+    notes = f"\n{rounding} rounded" if rounding else ""
+    notes += f"\n{faults} FAULT" if faults else ""
+    return f"{method.identical}/{method.compared}{notes}"

@@ -1,8 +1,8 @@
-"""Commands that decode with a method: its settings are options of the command.
+"""Commands that take a method, with the method's settings as options.
 
-Which settings there are depends on the method, so the command line is searched for its name before
-it is parsed. Click then does the rest: an unknown option is refused with the nearest known one, and
-``--method NAME --help`` lists what NAME can be given.
+The settings depend on the method, so its name is looked up in the command line before click parses
+it. Click then suggests the nearest option for an unknown one, and ``--method NAME --help`` lists
+the settings of NAME.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from draftwood.protocols.settings import Setting
 F = TypeVar("F", bound=Callable[..., Any])
 
 _GIVEN = "draftwood.methods.settings"
-"""Where a context keeps the settings that options gave: name to text."""
+"""Key of the context's dict of given settings: name to text."""
 
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")
-"""How click refuses a further argument."""
+"""Click's message about a surplus argument."""
 
 _HINTS = {
     "--prompt": "give the prompt as an argument, without an option's name",
@@ -47,7 +47,18 @@ _HINTS = {
     "--assistant-model": "did you mean --draft?",
     "--temp": "did you mean --temperature?",
 }
-"""Options that other tools have, and what to write instead."""
+"""Options of other tools, and what to write instead."""
+
+
+method_option = click.option(
+    "--method",
+    "name",
+    cls=Option,
+    section="Method",
+    default="auto",
+    show_default=True,
+    help="Drafting method; 'draftwood methods' lists them.",
+)
 
 
 def method_options(function: F) -> F:
@@ -66,10 +77,10 @@ def method_options(function: F) -> F:
 
 
 _COMMON = (
-    ("budget", "INTEGER", "Most nodes drafted a step, the root not counted."),
-    ("draft", "PATH", "A draft model: a directory or a hub id of the model's own family."),
-    ("head", "PATH", "An EAGLE-3 head made for the model: a directory or a hub id."),
-    ("drafter", "KIND", "Which drafter answers: model or eagle3. --draft and --head imply it."),
+    ("budget", "INTEGER", "Most nodes drafted per step, root excluded."),
+    ("draft", "PATH", "Draft model of the same family: a directory or a hub id."),
+    ("head", "PATH", "EAGLE-3 head of the model: a directory or a hub id."),
+    ("drafter", "KIND", "Kind of drafter, model or eagle3; --draft and --head imply it."),
     ("verifier", "RULE", "Accept rule: walk, rejection, block or traversal."),
 )
 
@@ -78,10 +89,10 @@ class MethodCommand(Command):
     """A command with ``--method`` and every setting of that method as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find out which options there are, then parse."""
+        """Add the method's settings to the options, then parse."""
         ctx.meta[_GIVEN] = {}
-        asked_for_help = bool({"--help", "-h"}.intersection(args))
-        methods = {} if asked_for_help and not self._known(args) else self.methods(args)
+        help_only = bool({"--help", "-h"}.intersection(args))
+        methods = {} if help_only and not self._known(args) else self.methods(args)
         own = {option for param in self.params for option in param.opts}
         ctx.meta[f"{_GIVEN}.options"] = list(_options(methods, own))
         try:
@@ -106,28 +117,28 @@ class MethodCommand(Command):
         return True
 
     def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
-        """The methods that these arguments name, by name, bound as the arguments say."""
+        """Recipes of the methods in ``args``, by name, with their sources bound."""
         default = next(p.default for p in self.params if "--method" in p.opts)
         given = _values(args)
         return _bound([str(given.get("method", default))], given)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters and the settings of its method."""
+        """The command's parameters and the method's settings."""
         settings: list[click.Parameter] = ctx.meta.get(f"{_GIVEN}.options", [])
         return super().get_params(ctx) + settings
 
 
 class MethodsCommand(MethodCommand):
-    """The same for a command whose arguments are methods."""
+    """A command whose arguments are methods, with their settings as options."""
 
     def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
-        """All methods among the arguments."""
+        """Recipes of all methods among the arguments."""
         found = [word for word in args if _is_method(word)]
         return _bound(found, _values(args))
 
 
 def method_of(ctx: click.Context, text: str) -> Method:
-    """The method of that spelling with the settings that options gave.
+    """The method named by ``text`` (``goose:budget=16``), with the settings given as options.
 
     Raises:
         DraftwoodError: the method or a setting is unknown, or a value is out of range.
@@ -136,7 +147,7 @@ def method_of(ctx: click.Context, text: str) -> Method:
 
 
 def settings_given(ctx: click.Context) -> Mapping[str, str]:
-    """The settings that options gave, name to text."""
+    """Settings given as options, name to text."""
     found: Mapping[str, str] = ctx.meta[_GIVEN]
     return found
 
@@ -150,23 +161,23 @@ def _is_method(word: str) -> bool:
 
 
 def _bound(texts: Iterable[str], given: Mapping[str, str]) -> dict[str, Recipe]:
-    """Each method with its sources bound as its text and the options say."""
+    """Recipes of ``texts``, with sources bound by the texts and the options."""
     found = {}
     for text in texts:
         name, *items = text.split(":")
         recipe = recipe_of(name)
-        spelt_out = {key: value for key, _, value in (item.partition("=") for item in items)}
+        in_text = {key: value for key, _, value in (item.partition("=") for item in items)}
         binders = {binder(source) for source in recipe.drafters} | set(model_flags())
-        options = {k: v for k, v in {**spelt_out, **given}.items() if k in binders}
+        options = {k: v for k, v in {**in_text, **given}.items() if k in binders}
         try:
             found[name] = bound(recipe, options)
         except DraftwoodError:
-            found[name] = recipe  # said when the method is made, after other wrong options
+            found[name] = recipe  # refused later, when the method is made
     return found
 
 
 def _values(args: Sequence[str]) -> dict[str, str]:
-    """``--name value`` and ``--name=value`` among the arguments, the last of each."""
+    """Values of ``--name value`` and ``--name=value`` in ``args``; the last one counts."""
     found = {}
     for word, following in zip(args, [*args, ""][1:], strict=True):
         if word.startswith("--"):
@@ -176,7 +187,7 @@ def _values(args: Sequence[str]) -> dict[str, str]:
 
 
 def _options(methods: Mapping[str, Recipe], own: set[str]) -> Iterator[click.Option]:
-    """An option for every setting that the command does not have by itself."""
+    """An option for every setting that is not an option of the command itself."""
     seen = set(own)
     for name, recipe in methods.items():
         for key, setting in settings_of(recipe).items():
@@ -199,7 +210,7 @@ def _help(setting: Setting) -> str:
 
 
 def shown(value: object) -> str:
-    """A setting's value as it is typed."""
+    """A setting's value, as typed on the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):

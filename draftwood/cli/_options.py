@@ -126,7 +126,9 @@ def model_options(function: F) -> F:
     option = partial(_option, cls=Option, section="Model")
     decorate: Callable[[Any], F] = stack(
         option(
-            "--model", default="embedded", help="A directory or a hub id; embedded: a small one."
+            "--model",
+            default="embedded",
+            help="A directory or a hub id; embedded: the small model in the package.",
         ),
         option(
             "--dtype",
@@ -134,7 +136,11 @@ def model_options(function: F) -> F:
             default="auto",
             help="Number format of weights and activations; auto: the checkpoint's.",
         ),
-        option("--device", default="auto", help="A torch device (cpu, cuda:0); auto: CUDA if any."),
+        option(
+            "--device",
+            default="auto",
+            help="A torch device (cpu, cuda:0); auto: CUDA if available.",
+        ),
         option("--threads", type=THREADS, help="CPU threads. [default: torch's choice]"),
         option(
             "--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint."

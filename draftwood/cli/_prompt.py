@@ -1,4 +1,4 @@
-"""The prompt of a command: an argument, a file or standard input, as text and as token ids."""
+"""A command's prompt: an argument, a file or standard input, as text and as token ids."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from draftwood.cli._options import PATH, F, stack
 from draftwood.errors import DraftwoodError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+def prompt_options(function: F) -> F:
+    """``PROMPT``, ``--file`` and ``--chat``."""
+    return stack(
+        click.argument("prompt", required=False),
+        click.option(
+            "--file", "path", type=PATH, help="Read the prompt from a file; - is standard input."
+        ),
+        click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template."),
+    )(function)
+
+
 def read_prompt(prompt: str | None, path: Path | None) -> str:
-    """The prompt; the line break at the end of a file or of standard input is not part of it.
+    """Read the prompt, without the line break at the end of a file or of standard input.
 
     Args:
-        prompt: as an argument.
-        path: of a file; ``-`` is standard input.
+        prompt: the argument, if given.
+        path: the file, if given; ``-`` is standard input.
 
     Raises:
-        DraftwoodError: there is none, there are two, or it is empty or no text.
+        DraftwoodError: there is no prompt, there are two, or it is empty or not text.
     """
     if prompt is not None and path is not None:
         raise DraftwoodError("give the prompt as text or as --file, not both")
@@ -38,15 +52,15 @@ def read_prompt(prompt: str | None, path: Path | None) -> str:
 
 
 def check_prompt(text: str, what: str) -> str:
-    """The text itself.
+    """Check a text; ``what`` names it in messages.
 
     Raises:
-        DraftwoodError: it is empty, holds NUL characters, or came as bytes that are not UTF-8.
+        DraftwoodError: it is empty, contains NUL characters, or was not valid UTF-8.
     """
     if not text:
         raise DraftwoodError(f"{what} is empty: give some text")
     if "\0" in text:
-        raise DraftwoodError(f"{what} holds a NUL character: it is no text")
+        raise DraftwoodError(f"{what} contains a NUL character: it is not text")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -63,7 +77,7 @@ def _text(content: bytes, what: str) -> str:
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, chat: bool) -> list[int]:
-    """Token ids of a prompt, as one user turn of the chat template if ``chat``.
+    """Token ids of a prompt; with ``chat``, as one user turn of the chat template.
 
     Raises:
         DraftwoodError: the tokenizer has no chat template.

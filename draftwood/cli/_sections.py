@@ -1,4 +1,4 @@
-"""Click commands whose help lists options under headings, in the order in which they come."""
+"""Click commands whose help lists options under headings, in the order of the options."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import click
 
 
 class Option(click.Option):
-    """An option that stands under a heading of its own in the help.
+    """An option under a heading of the help.
 
     Args:
-        section: the heading; "" is the command's own list.
+        section: the heading; "" is the list without a heading.
     """
 
     def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
@@ -20,7 +20,7 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help lists the options of every section under its heading."""
+    """A command whose help groups options by section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those without a section first."""
@@ -29,7 +29,6 @@ class Command(click.Command):
             record = param.get_help_record(ctx)
             if record is not None and not isinstance(param, click.Argument):
                 sections.setdefault(getattr(param, "section", ""), []).append(record)
-        # --help itself comes last of those without a section.
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading or "Options"):

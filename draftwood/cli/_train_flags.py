@@ -1,7 +1,4 @@
-"""The flags of `draftwood train`, a few at a time, each few made into the object they describe.
-
-Every decorator adds flags to a click command and hands it one object instead of their values.
-"""
+"""Options of ``draftwood train``; each decorator adds some and passes them as one object."""
 
 from __future__ import annotations
 
@@ -15,25 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from draftwood.cli._options import PATH
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.recipe import UNROLL, Recipe, Shape
+from draftwood.lab.train.recipe import UNROLL, ModelShape, Recipe
 
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.lab.train.recipe import Recipe, Shape
-    from draftwood.lab.train.session import Session
+    from draftwood.lab.train.session import TrainingRun
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 _PRECISION = defaultdict(lambda: "float32", cuda="bfloat16")
-_PATH = click.Path(path_type=Path)
 
 
 def session_flags(function: Command) -> Command:
-    """``session``: where texts come from and models go, and on which device."""
+    """``session``: texts, run directory and device."""
 
     def pack(
         data: Path,
@@ -47,45 +43,48 @@ def session_flags(function: Command) -> Command:
         import torch
 
         from draftwood.lab.train.batches import parse_mixture
-        from draftwood.lab.train.session import Session
+        from draftwood.lab.train.session import TrainingRun
 
         if threads is not None:
             torch.set_num_threads(threads)
-        function(Session(data, out, parse_mixture(mixture), _device(device), sources), **rest)
+        function(TrainingRun(data, out, parse_mixture(mixture), _device(device), sources), **rest)
 
     return _with_flags(
         function,
         pack,
-        click.option("--data", type=_PATH, required=True, help="Directory of *.txt.gz files."),
+        click.option("--data", type=PATH, required=True, help="Directory of *.txt.gz files."),
         click.option(
             "--out",
-            type=_PATH,
+            type=PATH,
             required=True,
-            help="Directory of the run: tokenizer, cached tokens, checkpoints, exported models.",
+            help="Run directory: tokenizer, cached tokens, checkpoints, models.",
         ),
         click.option(
-            "--mixture", default=_MIXTURE, show_default=True, help="Share of each domain."
+            "--mixture",
+            default=_MIXTURE,
+            show_default=True,
+            help="Share of each domain in the training text.",
         ),
         click.option(
             "--sources",
-            type=_PATH,
-            help="JSON about the texts' origin and licences; DATA/manifest.json if not given.",
+            type=PATH,
+            help="JSON about the texts' origin and licences.  [default: DATA/manifest.json]",
         ),
         click.option(
             "--device",
             default="auto",
             show_default=True,
-            help="auto, cpu, cuda, or a torch device.",
+            help="A torch device (cpu, cuda:0); auto: CUDA if available.",
         ),
-        click.option("--threads", type=int, help="CPU threads; the machine's choice if not given."),
+        click.option("--threads", type=int, help="CPU threads.  [default: torch's choice]"),
     )
 
 
 def job_flags(function: Command) -> Command:
-    """``job``: how the run is carried out. Goes below :func:`session_flags`."""
+    """``job``: execution of the run. Goes below :func:`session_flags`."""
 
     def pack(
-        session: Session,
+        session: TrainingRun,
         micro_tokens: int,
         precision: str | None,
         checkpoint_every: int,
@@ -95,10 +94,10 @@ def job_flags(function: Command) -> Command:
     ) -> None:
         import torch
 
-        from draftwood.lab.train.session import Job
+        from draftwood.lab.train.session import RunOptions
 
         kind = session.device.type
-        job = Job(
+        job = RunOptions(
             micro_tokens=micro_tokens,
             workers=torch.get_num_threads() if kind == "cpu" else 1,
             mixed=(precision or _PRECISION[kind]) == "bfloat16",
@@ -112,30 +111,30 @@ def job_flags(function: Command) -> Command:
     return _with_flags(
         function,
         pack,
-        click.option(
-            "--micro-tokens", default=1024, show_default=True, help="Tokens run through at once."
-        ),
+        click.option("--micro-tokens", default=1024, show_default=True, help="Tokens per forward."),
         click.option(
             "--precision",
             type=click.Choice(["float32", "bfloat16"]),
-            help="Of matrix products; bfloat16 on a GPU and float32 on a CPU if not given.",
+            help="Number format of matrix products.  [default: bfloat16 on a GPU, else float32]",
         ),
         click.option(
             "--checkpoint-every", default=100, show_default=True, help="Updates per checkpoint."
         ),
-        click.option("--stop-after", type=int, help="Stop after that many updates, to be resumed."),
-        click.option("--export", type=_PATH, help="Where the model goes as well in the end."),
+        click.option(
+            "--stop-after", type=int, help="Stop after N updates; the run can be resumed."
+        ),
+        click.option(
+            "--export", type=PATH, help="Also write the finished model to this directory."
+        ),
     )
 
 
-def shape_flags(base: Shape) -> Decorator:
-    """``shape``: a language model's, where no flag says otherwise ``base``; and ``vocab_size``."""
-
-    from draftwood.lab.train.recipe import Shape
+def shape_flags(base: ModelShape) -> Decorator:
+    """``shape``, by default ``base``, and ``vocab_size``."""
 
     def decorate(function: Command) -> Command:
         def pack(
-            session: Session,
+            session: TrainingRun,
             hidden: int,
             layers: int,
             heads: int,
@@ -144,7 +143,7 @@ def shape_flags(base: Shape) -> Decorator:
             ffn: int,
             **rest: Any,
         ) -> None:
-            shape = Shape(hidden, layers, heads, kv_heads, head_dim, ffn)
+            shape = ModelShape(hidden, layers, heads, kv_heads, head_dim, ffn)
             function(session, shape=shape, **rest)
 
         def size(name: str, default: int, text: str) -> Decorator:
@@ -154,22 +153,22 @@ def shape_flags(base: Shape) -> Decorator:
             function,
             pack,
             vocabulary_flag,
-            size("--hidden", base.hidden, "Channels."),
-            size("--layers", base.layers, "Layers."),
-            size("--heads", base.heads, "Query heads."),
-            size("--kv-heads", base.kv_heads, "Key-value heads."),
-            size("--head-dim", base.head_dim, "Channels of a head."),
-            size("--ffn", base.ffn, "Channels inside the feed-forward part."),
+            size("--hidden", base.hidden, "Hidden size."),
+            size("--layers", base.layers, "Number of layers."),
+            size("--heads", base.heads, "Number of query heads."),
+            size("--kv-heads", base.kv_heads, "Number of key-value heads."),
+            size("--head-dim", base.head_dim, "Size of a head."),
+            size("--ffn", base.ffn, "Intermediate size of the feed-forward layers."),
         )
 
     return decorate
 
 
 def plan_flags(function: Command) -> Command:
-    """``plan``: what is asked of an EAGLE-3 head."""
+    """``plan``: settings of an EAGLE-3 head."""
 
     def pack(
-        session: Session,
+        session: TrainingRun,
         unroll: int,
         taps: str | None,
         draft_vocab: int | None,
@@ -192,33 +191,39 @@ def plan_flags(function: Command) -> Command:
             "--unroll",
             default=UNROLL,
             show_default=True,
-            help="Steps of a chain that are trained.",
+            help="Trained steps: the length of draft chains.",
         ),
         click.option(
             "--taps",
             metavar="LAYERS",
-            help="The target's layers whose entering states are read, as in 2+4+5; 2, the middle "
-            "and the last but two if not given.",
+            help="Target layers whose inputs are read, such as 2+4+5.  [default: 2, the middle "
+            "one and the third from the end]",
         ),
         click.option(
             "--draft-vocab",
             type=int,
-            help="Tokens that can be drafted, the most frequent ones; all of up to 8,192, else "
-            "32,000 if not given.",
+            help="Size of the draft vocabulary, the most frequent tokens.  [default: all of up to "
+            "8,192, else 32,000]",
         ),
-        click.option("--heads", type=int, help="Query heads; the target's if not given."),
-        click.option("--kv-heads", type=int, help="Key-value heads, likewise."),
-        click.option("--head-dim", type=int, help="Channels of a head, likewise."),
-        click.option("--ffn", type=int, help="Channels inside the feed-forward part, likewise."),
+        click.option("--heads", type=int, help="Number of query heads.  [default: the target's]"),
+        click.option(
+            "--kv-heads", type=int, help="Number of key-value heads.  [default: the target's]"
+        ),
+        click.option("--head-dim", type=int, help="Size of a head.  [default: the target's]"),
+        click.option(
+            "--ffn",
+            type=int,
+            help="Intermediate size of the feed-forward layer.  [default: the target's]",
+        ),
     )
 
 
 def recipe_flags(base: Recipe) -> Decorator:
-    """``recipe``: how long and how fast to train; where no flag says otherwise, ``base``."""
+    """``recipe``: training settings, by default ``base``."""
 
     def decorate(function: Command) -> Command:
         def pack(
-            session: Session,
+            session: TrainingRun,
             tokens: int,
             length: int,
             rows: int,
@@ -250,34 +255,40 @@ def recipe_flags(base: Recipe) -> Decorator:
         return _with_flags(
             function,
             pack,
-            number("--tokens", base.tokens, "Tokens to train on in all; may change when resuming."),
-            number("--length", base.length, "Tokens in a row."),
-            number("--rows", base.rows, "Rows in a batch."),
+            number("--tokens", base.tokens, "Total training tokens; may change when resuming."),
+            number("--length", base.length, "Tokens per row."),
+            number("--rows", base.rows, "Rows per batch."),
             number(
-                "--short-share", base.short_share, "Share of the updates with rows cut in halves."
+                "--short-share",
+                base.short_share,
+                "Share of updates, the first ones, with rows cut in halves.",
             ),
-            number("--warmup", base.warmup, "Updates until the full rate."),
-            number("--decay-share", base.decay_share, "Share of the updates with falling rate."),
-            number("--muon-rate", base.muon_rate, "Peak rate of the hidden matrices."),
+            number("--warmup", base.warmup, "Updates until the peak rates."),
             number(
-                "--adam-rate", base.adam_rate, "Peak rate of embeddings, output matrices and norms."
+                "--decay-share",
+                base.decay_share,
+                "Share of updates, the last ones, with decreasing rates.",
             ),
-            number("--seed", base.seed, "Of the initial weights and the data order."),
+            number("--muon-rate", base.muon_rate, "Peak learning rate of hidden matrices (Muon)."),
+            number(
+                "--adam-rate",
+                base.adam_rate,
+                "Peak learning rate of embeddings, output matrices and norms (AdamW).",
+            ),
+            number("--seed", base.seed, "Seed of the initial weights and the data order."),
         )
 
     return decorate
 
 
 def vocabulary_flag(function: Command) -> Command:
-    """``vocab_size``, of a tokenizer that is yet to be made."""
-    option = click.option(
-        "--vocab-size", default=4096, show_default=True, help="Tokens in the vocabulary."
-    )
+    """``vocab_size`` of a new tokenizer."""
+    option = click.option("--vocab-size", default=4096, show_default=True, help="Vocabulary size.")
     return option(function)
 
 
 def _with_flags(function: Command, pack: Command, *options: Decorator) -> Command:
-    """``pack`` in the place of ``function``, with its flags and these above them."""
+    """``pack`` with the options of ``function`` and these above them."""
     packed: Command = functools.wraps(function)(pack)
     for option in reversed(options):
         packed = option(packed)
@@ -285,7 +296,7 @@ def _with_flags(function: Command, pack: Command, *options: Decorator) -> Comman
 
 
 def _command() -> str:
-    """Word the command for the record, with the flags given and without directories' names."""
+    """The command line for the record, without names of directories."""
     context = click.get_current_context()
     words = ["draftwood train", str(context.info_name), "--data DATA", "--out OUT"]
     for name, value in context.params.items():
@@ -300,9 +311,7 @@ def _taps(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split("+"))
     except ValueError:
-        raise DraftwoodError(
-            f"--taps {text!r} does not name layers; write them as in 2+4+5."
-        ) from None
+        raise DraftwoodError(f"--taps {text!r}: write layer numbers, such as 2+4+5.") from None
 
 
 def _device(name: str) -> torch.device:

@@ -1,7 +1,4 @@
-"""Draws cost curves beside what was timed, with matplotlib, which only this file imports.
-
-It is an optional dependency: ``pip install draftwood[lab]``.
-"""
+"""Tables and plots of measured step costs; plots need ``pip install draftwood[lab]``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,24 +15,23 @@ _FORMATS = (".png", ".svg", ".pdf")
 
 
 def check(path: Path) -> None:
-    """Refuse a picture that could not be drawn, before anything is measured.
+    """Refuse a plot that could not be written, before anything is measured.
 
     Raises:
-        DraftwoodError: matplotlib is missing, or the file's format is unknown or its place cannot
-            be written to.
+        DraftwoodError: matplotlib is missing, the format is unknown, or the file cannot be written.
     """
     need("matplotlib", "lab")
     if path.suffix not in _FORMATS:
-        raise DraftwoodError(f"{path} is no kind of picture: name one of {', '.join(_FORMATS)}")
+        raise DraftwoodError(f"{path}: plots can be {', '.join(_FORMATS)}")
     check_writable(path)
 
 
 def plot(path: Path, curves: Mapping[str, tuple[Curve, Sequence[Sample]]]) -> None:
-    """Milliseconds by tokens, one panel a curve; points are what was timed, lines the curve.
+    """Plot milliseconds by tokens, a panel per curve; points are measured, lines are fitted.
 
     Args:
-        path: the picture; its suffix decides the format.
-        curves: by title.
+        path: file to write; its suffix decides the format.
+        curves: curve and samples, by title.
     """
     from matplotlib.figure import Figure
 
@@ -63,16 +59,15 @@ def plot(path: Path, curves: Mapping[str, tuple[Curve, Sequence[Sample]]]) -> No
 
 @dataclass(frozen=True)
 class TargetRow:
-    """The target's forward over trees of one size.
+    """Cost of the target's forward for trees of one size.
 
     Attributes:
         nodes: drafted nodes of each sequence's tree.
-        timed: seconds as timed; None if this was not.
-        seconds: by the curve.
-        ratio: over a forward without drafted nodes, T(n)/T(1).
-        break_even: for drafts that cost no forward.
-        break_even_chain: for a chain of that many nodes, a draft forward each; None if no drafter
-            was measured.
+        timed: measured seconds, or None.
+        seconds: seconds by the curve.
+        ratio: T(n)/T(1), relative to a forward without drafted nodes.
+        break_even: accepted tokens that pay for the step, if drafts are free.
+        break_even_chain: the same for a chain, with a draft forward per node; None: no drafter.
     """
 
     nodes: int
@@ -85,7 +80,7 @@ class TargetRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A drafter's level of one width: seconds as timed, by the curve, and over T(1)."""
+    """Cost of a draft forward for one width: measured, by the curve, and relative to T(1)."""
 
     width: int
     timed: float | None
@@ -101,15 +96,15 @@ def target_rows(
     batch: int,
     source: str | None = None,
 ) -> list[TargetRow]:
-    """One row for each size.
+    """One row per tree size.
 
     Args:
-        costs: of a step.
-        samples: what was timed.
-        sizes: tokens of each sequence's tree, root included.
+        costs: fitted step costs.
+        samples: measured forwards.
+        sizes: nodes of each sequence's tree, root included.
         context: cached tokens of each sequence.
-        batch: sequences.
-        source: the drafter of chains, if there is one.
+        batch: number of sequences.
+        source: drafter of chains, if one was measured.
     """
     timed = {(s.tokens, s.context, s.batch): s.seconds for s in samples}
     cached = context * batch
@@ -144,7 +139,7 @@ def level_rows(
     context: int,
     batch: int,
 ) -> list[LevelRow]:
-    """One row for each width of a level, in nodes of each sequence."""
+    """One row per width of a draft forward, in nodes per sequence."""
     timed = {(s.tokens, s.context, s.batch): s.seconds for s in samples}
     cached, level = context * batch, costs.drafters[source]
     one = costs.target.seconds(batch, cached, batch)

@@ -1,7 +1,4 @@
-"""The ``bench`` subcommand: flags, progress, table and the line that a script reads.
-
-Knows nothing of how runs are made; :mod:`draftwood.lab.bench.session` does.
-"""
+"""``draftwood bench``: times methods and other libraries; the run is a :class:`Session`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from draftwood.cli._bench_view import best_table, table
 from draftwood.cli._options import (
@@ -19,7 +15,9 @@ from draftwood.cli._options import (
     ModelOptions,
     batch_option,
     chat_option,
+    console,
     draft_option,
+    figures_option,
     head_option,
     limit_option,
     max_new_tokens_option,
@@ -32,6 +30,7 @@ from draftwood.cli._options import (
     top_p_option,
     truncate_option,
 )
+from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best
@@ -47,13 +46,7 @@ if TYPE_CHECKING:
     from draftwood.lab.bench.journal import Journal
     from draftwood.lab.bench.outputs import Outputs
 
-_FILE_WIDTH = 120
-"""Columns of the table where there is no terminal to ask."""
-
-
-_SEEDS = "write integers with commas between them, such as 0,1,2"
-
-
+_SEEDS = "write integers, such as 0,1,2"
 _EXAMPLES = """\b
 Examples:
   draftwood bench --prompts prompts.jsonl --methods ar,auto,hf
@@ -62,26 +55,26 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=Command, epilog=_EXAMPLES)
 @prompts_option
 @limit_option
 @click.option(
     "--methods",
     default="ar,pld,tr,goose,auto,hf",
     show_default=True,
-    help="Comma-separated, settings behind colons (goose:budget=16). Other libraries' ways, "
-    f"also: {', '.join(peer_names())}.",
+    help="Methods, with settings after colons (goose:budget=16), and peers: "
+    f"{', '.join(peer_names())}.",
 )
 @click.option(
     "--peers",
     is_flag=True,
-    help="Add every peer that --methods does not name; what is not available is reported.",
+    help="Add all peers; those that are not installed are reported.",
 )
 @click.option(
     "--best",
     "best_file",
     type=PATH,
-    help="Run each method that draftwood search wrote to this file as published and at its best.",
+    help="Run each method of this file, from 'draftwood search', as published and at its best.",
 )
 @model_options
 @max_new_tokens_option()
@@ -93,21 +86,25 @@ Examples:
     default="0",
     show_default=True,
     metavar="N[,N]",
-    help="Everything is run with each; the first one also shuffles the order.",
+    help="Seeds; the first one also shuffles the order of runs.",
 )
-@click.option("--budget", type=int, help="Most nodes drafted a step, where a method sets none.")
+@click.option(
+    "--budget",
+    type=int,
+    help="Most nodes drafted per step, for methods without a budget of their own.",
+)
 @draft_option
 @head_option
-@click.option("--warm", is_flag=True, help="Keep what drafters learn from prompt to prompt.")
+@click.option("--warm", is_flag=True, help="Keep the drafters' state from prompt to prompt.")
 @batch_option
 @repeats_option
 @chat_option
 @truncate_option
-@click.option("--json", "output", type=PATH, help="Write everything here.")
-@click.option("--resume", is_flag=True, help="Resume the run of --json that was stopped.")
-@click.option("--html", type=PATH, help="Write a page to look at.")
-@click.option("--plots", type=PATH, help="Write figures to this directory.")
-@click.option("--trace", type=PATH, help="Write a line per step.")
+@figures_option
+@click.option("--resume", is_flag=True, help="Resume the interrupted run of --json.")
+@click.option("--html", type=PATH, help="Write a report as an HTML page.")
+@click.option("--plots", type=PATH, help="Write plots to this directory.")
+@click.option("--trace", type=PATH, help="Write one JSON line per step.")
 def bench(
     prompts: str,
     limit: int | None,
@@ -134,10 +131,10 @@ def bench(
     plots: Path | None,
     trace: Path | None,
 ) -> None:
-    """Time methods against plain decoding on the same prompts, and check their tokens.
+    """Time methods against plain decoding on the same prompts, and compare their tokens.
 
-    Methods take turns on every prompt, in shuffled order. The last line on standard output is the
-    summary as JSON.
+    Methods take turns on every prompt, in shuffled order. The last line on standard output is a
+    summary in JSON.
     """
     for text in filter(None, map(str.strip, methods.split(","))):
         if text.partition(":")[0] not in peer_names():
@@ -177,38 +174,36 @@ def bench(
     journal = _journal(outputs, resume, warm)
     session = Session(settings, journal)
     warn_if_busy(model.threads)
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console = Console(stderr=True, width=_FILE_WIDTH)
+    terminal = console(stderr=True)
     for name, reason in session.missing.items():
-        console.print(f"missing {name}: {reason}", markup=False, highlight=False)
-    for said in session.unsearched:
-        console.print(said, style="yellow", markup=False, highlight=False)
+        terminal.print(f"missing {name}: {reason}", markup=False)
+    for line in session.unsearched:
+        terminal.print(line, style="yellow", markup=False)
     complete = False
     try:
         with ExitStack() as stack:
             stack.enter_context(stoppable())
-            bar = Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
+            bar = Bar(stack.enter_context(progress(terminal)), session.ended, len(session.jobs))
             watch = None
             if trace is not None:
                 watch = Trace(stack.enter_context(trace.open("w", encoding="utf-8")))
             session.execute(bar, watch)
         complete = True
-    finally:  # interrupted or not, what has been measured is kept
+    finally:  # write the finished runs, even if interrupted
         found = session.document(complete=complete)
         unwritten: OSError | None = None
         try:
             outputs.write(found)
         except OSError as error:
-            unwritten = error  # raised below: the table is the part of the result that is left
-        console.print(table(found))
+            unwritten = error  # raised below, after the table
+        terminal.print(table(found))
         if found.best is not None:
-            console.print(best_table(found, found.best))
+            terminal.print(best_table(found, found.best))
         for line in differences(found):
-            console.print(line, markup=False, highlight=False)
+            terminal.print(line, markup=False)
         disturbed = warning(found.provenance)
         if disturbed is not None:
-            console.print(disturbed, style="yellow", markup=False, highlight=False)
+            terminal.print(disturbed, style="yellow", markup=False)
         if unwritten is not None:
             raise unwritten
         click.echo(json.dumps(summary(found, output)))
@@ -219,8 +214,8 @@ def bench(
 def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:
     if resume and warm:
         raise DraftwoodError(
-            "--resume cannot go on with a --warm run, whose tables would start empty: leave "
-            "--resume out to start anew, or --warm to begin every prompt with empty tables"
+            "--resume cannot continue a --warm run, because drafters' state is not saved: leave "
+            "out --resume to start again, or --warm to begin every prompt without state"
         )
     found = outputs.journal(resume=resume)
     # A warm run's tables are not written, so it cannot be resumed.

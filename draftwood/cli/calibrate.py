@@ -1,8 +1,8 @@
-"""``draftwood calibrate``: counts how often a model takes candidates of every kind.
+"""``draftwood calibrate``: counts how often a model accepts candidates, by their features.
 
-Decodes prompts with ``auto``, drafting everything that is offered, however unlikely: what the
-policy would choose must not decide what is learnt. The file is what ``auto`` starts from; the one
-that ships with the package was made so, from text that no benchmark uses.
+Prompts are decoded with ``auto``, but every candidate is drafted, however unlikely, so that the
+policy's choice does not bias the counts. ``auto`` starts from the resulting file; the one in the
+package was made in this way, from text that is not used in benchmarks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import track
 
 from draftwood.cli._options import (
     PATH,
@@ -25,9 +23,11 @@ from draftwood.cli._options import (
     max_new_tokens_option,
     model_options,
     numbers,
+    progress,
     prompts_option,
     truncate_option,
 )
+from draftwood.cli._sections import Command
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
@@ -44,23 +44,21 @@ from draftwood.protocols import FREE, Bid, Built, Host, Price, Tuner
 from draftwood.sampling.params import SamplingParams
 
 _FLOOR = 0.002
-"""Path probability below which even a survey does not keep a candidate."""
+"""Path probability below which no candidates are searched."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("output", type=PATH)
 @prompts_option
 @limit_option
 @click.option(
     "--methods",
-    help="Comma-separated: with which drafters. [default: auto, and auto with each model that is "
-    "given or, for the embedded model, comes with it]",
+    help="Forms of auto to count with.  [default: auto, and auto with each drafter that is given "
+    "or comes with the embedded model]",
 )
 @draft_option
 @head_option
-@click.option(
-    "--temperatures", default="0,0.5,1", show_default=True, help="One for each band, or fewer."
-)
+@click.option("--temperatures", default="0,0.5,1", show_default=True, help="Sampling temperatures.")
 @max_new_tokens_option(least=2)
 @truncate_option
 @model_options
@@ -76,14 +74,14 @@ def calibrate(
     truncate: int | None,
     model: ModelOptions,
 ) -> None:
-    """Count how often the model takes what is drafted, and write it to OUTPUT, for method auto.
+    """Count how often the model accepts drafted tokens, and write the counts to OUTPUT.
 
-    Use it with --method auto --calibration OUTPUT.
+    Use them with --method auto --calibration OUTPUT.
     """
     check_writable(output)
     chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")
     check_drafts(model.name, chosen, trust_remote_code=model.trust_remote_code)
-    heats = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
+    temperatures_ = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
     from draftwood.engine.engine import Engine
     from draftwood.engine.host import ModelHost
@@ -91,7 +89,7 @@ def calibrate(
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.runner.attach import attach
 
-    sampled = [SamplingParams(temperature=t) for t in heats]
+    sampled = [SamplingParams(temperature=t) for t in temperatures_]
     members = read(sources(prompts), limit)
     loaded = model.load()
     target = attach(loaded.model)
@@ -102,9 +100,7 @@ def calibrate(
     contexts.check(members)
     calibration, surveyed = _surveyed(list(chosen.values()))
     runs = list(_runs(surveyed, sampled, members))
-    for each, sampling, prompt in track(
-        runs, "counting", console=Console(stderr=True), transient=True
-    ):
+    for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
         Engine(target, each, host=host).generate([request])[0].checked()
@@ -113,7 +109,7 @@ def calibrate(
 
 
 def _chosen(methods: str | None, given: Defaults, *, embedded: bool) -> dict[str, Method]:
-    """The methods that are surveyed, by spelling, with the models that are given.
+    """The methods to count with, by spelling, with the given drafters.
 
     Raises:
         DraftwoodError: a method or a setting is unknown.
@@ -142,7 +138,7 @@ def _runs(
 
 @dataclass(frozen=True)
 class _Surveyed(Auto):
-    """``auto`` with a tuner to which nothing has a cost; all engines teach one calibration."""
+    """``auto`` with a tuner to which nodes cost nothing; all engines share one calibration."""
 
     taught: Calibration = field(default_factory=Calibration)
 
@@ -153,7 +149,7 @@ class _Surveyed(Auto):
 
 
 class _Surveyor(AutoTuner):
-    """A tuner to which nothing has a cost."""
+    """A tuner to which nodes and levels cost nothing."""
 
     def floor(self, token_weight: float) -> float:  # noqa: ARG002
         return _FLOOR

@@ -40,18 +40,22 @@ Examples:
 
 @click.command(name="check-lossless", cls=MethodsCommand, epilog=_EXAMPLES)
 @click.argument("names", nargs=-1, metavar="[METHOD]...")
-@click.option("--all", "everything", is_flag=True, help="Every policy with every verifier.")
+@click.option("--all", "everything", is_flag=True, help="Check every policy with every verifier.")
 @click.option(
     "--samples",
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Continuations drawn from the model with each METHOD; 0 loads no model.",
+    help="Continuations to sample per METHOD; 0 loads no model.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the first sample.")
-@click.option("--temperature", type=float, default=1.0, show_default=True, help="Of the samples.")
-@click.option("--top-k", type=int, default=4, show_default=True, help="Of the samples.")
-@click.option("--prompt", default=PROMPT, help="What is continued.", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first sample.")
+@click.option(
+    "--temperature", type=float, default=1.0, show_default=True, help="Sampling temperature."
+)
+@click.option(
+    "--top-k", type=int, default=4, show_default=True, help="Sample from the K likeliest tokens."
+)
+@click.option("--prompt", default=PROMPT, help="Prompt to continue.", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 @model_options
 @method_options
@@ -78,7 +82,7 @@ def check_lossless(
     """
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))
-        raise DraftwoodError(f"no METHOD is named that --{first} could be a setting of")
+        raise DraftwoodError(f"--{first} is a setting of a METHOD: give one")
     if not names and not everything:
         raise DraftwoodError("nothing to check: give a METHOD or --all")
     chosen = {name: method_of(ctx, name) for name in names}
@@ -149,7 +153,7 @@ def line(check: Check) -> str:
 
 
 def verdict(checks: Sequence[Check]) -> str:
-    """The last line."""
+    """The last line: whether all checks passed."""
     from draftwood.lab.lossless.pairs import Refusal
 
     run = [check for check in checks if check.kind != Refusal.kind]
@@ -162,7 +166,7 @@ def verdict(checks: Sequence[Check]) -> str:
 
 
 def document(checks: Sequence[Check]) -> dict[str, object]:
-    """What ``--json`` prints of the checks."""
+    """The checks as a JSON object, for ``--json``."""
     return {
         "lossless": all(check.passed for check in checks),
         "checks": [

@@ -1,4 +1,4 @@
-"""``draftwood demo``: three prompts, every method, side by side: same output, how much faster."""
+"""``draftwood demo``: runs six methods on three prompts and compares speed and tokens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from draftwood.cli._options import ModelOptions, max_new_tokens_option, model_options
 from draftwood.cli._prompt import encode
+from draftwood.cli._sections import Command
 from draftwood.cli.generate import show
 from draftwood.costs.busy import warn_if_busy
 from draftwood.lab.bench.loop_marks import marked, note
@@ -51,26 +52,26 @@ PROMPTS = {
         "time when its windows had been lit. On the evening of the storm"
     ),
 }
-# Each method at a budget that suits a small model on a CPU, where nodes are dear (docs/costs.md).
+# Small budgets, for a small model on a CPU, where nodes are expensive (docs/costs.md).
 METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16", "auto")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One method on one prompt: its completion and the tok/s of every repeat."""
+    """A method on a prompt: its completion, and tokens per second of every repeat."""
 
     completion: Completion
     rates: tuple[float, ...]
 
 
-@click.command()
+@click.command(cls=Command)
 @max_new_tokens_option(least=2)
 @click.option(
     "--repeats",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Timed runs of every method on every prompt.",
+    help="Timed runs per method and prompt.",
 )
 @model_options
 def demo(
@@ -78,7 +79,7 @@ def demo(
     repeats: int,
     model: ModelOptions,
 ) -> None:
-    """Decode a code, a math and a prose prompt with each method, beside plain decoding."""
+    """Decode a code, a math and a prose prompt with several methods and compare them."""
     warn_if_busy(model.threads)
 
     from draftwood.engine.engine import Engine
@@ -102,7 +103,7 @@ def demo(
         _stream(engines[-1], request)
         click.echo("\n")
         console.print(_table(chosen, _measure(engines, request, repeats)))
-    console.print("green: drafted and accepted; plain: the target's own token of each step")
+    console.print("green: drafted and accepted; plain: the target's own tokens")
 
 
 def _stream(engine: Engine, request: Request) -> None:
@@ -114,13 +115,13 @@ def _stream(engine: Engine, request: Request) -> None:
 
 
 def _measure(engines: Sequence[Engine], request: Request, repeats: int) -> list[Result]:
-    """Run all methods in turn, ``repeats`` times, so that a busy moment hits them alike."""
+    """Run the methods in turn, ``repeats`` times, so that a busy moment slows all of them."""
     rates: list[list[float]] = [[] for _ in engines]
     completions: list[Completion] = []
     for _ in range(repeats):
         completions = [engine.generate([request])[0].checked() for engine in engines]
-        for of_method, completion in zip(rates, completions, strict=True):
-            of_method.append((len(completion.tokens) - 1) / (completion.seconds - completion.ttft))
+        for found, completion in zip(rates, completions, strict=True):
+            found.append((len(completion.tokens) - 1) / (completion.seconds - completion.ttft))
     return [Result(c, tuple(r)) for c, r in zip(completions, rates, strict=True)]
 
 
@@ -128,7 +129,9 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
     plain = results[0]
     base = statistics.median(plain.rates)
     loop = repeats(plain.completion.tokens)
-    table = Table("method", "budget", "same tokens", "tok/s", "speed-up", "tokens a call", box=None)
+    table = Table(
+        "method", "budget", "same tokens", "tok/s", "speed-up", "tokens per call", box=None
+    )
     for each, result in zip(methods, results, strict=True):
         same = result.completion.tokens == plain.completion.tokens
         rate = statistics.median(result.rates)

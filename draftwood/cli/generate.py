@@ -1,4 +1,4 @@
-"""``draftwood generate``: one prompt, streamed, accepted drafted tokens coloured."""
+"""``draftwood generate``: continues one prompt and streams the text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._method_flags import MethodCommand, method_of, method_options
+from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
 from draftwood.cli._options import (
-    PATH,
     ModelOptions,
     max_new_tokens_option,
     model_options,
     sampling_options,
 )
-from draftwood.cli._prompt import encode, read_prompt
-from draftwood.cli._sections import Option
+from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
 from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
@@ -41,33 +39,18 @@ Examples:
 
 
 @click.command(cls=MethodCommand, epilog=_EXAMPLES)
-@click.argument("prompt", required=False)
-@click.option(
-    "--file",
-    "path",
-    type=PATH,
-    help="Read the prompt from a file; - is standard input.",
-)
-@click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
+@prompt_options
 @max_new_tokens_option()
-@click.option("--stop", multiple=True, help="Text that ends the output. Repeatable.")
+@click.option("--stop", multiple=True, help="Stop string. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option(
     "--explain",
     "explained",
     is_flag=True,
-    help="Print one line per step: nodes drafted, their sources, tokens expected and accepted.",
+    help="Print a line per step: drafted nodes by source, expected and committed tokens.",
 )
 @model_options
-@click.option(
-    "--method",
-    "name",
-    cls=Option,
-    section="Method",
-    default="auto",
-    show_default=True,
-    help="How to draft; 'draftwood methods' lists what there is.",
-)
+@method_option
 @method_options
 @sampling_options
 @click.pass_context
@@ -87,13 +70,13 @@ def generate(
 ) -> int | None:
     """Continue PROMPT and stream the text.
 
-    Without PROMPT and --file, standard input is read. Tokens that were drafted and accepted are
-    green; the model's own are plain.
+    Without PROMPT and --file, the prompt is read from standard input. Accepted drafted tokens are
+    green, the model's own are plain.
     """
     chosen = method_of(ctx, name)
     text = read_prompt(prompt, path)
     if "" in stop:
-        raise DraftwoodError("a stop string must not be empty; leave it out")
+        raise DraftwoodError("a stop string must not be empty: leave it out")
 
     from draftwood import models
     from draftwood.engine.engine import Engine
@@ -131,7 +114,7 @@ def generate(
 
 
 def summary(method: Method, completion: Completion) -> dict[str, object]:
-    """The object that ``--json`` prints."""
+    """Results of a completion, for ``--json``."""
     tally, error = completion.tally, completion.error
     return {
         "text": completion.text,
@@ -154,7 +137,7 @@ def summary(method: Method, completion: Completion) -> dict[str, object]:
 
 
 def _rate(completion: Completion) -> float:
-    """Tokens a second after the first one."""
+    """Tokens per second after the first token."""
     decoding = completion.seconds - completion.ttft
     return (len(completion.tokens) - 1) / decoding if decoding else 0.0
 
@@ -173,14 +156,12 @@ def _line(method: Method, completion: Completion) -> str:
 
 
 def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
-    """A line a step: its size and sources, and the tokens expected and committed."""
-    yield "step  nodes  depth  expected  committed  ms     from"
+    """A table with a line per step: size, expected and committed tokens, sources."""
+    yield "step  nodes  depth  expected  committed  ms     accepted/drafted by source"
     for number, step in enumerate(steps):
-        drafted, taken = (
-            Counter(step.tree.sources[1:]),
-            Counter(step.tree.sources[node] for node in step.path),
-        )
-        sources = ", ".join(f"{name} {taken[name]}/{count}" for name, count in drafted.items())
+        drafted = Counter(step.tree.sources[1:])
+        accepted = Counter(step.tree.sources[node] for node in step.path)
+        sources = ", ".join(f"{name} {accepted[name]}/{count}" for name, count in drafted.items())
         expected = "-" if step.expected is None else f"{step.expected:.2f}"
         yield (
             f"{number:4}  {step.tree.drafted:5}  {step.tree.depth:5}  {expected:>8}  "
@@ -189,7 +170,7 @@ def explanations(steps: Sequence[StepStats]) -> Iterator[str]:
 
 
 def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: bool) -> Completion:
-    """The answer; its steps are added to ``steps``."""
+    """Decode the request, stream its text and append its steps to ``steps``."""
     from draftwood.engine.request import Delta, Finished, Stepped
 
     number = engine.add(request)
@@ -211,11 +192,11 @@ def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: boo
         return cancelled.completion
     except Exception:
         if shown:
-            click.echo()  # what is said of it stands on a line of its own
+            click.echo()  # the error goes on a line of its own
         raise
 
 
 def show(delta: Delta) -> None:
-    """Print new text, accepted drafted tokens in green."""
+    """Print new text, with accepted drafted tokens in green."""
     for piece, accepted in zip(delta.pieces, delta.accepted, strict=True):
         click.secho(piece, fg="green" if accepted else None, nl=False)

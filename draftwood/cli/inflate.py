@@ -1,4 +1,4 @@
-"""``draftwood inflate``: a small model's function at a large model's cost."""
+"""``draftwood inflate``: gives a small model the shapes of a large one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 from draftwood.cli._options import PATH, ModelOptions
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
-from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
+from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, preset
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from draftwood.lab.inflate.model import Agreement
+    from draftwood.lab.inflate.model import Comparison
 
 TEXT = (
     "The keeper of the lighthouse wrote every evening into the same book: the wind, the ships, "
@@ -32,27 +32,27 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
     "--model",
     default="embedded",
     show_default=True,
-    help="The small model: 'embedded', a directory or a hub id of a Llama.",
+    help="Small Llama model: a directory or a hub id.",
 )
-@click.option("--size", help=f"A shape by name: {', '.join(PRESETS)}.")
-@click.option("--hidden", type=int, help="Width of the residual stream.")
-@click.option("--layers", type=int, help="Layers.")
-@click.option("--heads", type=int, help="Query heads.")
-@click.option("--kv-heads", type=int, help="Key-value heads.")
-@click.option("--head-dim", type=int, help="Channels of a head.")
-@click.option("--ffn", type=int, help="Width within the feed-forward part.")
+@click.option("--size", help=f"Named shape: {', '.join(PRESETS)}.")
+@click.option("--hidden", type=int, help="Hidden size.")
+@click.option("--layers", type=int, help="Number of layers.")
+@click.option("--heads", type=int, help="Number of query heads.")
+@click.option("--kv-heads", type=int, help="Number of key-value heads.")
+@click.option("--head-dim", type=int, help="Size of a head.")
+@click.option("--ffn", type=int, help="Intermediate size of the feed-forward layers.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
     default="bfloat16",
     show_default=True,
-    help="Of the weights that are written.",
+    help="Number format of the written weights.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the unused weights.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the unused weights.")
 @click.option(
     "--no-check",
     is_flag=True,
-    help="Leave out the comparison in float32, for which all weights must fit into memory.",
+    help="Skip the comparison in float32, which needs all weights in memory.",
 )
 def inflate(
     out_dir: Path,
@@ -63,10 +63,10 @@ def inflate(
     no_check: bool,
     **sizes: int | None,
 ) -> None:
-    """Write a model with the function of a small one and the cost of a large one to OUT_DIR.
+    """Write to OUT_DIR a model that computes as a small one does, at the cost of a large one.
 
-    Its text and its rates of acceptance are the small model's. Give --size, or all
-    of --hidden, --layers, --heads, --kv-heads, --head-dim and --ffn.
+    Its text and acceptance rates are the small model's. Give --size, or all of --hidden, --layers,
+    --heads, --kv-heads, --head-dim and --ffn.
     """
     large = shape_from(size, sizes)
     import torch
@@ -87,13 +87,13 @@ def inflate(
     )
     narrow = models.DTYPES[dtype]
     check_disk(out_dir.absolute().parent, parameters, narrow.itemsize)
-    agreement: Agreement | None = None
+    agreement: Comparison | None = None
     if no_check:
         check_memory(parameters, narrow.itemsize, "choose a smaller shape")
         made = inflate_model(source, large, dtype=narrow, seed=seed)
         click.echo("not checked: --no-check was given")
     else:
-        advice = "the check runs in float32; choose a smaller shape, or leave it out by --no-check"
+        advice = "the check runs in float32; choose a smaller shape, or skip it with --no-check"
         check_memory(parameters, torch.float32.itemsize, advice)
         made = inflate_model(source, large, dtype=torch.float32, seed=seed)
         agreement = check(source, made, prompt_of(loaded.tokenizer), NEW_TOKENS)
@@ -120,25 +120,25 @@ def inflate(
     )
 
 
-def shape_from(size: str | None, sizes: dict[str, int | None]) -> Shape:
-    """The shape that the flags name.
+def shape_from(size: str | None, sizes: dict[str, int | None]) -> LlamaShape:
+    """The shape given by ``--size`` or by the single sizes.
 
     Raises:
-        DraftwoodError: it is named twice, or incompletely, or is no shape of a Llama.
+        DraftwoodError: both are given, a size is missing, or no Llama has this shape.
     """
     given = {name: value for name, value in sizes.items() if value is not None}
-    missing = [f.name for f in fields(Shape) if f.name not in given]
+    missing = [f.name for f in fields(LlamaShape) if f.name not in given]
     if size is not None and given:
-        raise DraftwoodError(f"--size {size} says it all: leave out {_flags(list(given))}")
+        raise DraftwoodError(f"--size {size} is complete: leave out {_flags(list(given))}")
     if size is not None:
         return preset(size)
     if missing:
         raise DraftwoodError(f"the shape is incomplete: give --size, or {_flags(missing)} as well")
-    return Shape(**given)
+    return LlamaShape(**given)
 
 
 def prompt_of(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    """Token ids of the text that the check runs on, int64 [n]."""
+    """Token ids of the check's prompt, int64 ``[n]``."""
     import torch
 
     return torch.tensor(list(tokenizer.encode(TEXT))[:PROMPT_TOKENS])

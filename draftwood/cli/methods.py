@@ -1,4 +1,4 @@
-"""``draftwood methods``: what can be chosen, from which paper, with which settings."""
+"""``draftwood methods``: lists the methods, their papers and settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _overview(width: int) -> Iterator[str]:
     for each in recipes().values():
         yield from _entry(each.name, each.summary, column, width)
     yield ""
-    yield "draftwood methods NAME says more of one."
+    yield "'draftwood methods NAME' shows the settings of one."
 
 
 def _details(chosen: Recipe, width: int) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _values(setting: Setting) -> str:
 
 
 def _entry(label: str, text: str, column: int, width: int) -> Iterator[str]:
-    """A label and its text beside it, broken at words."""
+    """A label with its text beside it, wrapped at words."""
     first, *rest = wrap(text, max(20, width - column)) or [""]
     yield f"{label:{column}}{first}".rstrip()
     for line in rest:

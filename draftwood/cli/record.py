@@ -20,12 +20,13 @@ from draftwood.cli._options import (
     top_p_option,
     truncate_option,
 )
+from draftwood.cli._sections import Command
 from draftwood.files import check_writable
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.sampling.params import SamplingParams
 
 
-@click.command()
+@click.command(cls=Command)
 @prompts_option
 @limit_option
 @model_options

@@ -1,4 +1,4 @@
-"""``draftwood report``: a benchmark's document as a page and as figures."""
+"""``draftwood report``: writes a benchmark's results as a page and as plots."""
 
 from pathlib import Path
 
@@ -18,19 +18,22 @@ from draftwood.lab.bench.document import load
     "page",
     type=PATH,
     metavar="OUT.html",
-    help="Write everything as one page that needs no other file and no network.",
+    help="Write one self-contained HTML page.",
 )
 @click.option(
     "--plots",
     "directory",
     type=PATH,
     metavar="DIR",
-    help="Write each figure into DIR, as PNG and as SVG.",
+    help="Write each plot to DIR, as PNG and SVG.",
 )
 def report(run: Path, page: Path | None, directory: Path | None) -> None:
-    """Show what ``bench --json RUN.json`` measured. Needs the extra ``lab``."""
+    """Write a page or plots of RUN.json, the result of bench --json.
+
+    It needs the extra ``lab``: pip install 'draftwood[lab]'.
+    """
     if page is None and directory is None:
-        raise DraftwoodError("say what to write: --html OUT.html, --plots DIR or both")
+        raise DraftwoodError("nothing to write: give --html OUT.html, --plots DIR or both")
     plots.check()
     if page is not None:
         check_writable(page)

@@ -1,8 +1,7 @@
-"""The ``search`` subcommand: the best setting of each method, found on prompts of their own.
+"""``draftwood search``: benchmarks a grid of settings and writes each method's best one.
 
-A benchmark of every setting that the methods declare (:mod:`draftwood.lab.bench.grid`), from which
-the best is kept; ``draftwood bench --best`` takes it, on other prompts. Knows nothing of any
-method.
+:mod:`draftwood.lab.bench.grid` has the grid. ``draftwood bench --best`` runs the result, on other
+prompts.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from draftwood.cli._options import (
     PATH,
     ModelOptions,
     batch_option,
+    console,
     draft_option,
     head_option,
     limit_option,
@@ -30,6 +29,7 @@ from draftwood.cli._options import (
     temperature_option,
     truncate_option,
 )
+from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_json
@@ -45,24 +45,23 @@ if TYPE_CHECKING:
     from draftwood.lab.bench.settings import Settings
 
 _FIGURES = ("tokens_per_second", "mean_acceptance_length")
-"""Metrics that a setting may be chosen by."""
+"""Metrics to rank settings by."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("output", type=PATH)
 @prompts_option
 @limit_option
 @click.option(
     "--methods",
-    help="Comma-separated names. All that have settings to search and whose models are given, "
-    "unless named.",
+    help="Methods to search.  [default: all with a grid whose models are given]",
 )
 @click.option(
     "--by",
     type=click.Choice(_FIGURES),
     default="tokens_per_second",
     show_default=True,
-    help="What is best: speed on this machine, or accepted tokens, which do not depend on it.",
+    help="Criterion: speed on this machine, or tokens per step, which do not depend on it.",
 )
 @draft_option
 @head_option
@@ -71,7 +70,7 @@ _FIGURES = ("tokens_per_second", "mean_acceptance_length")
 @batch_option
 @repeats_option
 @truncate_option
-@click.option("--resume", is_flag=True, help="Resume the search that was stopped.")
+@click.option("--resume", is_flag=True, help="Resume the interrupted search.")
 @model_options
 def search(
     output: Path,
@@ -91,15 +90,15 @@ def search(
 ) -> None:
     """Find the best setting of each method and write it to OUTPUT, for bench --best OUTPUT.
 
-    Every combination of the values that a method declares is run on all prompts, beside the method
-    as published. docs/bench.md says which values.
+    Every combination of a method's values (docs/bench.md lists them) is run on all prompts, beside
+    the published setting. Use other prompts than for the benchmark.
     """
     from draftwood.cli._bench_view import Bar, progress
     from draftwood.lab.bench.outputs import Outputs
     from draftwood.lab.bench.session import Session
     from draftwood.lab.bench.settings import Settings
 
-    asked = Settings(
+    settings = Settings(
         prompts=sources(prompts),
         methods=(),
         limit=limit,
@@ -120,16 +119,16 @@ def search(
     outputs = Outputs(json=output)
     outputs.check()
     journal = outputs.journal(resume=resume)
-    read(asked.prompts, limit)
+    read(settings.prompts, limit)
     warn_if_busy(model.threads)
-    tried = {name: grid.contenders(name, _made(name, output, asked)) for name in names}
+    tried = {name: grid.contenders(name, _made(name, output, settings)) for name in names}
     everything = [text for texts in tried.values() for text in texts]
-    session = Session(asked.with_methods(everything), journal)
-    console = Console(stderr=True)
+    session = Session(settings.with_methods(everything), journal)
+    terminal = console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(stoppable())
         session.execute(
-            Bar(stack.enter_context(progress(console)), session.ended, len(session.jobs))
+            Bar(stack.enter_context(progress(terminal)), session.ended, len(session.jobs))
         )
     document = session.document(complete=True)
     found = _found(document, tried, by, sorted(map(best.digest, session.prompts)))
@@ -139,10 +138,10 @@ def search(
         raise outputs.unwritten(error, found) from error
     if journal is not None:
         journal.remove()
-    console.print(_table(found))
+    terminal.print(_table(found))
     disturbed = warning(document.provenance)
     if disturbed is not None and by != best.TIMELESS:
-        console.print(disturbed, style="yellow", markup=False, highlight=False)
+        terminal.print(disturbed, style="yellow", markup=False)
     click.echo(f"{output}: best settings of {len(tried)} methods, for bench --best {output}")
 
 
@@ -155,7 +154,7 @@ def _names(methods: str | None, draft: str | None, head: str | None) -> list[str
         recipe(name)
         if not grid.grid(name):
             has = ", ".join(grid.searchable(["draft", "head"]))
-            raise DraftwoodError(f"{name} has no settings to search: name some of {has}")
+            raise DraftwoodError(f"{name} has no settings to search; these methods have: {has}")
     return list(dict.fromkeys(names))
 
 

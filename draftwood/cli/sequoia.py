@@ -1,7 +1,4 @@
-"""The ``sequoia`` subcommand: measures acceptance by rank and saves the best static tree for it.
-
-The counting is in :mod:`draftwood.lab.bench.ranks`, the search in :mod:`draftwood.lab.theory`.
-"""
+"""``draftwood sequoia``: measures acceptance by rank and writes the best static tree."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import track
 
 from draftwood.cli._options import (
     PATH,
@@ -20,9 +15,11 @@ from draftwood.cli._options import (
     limit_option,
     max_new_tokens_option,
     model_options,
+    progress,
     prompts_option,
     temperature_option,
 )
+from draftwood.cli._sections import Command
 from draftwood.files import check_writable, write_json
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.sources import Source
@@ -33,35 +30,45 @@ if TYPE_CHECKING:
     import torch
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("output", type=PATH)
 @prompts_option
 @limit_option
 @draft_option
 @head_option
-@click.option("--drafter", help="Which drafter answers: model or eagle3.")
+@click.option("--drafter", help="Kind of drafter, model or eagle3; --draft and --head imply it.")
 @click.option(
     "--ranks",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Most children of a node; acceptance is counted for as many ranks.",
+    help="Most children per node: ranks whose acceptance is counted.",
 )
 @click.option(
-    "--nodes", type=click.IntRange(1), default=59, show_default=True, help="Largest tree."
+    "--nodes", type=click.IntRange(1), default=59, show_default=True, help="Most nodes of the tree."
 )
 @click.option(
-    "--max-depth", type=click.IntRange(1), default=12, show_default=True, help="Deepest level."
+    "--max-depth",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="Most levels of the tree.",
 )
 @click.option(
     "--fastest/--largest",
     default=True,
     show_default=True,
-    help="The size and depth that are fastest here, or all nodes.",
+    help="Choose the fastest size and depth on this machine, or use all nodes.",
 )
 @max_new_tokens_option(least=2)
 @temperature_option
-@click.option("--context", type=click.IntRange(1), default=512, show_default=True, help="Timed at.")
+@click.option(
+    "--context",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Cached tokens at which steps are timed.",
+)
 @model_options
 def sequoia(
     output: Path,
@@ -79,16 +86,16 @@ def sequoia(
     context: int,
     model: ModelOptions,
 ) -> None:
-    """Search the static tree for a pair of models and write it to OUTPUT, for method sequoia.
+    """Find the best static tree for a target and a drafter, and write it to OUTPUT.
 
-    Use it with --method sequoia:tree=OUTPUT.
+    Use it with --method sequoia --tree OUTPUT.
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Request
     from draftwood.lab.bench.contexts import Contexts
-    from draftwood.lab.bench.makers.rank_trees import Counted, one_level
+    from draftwood.lab.bench.makers.rank_trees import RankCounts, one_level
     from draftwood.lab.bench.ranks import count_ranks, target_seconds
     from draftwood.runner.attach import attach
 
@@ -106,13 +113,15 @@ def sequoia(
         Request(contexts.after(member, ()).ids, max_new_tokens, sampling, eos=loaded.eos)
         for member in members
     ]
-    progress = track(requests, "counting", console=Console(stderr=True), transient=True)
-    found = Counted(count_ranks(engine, progress, ranks), target_seconds(target, nodes, context))
+    found = RankCounts(
+        count_ranks(engine, progress(requests, "counting"), ranks),
+        target_seconds(target, nodes, context),
+    )
     tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
     write_json(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
     click.echo(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
-        f"{tree.length:.2f} tokens expected a step"
+        f"{tree.length:.2f} expected tokens per step"
     )
 
 

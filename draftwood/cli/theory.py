@@ -1,9 +1,8 @@
-"""``draftwood theory``: what GOOSE's model predicts for two acceptance rates and a budget.
+"""``draftwood theory``: predictions of GOOSE's model for two acceptance rates and a budget.
 
-Numbers come from :mod:`draftwood.lab.theory`; docs/theory.md says what they mean and where the
-paper's claims hold. This file chooses which to show: Eq. 1 at its best spine (Proposition 3's
-families), the widths of Algorithm 1 beside the best ones for the same spine (Proposition 2), and
-the trees a budget can pay for.
+It shows Eq. 1 at its best spine (Proposition 3's families), the widths of Algorithm 1 beside the
+optimal ones for the same spine (Proposition 2), and the best trees within the budget. The page
+docs/theory.md says where the paper's claims hold.
 """
 
 import json
@@ -27,13 +26,13 @@ from draftwood.lab.theory.nondegradation import algorithm1_tree, spine_ratio
 from draftwood.lab.theory.rated_tree import expected_yield, spine_tree
 from draftwood.lab.theory.yields import AcceptanceRates, exit_probabilities
 
-# The best tree of one rate is searched in time and memory that grow with its cube and square.
+# The search for the best tree of one rate takes cubic time and quadratic memory.
 LARGEST = 1000
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Eq. 1 at its best widths and spine, in tokens a step; ``spine`` is that spine's length."""
+    """Eq. 1 at its best widths and spine length, in tokens per step."""
 
     spine: int
     tokens_per_step: float
@@ -41,9 +40,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Branches at each spine node, from the root to the tip, and the exact yield with leaves.
+    """Branches at each spine node from root to tip, and the exact yield of the tree.
 
-    ``unspent`` is what rounding leaves of the budget; Algorithm 1 extends branches with it.
+    ``unspent`` nodes are left by rounding; Algorithm 1 extends branches with them.
     """
 
     widths: tuple[int, ...]
@@ -53,7 +52,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Isotropic:
-    """The best complete tree over transitions alone, cut breadth-first at the budget."""
+    """The best complete tree of transitions alone, cut breadth-first at the budget."""
 
     fan_out: int
     tokens_per_step: float
@@ -61,10 +60,10 @@ class Isotropic:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Everything the command shows; budgets exclude the root, yields include the bonus.
+    """All predictions; budgets exclude the root, yields include the bonus token.
 
-    ``bound_printed`` takes the paper's budget, which does not pay for the branches' extensions;
-    ``bound_paid`` pays for every node. ``spine`` is Algorithm 1's, which both allocations share.
+    ``bound_printed`` uses the paper's budget, which leaves out the branches' extensions;
+    ``bound_paid`` counts every node. ``spine`` is Algorithm 1's and is shared by both allocations.
     """
 
     p_s: float
@@ -84,32 +83,32 @@ class Prediction:
 
 
 @click.command()
-@click.option("--ps", type=float, required=True, help="Acceptance rate of the spine's tokens, p_s.")
+@click.option("--ps", type=float, required=True, help="Acceptance rate of spine tokens, p_s.")
 @click.option("--pt", type=float, required=True, help="Acceptance rate of transitions, p_t.")
 @click.option(
     "--budget",
     type=click.IntRange(0, LARGEST),
     default=59,
     show_default=True,
-    help="Nodes drafted a step, root excluded.",
+    help="Nodes drafted per step, root excluded.",
 )
 @click.option(
     "--depth",
     type=click.IntRange(1),
     default=6,
     show_default=True,
-    help="Deepest branch node, counted from its branching point, D.",
+    help="Greatest depth of a branch below the spine, D.",
 )
 @click.option(
     "--match",
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="Tokens that the context match offers: the longest spine.",
+    help="Length of the context match: the longest spine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def theory(ps: float, pt: float, budget: int, depth: int, match: int, as_json: bool) -> None:
-    """Predict tokens a step from the acceptance rates of the two sources, by GOOSE's model."""
+    """Predict tokens per step from two sources' acceptance rates, with GOOSE's model."""
     try:
         rates = AcceptanceRates(ps, pt)
     except ValueError as error:
@@ -129,10 +128,10 @@ def theory(ps: float, pt: float, budget: int, depth: int, match: int, as_json: b
 
 
 def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Prediction:
-    """All numbers for one setting; see :class:`Prediction`.
+    """Predictions for one setting.
 
     Args:
-        rates: of the two sources.
+        rates: acceptance rates of the two sources.
         budget: drafted nodes, root excluded, at least 0.
         depth: the paper's D, at least 1.
         match: length of the context match, at least 1.
@@ -147,7 +146,7 @@ def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Pred
     def bound(family: Callable[[int, int, AcceptanceRates, int], float]) -> Bound:
         spines = range(1, min(budget, match) + 1)
         found = (Bound(m, family(budget, m, rates, depth)) for m in spines)
-        # Of equals the shortest spine; without a budget there is only the bonus.
+        # The shortest of the best spines; without a budget there is only the bonus token.
         return max(found, key=lambda each: each.tokens_per_step, default=Bound(0, 1.0))
 
     def allocation(widths: tuple[int, ...]) -> Allocation:
@@ -176,12 +175,12 @@ def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Pred
 
 
 def _yields(found: Prediction) -> Table:
-    table = Table("what", "tokens a step", box=None)
+    table = Table("tree", "tokens per step", box=None)
     table.columns[1].justify = "right"
     printed, paid = found.bound_printed, found.bound_paid
-    for what, value in (
+    for label, value in (
         (f"Eq. 1, spine of {printed.spine}, budget as printed", printed.tokens_per_step),
-        (f"Eq. 1, spine of {paid.spine}, every node paid for", paid.tokens_per_step),
+        (f"Eq. 1, spine of {paid.spine}, every node counted", paid.tokens_per_step),
         (f"GOOSE's tree (Algorithm 1), spine of {found.spine}", found.algorithm1),
         ("best tree of both sources", found.best_two_rates),
         ("best tree of transitions alone", found.best_one_rate),
@@ -190,12 +189,12 @@ def _yields(found: Prediction) -> Table:
             found.isotropic.tokens_per_step,
         ),
     ):
-        table.add_row(what, f"{value:.3f}")
+        table.add_row(label, f"{value:.3f}")
     return table
 
 
 def _widths(found: Prediction) -> Table:
-    table = Table("branches", "root to tip of the spine", "unspent", "tokens a step", box=None)
+    table = Table("branches", "root to tip of the spine", "unspent", "tokens per step", box=None)
     table.columns[2].justify = table.columns[3].justify = "right"
     for name, each in (("optimal", found.optimal), ("harmonic", found.harmonic)):
         widths = " ".join(map(str, each.widths))

@@ -1,4 +1,4 @@
-"""`draftwood train`: flags in, runs out. What trains lies in the files beside this one."""
+"""``draftwood train``: trains an EAGLE-3 head, or the models in the package."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from draftwood.lab.train.recipe import (
     HEAD_RECIPE,
     TARGET_RECIPE,
     TARGET_SHAPE,
+    ModelShape,
     Recipe,
-    Shape,
 )
 
 if TYPE_CHECKING:
     from draftwood.lab.train.head import HeadPlan
-    from draftwood.lab.train.session import Job, Session
+    from draftwood.lab.train.session import RunOptions, TrainingRun
 
 
 @click.group()
 def train() -> None:
-    """Train the models that ship with Draftwood, or an EAGLE-3 head for any target.
+    """Train an EAGLE-3 head for any model, or the models in the package.
 
-    A run that was stopped goes on where its last checkpoint left it. The target
-    needs a tokenizer in OUT (made if there is none), the draft and the head a
-    finished target.
+    An interrupted run resumes at its last checkpoint. A target needs a tokenizer in OUT (trained if
+    there is none); a draft model and a head need a finished target.
     """
     logging.getLogger("draftwood.lab.train").setLevel(logging.INFO)
 
@@ -45,8 +44,8 @@ def train() -> None:
 @train.command()
 @session_flags
 @vocabulary_flag
-def tokenizer(session: Session, vocab_size: int) -> None:
-    """Learn the tokenizer that target and draft share."""
+def tokenizer(session: TrainingRun, vocab_size: int) -> None:
+    """Train the tokenizer of target and draft model."""
     session.train_tokenizer(vocab_size)
 
 
@@ -55,7 +54,9 @@ def tokenizer(session: Session, vocab_size: int) -> None:
 @shape_flags(TARGET_SHAPE)
 @recipe_flags(TARGET_RECIPE)
 @job_flags
-def target(session: Session, shape: Shape, recipe: Recipe, job: Job, vocab_size: int) -> None:
+def target(
+    session: TrainingRun, shape: ModelShape, recipe: Recipe, job: RunOptions, vocab_size: int
+) -> None:
     """Train a small target on text."""
     session.train_model("target", shape, recipe, job, vocab_size)
 
@@ -68,25 +69,25 @@ def target(session: Session, shape: Shape, recipe: Recipe, job: Job, vocab_size:
     "--teacher-share",
     default=DRAFT_RECIPE.teacher_share,
     show_default=True,
-    help="Weight of the target's distribution.",
+    help="Weight of the target's distribution in the loss.",
 )
 @click.option(
     "--teacher-from",
     default=DRAFT_RECIPE.teacher_from,
     show_default=True,
-    help="Share of the updates after which the target teaches.",
+    help="Share of updates before the target's distribution is used.",
 )
 @job_flags
 def draft(
-    session: Session,
-    shape: Shape,
+    session: TrainingRun,
+    shape: ModelShape,
     recipe: Recipe,
-    job: Job,
+    job: RunOptions,
     vocab_size: int,
     teacher_share: float,
     teacher_from: float,
 ) -> None:
-    """Train a draft model on text and on what the target of OUT says of it."""
+    """Train a draft model on text and on the distributions of OUT's target."""
     recipe = replace(recipe, teacher_share=teacher_share, teacher_from=teacher_from)
     session.train_model("draft", shape, recipe, job, vocab_size)
 
@@ -95,13 +96,15 @@ def draft(
 @session_flags
 @click.option(
     "--target",
-    help="'embedded', a directory or a hub id; OUT's finished target if not given.",
+    help="A directory, a hub id or 'embedded'.  [default: OUT's target]",
 )
 @plan_flags
 @recipe_flags(HEAD_RECIPE)
 @job_flags
-def eagle3(session: Session, target: str | None, plan: HeadPlan, recipe: Recipe, job: Job) -> None:
-    """Train an EAGLE-3 head on what a target says of text, unrolled as when drafting."""
+def eagle3(
+    session: TrainingRun, target: str | None, plan: HeadPlan, recipe: Recipe, job: RunOptions
+) -> None:
+    """Train an EAGLE-3 head on a target's features and distributions."""
     from draftwood.lab.train.head_session import train_head
 
     train_head(session, target, plan, recipe, job)

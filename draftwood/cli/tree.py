@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._method_flags import MethodCommand, method_of, method_options
+from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
 from draftwood.cli._options import PATH, ModelOptions, model_options
-from draftwood.cli._prompt import encode, read_prompt
-from draftwood.cli._sections import Option
+from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 from draftwood.methods.shipped import check_drafts
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from draftwood.engine.stats import StepStats
 
 _TITLE = 40
-"""Characters of the prompt that a picture's title quotes."""
+"""Characters of the prompt in a picture's title."""
 _SEARCHED = 256
-"""Tokens that are decoded in search of a step that drafts."""
+"""Most tokens to decode until a step drafts."""
 
 _EXAMPLES = """\b
 Examples:
@@ -40,36 +39,21 @@ Examples:
 
 
 @click.command(cls=MethodCommand, epilog=_EXAMPLES)
-@click.argument("prompt", required=False)
-@click.option(
-    "--file",
-    "path",
-    type=PATH,
-    help="Read the prompt from a file; - is standard input.",
-)
-@click.option("--chat", is_flag=True, help="Wrap the prompt in the model's chat template.")
+@prompt_options
 @click.option(
     "--step",
     type=click.IntRange(1),
-    help="Which step to draw. [default: the first that drafts anything]",
+    help="Number of the step.  [default: the first that drafts]",
 )
 @click.option(
     "--svg",
     "drawing",
     type=PATH,
     metavar="FILE",
-    help="Write the tree to FILE as an SVG picture, too.",
+    help="Also write the tree to FILE as SVG.",
 )
 @model_options
-@click.option(
-    "--method",
-    "name",
-    cls=Option,
-    section="Method",
-    default="auto",
-    show_default=True,
-    help="How to draft; 'draftwood methods' lists what there is.",
-)
+@method_option
 @method_options
 @click.pass_context
 def tree(
@@ -83,9 +67,9 @@ def tree(
     name: str,
     model: ModelOptions,
 ) -> None:
-    """Draw the tree that one step drafts after PROMPT.
+    """Draw the tree that one step drafts after PROMPT; accepted nodes are green.
 
-    Without PROMPT and --file, standard input is read. What was accepted is green.
+    Without PROMPT and --file, the prompt is read from standard input.
     """
     chosen = method_of(ctx, name)
     text = read_prompt(prompt, path)
@@ -104,7 +88,7 @@ def tree(
     engine = Engine(attach(loaded.model), chosen)
     longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)
     request = Request(ids, max_new_tokens=longest, eos=loaded.eos)
-    number, stats, committed = _found(engine, request, step)
+    number, stats, committed = _find_step(engine, request, step)
     title = f"{chosen.name}, step {number} after {_beginning(text)}"
     if drawing is not None:
         write_text(drawing, as_svg(stats, committed, loaded.tokenizer, title))
@@ -113,13 +97,13 @@ def tree(
     console.print(picture(stats, loaded.tokenizer))
 
 
-def _found(
+def _find_step(
     engine: Engine, request: Request, step: int | None
 ) -> tuple[int, StepStats, tuple[int, ...]]:
-    """The step asked for, or the first that drafts: its number, itself and its tokens.
+    """Number, statistics and committed tokens of ``step``, or of the first step that drafts.
 
     Raises:
-        DraftwoodError: there is none.
+        DraftwoodError: there is no such step.
     """
     seen = 0
     for stats, committed in _steps(engine, request):
@@ -136,7 +120,7 @@ def _found(
 
 
 def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:
-    """Every step with the tokens that it committed."""
+    """Statistics and committed tokens of every step."""
     from draftwood.engine.request import Delta, Stepped, checked
 
     committed: tuple[int, ...] = ()
@@ -148,17 +132,17 @@ def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[
 
 
 def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
-    """The step's tree with the accepted path in green, and the source of every node."""
+    """The step's tree as text, with the accepted path in green and the source of every node."""
     from rich.markup import escape
     from rich.tree import Tree
 
     nodes = stats.tree
-    kept = {0, *stats.path}
+    accepted = {0, *stats.path}
 
     def label(i: int) -> str:
         text = escape(repr(tokenizer.decode([int(nodes.tokens[i])])))
         source = f" [dim]{nodes.sources[i]}[/]" if i else ""
-        return f"[bold green]{text}[/]{source} ✓" if i in kept else f"{text}{source}"
+        return f"[bold green]{text}[/]{source} ✓" if i in accepted else f"{text}{source}"
 
     drawn = {0: Tree(label(0))}
     for i in range(1, len(nodes)):
@@ -172,7 +156,7 @@ def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
 
 
 def _beginning(text: str) -> str:
-    """The beginning of a prompt, quoted, on one line."""
+    """Beginning of a prompt, quoted, on one line."""
     words = " ".join(text.split())
     return repr(words if len(words) <= _TITLE else words[:_TITLE] + "…")
 
@@ -183,7 +167,7 @@ def as_svg(
     tokenizer: PreTrainedTokenizerBase,
     title: str = "",
 ) -> str:
-    """The step's tree as SVG; ``committed``: the step's tokens, from which the bonus is known."""
+    """The step's tree as SVG; the bonus is the last of the ``committed`` tokens."""
     from draftwood.lab.picture import svg
 
     return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
@@ -192,7 +176,7 @@ def as_svg(
 def _texts(
     stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[list[str], str | None]:
-    """Text of each node, and of the bonus if one was committed."""
+    """Text of each node, and of the bonus token if it was committed."""
     texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
     bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
     return texts, bonus[0] if bonus else None

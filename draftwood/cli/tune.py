@@ -1,8 +1,8 @@
-"""``draftwood tune``: measures what a step costs here, shows it, and keeps it.
+"""``draftwood tune``: measures step costs on this machine, prints and saves them.
 
-Forwards and levels are timed by :mod:`draftwood.costs.measure`; what lies outside of them is taken
-from an engine's steps, plain and GOOSE's. Steps of other methods then show how far the prediction
-is off. docs/costs.md says what the figures mean.
+:mod:`draftwood.costs.measure` times forwards of the target and the drafter. Time outside
+forwards is measured on steps of plain decoding and of GOOSE. Steps of other methods then check the
+prediction. docs/costs.md explains the figures.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from draftwood.cli import _tune_tables
 from draftwood.cli._options import (
     PATH,
     ModelOptions,
+    console,
     draft_option,
+    figures_option,
     head_option,
     model_options,
     numbers,
 )
+from draftwood.cli._sections import Command
 from draftwood.cli._tune_tables import level_rows, target_rows
 from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
@@ -46,9 +49,7 @@ if TYPE_CHECKING:
 
 _CONTEXTS = (128, 1024)
 _SPREAD = 1.25
-"""Largest over smallest ratio of predicted to measured steps that is called good."""
-_FILE_WIDTH = 120
-"""Columns of the tables where there is no terminal to ask."""
+"""Largest acceptable quotient of two methods' ratios of predicted to measured steps."""
 _TEXT = "def add(self, a, b):\n    return a + b\n\n"
 _FITTED = ("ar", "goose:bypass=off")
 _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
@@ -67,31 +68,31 @@ def _above_0(_ctx: click.Context, _param: click.Parameter, seconds: float) -> fl
     return seconds
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=Command, epilog=_EXAMPLES)
 @draft_option
 @head_option
-@click.option("--batch", default="1", show_default=True, help="Sequences: one or more numbers.")
+@click.option("--batch", default="1", show_default=True, help="Batch sizes, such as 1,4.")
 @click.option(
     "--context",
-    help="Cached tokens of each: one or more numbers.  [default: 128,1024, or what fits the model]",
+    help="Cached tokens per sequence.  [default: 128,1024, or what fits the model]",
 )
 @click.option(
     "--largest",
     type=click.IntRange(2),
     default=64,
     show_default=True,
-    help="Tokens of the largest tree, root included.",
+    help="Nodes of the largest tree, root included.",
 )
 @click.option(
     "--seconds",
     default=20.0,
     show_default=True,
     callback=_above_0,
-    help="How long to measure, about.",
+    help="Approximate duration of the measurement.",
 )
-@click.option("--fresh", is_flag=True, help="Choose weight layouts anew as well (CPU).")
-@click.option("--json", "output", type=PATH, help="Write everything here.")
-@click.option("--plot", "picture", type=PATH, help="Draw the curves here.")
+@click.option("--fresh", is_flag=True, help="Also choose the weight layouts again (CPU).")
+@figures_option
+@click.option("--plot", "picture", type=PATH, help="Plot the cost curves to this file.")
 @model_options
 def tune(
     draft: str | None,
@@ -105,12 +106,12 @@ def tune(
     picture: Path | None,
     model: ModelOptions,
 ) -> None:
-    """Measure what a step costs on this machine, show it, and keep it for later runs.
+    """Measure what a step costs on this machine, and save it for later runs.
 
-    A tree pays if it gets more drafted tokens accepted than its break-even says.
+    A tree is worth drafting if more of its tokens are accepted than its break-even.
     """
     if draft is not None and head is not None:
-        raise DraftwoodError("--draft and --head are one drafter each: measure one at a time")
+        raise DraftwoodError("--draft and --head are two drafters: measure one at a time")
     share = 0.3 if draft or head else 0.0
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
 
@@ -133,7 +134,7 @@ def tune(
     if context is None:
         grid = grid.fitted(target.info.context_limit)
 
-    # What methods want handed over with every row takes time as well.
+    # Rows and features for drafters take time as well.
     needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
     drafter = _spec(draft, head).build(host) if share else None
     if drafter is not None:
@@ -141,15 +142,15 @@ def tune(
     methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
-    with watched() as near:
+    with watched() as other:
         samples = {"target": measure_target(target, grid, needs)}
         if drafter is not None:
             levels = replace(grid, seconds=share * seconds)
             samples[SOURCE] = measure_reachable_levels(drafter, SOURCE, target, levels)
             if not samples[SOURCE]:
                 raise DraftwoodError(
-                    f"the context of {draft or head} is too short to draft: name one with a "
-                    "longer one"
+                    f"the context of {draft or head} is too short to draft: give one with a "
+                    "longer context"
                 )
         steps = {
             (name, b): run_steps(target, host, name, prompt, b, each)
@@ -169,35 +170,33 @@ def tune(
 
     drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
     key = key_of(target.info, drafters)
-    ending = _keep(key, found, near.others)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_FILE_WIDTH)
+    saved = _save(key, found, other.others)
+    terminal = console()
     for b in grid.batches:
         for cached in grid.contexts:
-            show(console, found, samples, grid.sizes, cached, b)
-    console.print(
-        f"outside of forwards: {found.fixed * 1e3:.3f} ms a step, {found.node * 1e6:.1f} µs a "
-        f"drafted node, {found.sequence * 1e3:.3f} ms a further sequence"
+            show(terminal, found, samples, grid.sizes, cached, b)
+    terminal.print(
+        f"outside forwards: {found.fixed * 1e3:.3f} ms per step, {found.node * 1e6:.1f} µs per "
+        f"drafted node, {found.sequence * 1e3:.3f} ms per further sequence"
     )
-    console.print(checks_table(checks))
-    console.print(verdict(checks))
+    terminal.print(checks_table(checks))
+    terminal.print(verdict(checks))
     if output is not None:
         settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
         write_json(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
         _draw(picture, found, samples)
-    click.echo(ending)
+    click.echo(saved)
 
 
-def _keep(key: store.Key, costs: StepCosts, others: Others | None) -> str:
-    """Keep costs that were measured on a quiet machine; says where, or why they are not kept."""
+def _save(key: store.Key, costs: StepCosts, others: Others | None) -> str:
+    """Save costs measured on a quiet machine; returns the path, or why they are not saved."""
     if others is not None and cache.disturbed(others):
         return (
-            f"not kept: other processes used {100 * others.share:.0f} % of the cores; measure "
+            f"not saved: other processes used {100 * others.share:.0f} % of the cores; measure "
             "again on a quiet machine"
         )
-    return f"kept in {store.write(key, costs)}"
+    return f"saved to {store.write(key, costs)}"
 
 
 def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:
@@ -217,7 +216,7 @@ def show(
     context: int,
     batch: int,
 ) -> None:
-    """Print the tables of one context and batch."""
+    """Print the tables for one context and batch size."""
     source = next(iter(costs.drafters), None)
     title = f"{context} cached tokens" + (f", {batch} sequences" if batch > 1 else "")
     table = Table(
@@ -243,7 +242,7 @@ def show(
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """Predicted against measured steps."""
+    """Table of predicted and measured step times."""
     table = Table(
         "method", "batch", "steps", "measured ms", "predicted ms", "ratio", box=SIMPLE_HEAD
     )
@@ -254,20 +253,19 @@ def checks_table(checks: Sequence[Check]) -> Table:
 
 
 def verdict(checks: Sequence[Check]) -> str:
-    """What the ratios of predicted to measured steps mean for `auto`."""
+    """Whether predictions are good enough for ``auto``."""
     ratios = [found.ratio for found in checks]
     if not ratios:
         return "No step could be timed: give more --seconds."
     spread = max(ratios) / min(ratios)
     if spread <= _SPREAD:
         return (
-            f"The ratios differ by {100 * (spread - 1):.0f} %: good. auto compares steps with one "
-            "another, so an error that all of them share does not matter."
+            f"The ratios differ by {100 * (spread - 1):.0f} %: good. auto compares steps, so an "
+            "error shared by all of them does not matter."
         )
     return (
-        f"The ratios differ by {100 * (spread - 1):.0f} %, so auto will begin with trees of "
-        "a wrong size, until it has seen some steps. Measure again on a quiet machine, with more "
-        "--seconds."
+        f"The ratios differ by {100 * (spread - 1):.0f} %, so auto's first trees will have the "
+        "wrong size. Measure again on a quiet machine, with more --seconds."
     )
 
 
@@ -279,7 +277,7 @@ def document(
     model: str,
     settings: Mapping[str, object],
 ) -> dict[str, object]:
-    """What ``--json`` writes: seconds throughout."""
+    """Costs, samples and checks as JSON; all times are in seconds."""
     from draftwood.lab.bench.provenance import provenance
 
     return {
@@ -305,7 +303,7 @@ def _held_out_chain(draft: str | None, head: str | None) -> str:
 
 
 def _sizes(largest: int) -> tuple[int, ...]:
-    """Powers of two up to the largest tree, and that one."""
+    """Powers of two up to ``largest``, and ``largest``."""
     powers = [1 << i for i in range(largest.bit_length())]
     return tuple(sorted({*(power for power in powers if power <= largest), largest}))
 
@@ -315,7 +313,7 @@ def _numbers(flag: str, text: str) -> tuple[int, ...]:
 
 
 def _prompt(tokenizer: PreTrainedTokenizerBase, tokens: int) -> list[int]:
-    """A text that repeats itself, so that copying drafters fill their budgets."""
+    """A repetitive text, with which copying drafters fill their budgets."""
     ids = list(tokenizer.encode(_TEXT))
     return (ids * (1 + tokens // len(ids)))[:tokens]
 

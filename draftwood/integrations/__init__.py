@@ -1,1 +1,1 @@
-"""Integrations: Draftwood's methods behind other libraries' interfaces."""
+"""Ways into Draftwood from other engines: the only files that know their interfaces."""

@@ -204,7 +204,7 @@ RECIPES = (
     ),
     Recipe(
         "rrsw",
-        "a sparse tree drawn from a draft model, judged token by token",
+        "the same tree, judged token by token",
         "RRSw (Jeon et al. 2024), baseline of Traversal Verification",
         drafters={"draft": "model", "context": "context"},
         verifier="rejection",

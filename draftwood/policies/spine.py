@@ -168,7 +168,7 @@ RECIPES = (
     Recipe(
         "goose-eagle3",
         "GOOSE's spine, with branches from an EAGLE-3 head",
-        "GOOSE's future work",
+        "GOOSE (spine trees of context match and adjacency), its future work",
         drafters={"context": "context", "draft": "eagle3"},
         presets={"branches": "draft"},
     ),

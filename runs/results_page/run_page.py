@@ -52,11 +52,10 @@ def _tables(run: Run) -> Iterable[str]:
     if "schema" in run:
         yield from _benchmark(run)
     elif "checks" in run:
-        settings = run["provenance"]["settings"]
+        told = run["provenance"]["settings"]
         yield (
-            f"{settings['samples']} continuations of each method, temperature "
-            f"{settings['temperature']}, top-k {settings['top_k']}; the exact distribution by "
-            "enumeration on tiny models."
+            f"{told['samples']} continuations of each method, temperature {told['temperature']}, "
+            f"top-k {told['top_k']}; the exact law by enumeration over tiny laws."
         )
         yield law(run)
     elif "methods" in run:

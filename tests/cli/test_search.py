@@ -199,7 +199,7 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
 ) -> None:
     argv = [str(tmp_path / "o.json"), "--prompts", tuning, "--model", checkpoint]
     code, err = search(*argv, "--methods", "ar")
-    assert (code, "ar has no settings to search: name some of" in err) == (2, True)
+    assert (code, "ar has no settings to search; these methods have:" in err) == (2, True)
     code, err = search(*argv, "--methods", "nope")
     assert (code, "unknown method 'nope'" in err) == (2, True)
     wrong = tmp_path / "x.json"

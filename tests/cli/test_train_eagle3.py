@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from draftwood.cli.train import train
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.session import Session
+from draftwood.lab.train.session import TrainingRun
 from draftwood.protocols import TargetInfo
 from tests.factories.trainable_heads import SHAPE
 
@@ -94,14 +94,14 @@ def test_a_target_is_named_and_paused_training_taken_up(
     ("options", "message"),
     [
         ("--unroll 0", "--unroll is 0"),
-        ("--taps 1+x", "--taps '1.x' does not name layers"),
+        ("--taps 1+x", "--taps '1.x': write layer numbers"),
         ("--taps 4", "give layers from 0 to 3"),
         ("--draft-vocab 321", "give 1 to 320"),
         ("--heads 3", "evenly"),
         ("--unroll 17", "too short to unroll 17 steps"),
-        ("--length 8192 --tokens 40000", "reads 4096; give a shorter --length"),
+        ("--length 8192 --tokens 40000", "4096 tokens; give a shorter --length"),
         ("--target nowhere/at/all", "cannot load model"),
-        ("--tokens 10", "less than one batch"),
+        ("--tokens 10", "fewer than one batch"),
     ],
 )
 def test_bad_flags_are_refused_before_any_work(
@@ -115,7 +115,7 @@ def test_bad_flags_are_refused_before_any_work(
     def tokenise(*_args: object) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr(Session, "domains", tokenise)
+    monkeypatch.setattr(TrainingRun, "domains", tokenise)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     target = ("--target", str(out / "target" / "model"))
     words = f"--tokens 512 {options}"

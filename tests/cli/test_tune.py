@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli import _tune_tables
-from draftwood.cli._timed_steps import Check, Timed, check, run_steps
+from draftwood.cli._timed_steps import Check, TimedStep, check, run_steps
 from draftwood.cli.tune import tune, verdict
 from draftwood.costs import cache as kept
 from draftwood.costs.busy import Others, Watched
@@ -72,7 +72,7 @@ def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
     outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.endswith(
-        "not kept: other processes used 50 % of the cores; measure again on a quiet machine\n"
+        "not saved: other processes used 50 % of the cores; measure again on a quiet machine\n"
     )
     assert not cache.exists()
     assert json.loads(output.read_text())["costs"]
@@ -80,13 +80,13 @@ def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
 
 def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
     cases = [
-        (["--draft", "a", "--head", "b"], "one drafter each"),
+        (["--draft", "a", "--head", "b"], "two drafters"),
         (["--batch", "1,x"], "--batch '1,x': write numbers"),
         (["--context", "0"], "contexts are"),
         (["--seconds", "0"], "--seconds is 0: give a number above 0"),
         (["--seconds", "nan"], "--seconds is nan: give a number above 0"),
         (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
-        (["--plot", str(tmp_path / "x.txt")], "no kind of picture"),
+        (["--plot", str(tmp_path / "x.txt")], "plots can be .png, .svg, .pdf"),
     ]
     for argv, message in cases:
         with pytest.raises(DraftwoodError, match=message):
@@ -171,9 +171,9 @@ def test_steps_say_what_they_were() -> None:
 def test_predictions_are_held_against_steps() -> None:
     costs = StepCosts(Curve((1, 3), (1.0, 3.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, fixed=1.0)
     steps = [
-        Timed(3, 0, 1, (1, 1), 4.0, 3.0),
-        Timed(3, 0, 1, (1, 1), 10.0, 3.0),
-        Timed(1, 0, 1, (), 2.0, 1.0),
+        TimedStep(3, 0, 1, (1, 1), 4.0, 3.0),
+        TimedStep(3, 0, 1, (1, 1), 10.0, 3.0),
+        TimedStep(1, 0, 1, (), 2.0, 1.0),
     ]
     found = check(costs, "sd", 1, steps)
     assert (found.steps, found.measured, found.predicted) == (3, 4.0, 5.0)
@@ -186,7 +186,7 @@ def _checked(*ratios: float) -> list[Check]:
 
 def test_ratios_are_judged_by_how_far_they_differ() -> None:
     assert "differ by 5 %: good" in verdict(_checked(0.8, 0.84))
-    assert "differ by 50 %, so auto will begin with trees of a wrong size" in verdict(
+    assert "differ by 50 %, so auto's first trees will have the wrong size" in verdict(
         _checked(0.8, 1.2)
     )
     assert "give more --seconds" in verdict([])

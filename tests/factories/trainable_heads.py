@@ -6,11 +6,11 @@ import torch
 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train.head import HeadPlan, new_head
-from draftwood.lab.train.recipe import Shape
+from draftwood.lab.train.recipe import ModelShape
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import new_model
 
-SHAPE = Shape(hidden=16, layers=4, heads=4, kv_heads=2, head_dim=6, ffn=24, context=256)
+SHAPE = ModelShape(hidden=16, layers=4, heads=4, kv_heads=2, head_dim=6, ffn=24, context=256)
 
 
 def teacher(vocabulary: int = 40, seed: int = 1) -> Teacher:

@@ -10,13 +10,11 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.functions import function, python_name, signature
+from draftwood.integrations.functions import function, signature, spelt
 from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
 from draftwood.methods.recipe import settings_of
 from tests.factories.tiny_llama import tiny_llama
-from tests.readme import README
-from tests.readme import written as written_readme
 from tests.stub import STUB, written
 
 PACKAGE: Any = draftwood
@@ -26,14 +24,9 @@ def test_the_stub_is_what_the_recipes_say() -> None:
     assert STUB.read_text() == written(), "run: python -m tests.stub"
 
 
-def test_the_readmes_table_is_what_the_recipes_say() -> None:
-    page = README.read_text(encoding="utf-8")
-    assert page == written_readme(page), "run: python -m tests.readme"
-
-
 def test_dir_lists_the_api_and_nothing_else() -> None:
     listed = {name for name in dir(draftwood) if not name.startswith("_")}
-    assert listed == {*draftwood.__all__, *map(python_name, recipes())}
+    assert listed == {*draftwood.__all__, *map(spelt, recipes())}
     assert {"auto", "opt_tree", "generate", "load", "embedded", "Engine"} <= listed
     assert "__version__" in dir(draftwood)
     for name in listed:
@@ -52,18 +45,18 @@ def test_listing_the_names_loads_neither_torch_nor_transformers() -> None:
 
 @pytest.mark.parametrize("name", sorted(recipes()))
 def test_a_methods_function(name: str) -> None:
-    made = getattr(draftwood, python_name(name))
-    assert made is getattr(draftwood, python_name(name))
-    assert made.__name__ == python_name(name)
+    made = getattr(draftwood, spelt(name))
+    assert made is getattr(draftwood, spelt(name))
+    assert made.__name__ == spelt(name)
     assert made.__module__ == "draftwood"
     found = inspect.signature(made)
     settings = settings_of(recipes()[name])
-    assert list(found.parameters) == [python_name(key) for key in settings]
+    assert list(found.parameters) == [spelt(key) for key in settings]
     for key, setting in settings.items():
-        parameter = found.parameters[python_name(key)]
+        parameter = found.parameters[spelt(key)]
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert parameter.default == setting.default
-        assert f"{python_name(key)}: {setting.help[:20]}" in made.__doc__
+        assert f"{spelt(key)}: {setting.help[:20]}" in made.__doc__
     assert isinstance(made(), CustomGenerate)
     assert made().method == method(name)
 

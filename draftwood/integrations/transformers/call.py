@@ -1,4 +1,7 @@
-"""One call of ``generate``: its requests to the engine, and its result from their completions."""
+"""One call of ``generate`` as requests to the engine, and their completions as its result.
+
+Knows nothing of methods, models or how requests are decoded.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -19,31 +22,25 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers.rows import (
-    BatchRow,
-    OutputRecorder,
-    StopTracker,
-    processors_for,
-    rows_of,
-)
+from draftwood.integrations.transformers.rows import Recorder, Row, Stops, processors_for, rows_of
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 logger = logging.getLogger(__name__)
 
 Generated = torch.Tensor | GenerateDecoderOnlyOutput
-"""The result of ``generate``: int64 ``[B, L]``, or an object if ``return_dict_in_generate``."""
+"""What ``generate`` returns: int64 ``[B, L]``, or an object if ``return_dict_in_generate``."""
 
 
 class GenerateCall:
-    """One call of ``generate``, as ``generate`` prepared it.
+    """What ``generate`` prepared for one call.
 
-    When sampling, every row gets a seed from torch's default generator (on the CPU), so
-    ``torch.manual_seed`` decides the result. Greedy decoding does not use the generator.
+    If tokens are drawn, every row gets a seed from torch's default generator (on the CPU), so
+    ``torch.manual_seed`` decides them; greedy decoding leaves the generator alone.
 
     Args:
         input_ids: int64 ``[B, L]``, padded on the left.
-        attention_mask: int64 ``[B, L]``, 0 at padding, or None.
-        processors: for the padded batch, in order.
+        attention_mask: int64 ``[B, L]``, 0 at padding, or None if there is none.
+        processors: for the padded batch, in their order.
         criteria: for the padded batch.
         config: with all defaults filled in.
 
@@ -62,12 +59,10 @@ class GenerateCall:
         self._input_ids = input_ids
         self._criteria = criteria
         self._config = config
-        self._stops = StopTracker(criteria)
+        self._stops = Stops(criteria)
         self.rows = rows_of(input_ids, attention_mask)
-        samples = config.do_sample is True
-        temperature = (
-            (1.0 if config.temperature is None else config.temperature) if samples else 0.0
-        )
+        draws = config.do_sample is True
+        temperature = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
         Sampler.from_processors(
             processors, temperature=temperature
         )  # refuses processors by their own names
@@ -78,18 +73,18 @@ class GenerateCall:
             for row in self.rows
         ]
         count = len(self.rows)
-        self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if samples else [0] * count
-        reported = config.return_dict_in_generate and (config.output_scores or config.output_logits)
+        self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if draws else [0] * count
+        reports = config.return_dict_in_generate and (config.output_scores or config.output_logits)
         self._recorders = [
-            OutputRecorder(row, sampler) if reported else None
+            Recorder(row, sampler) if reports else None
             for row, sampler in zip(self.rows, self._samplers, strict=True)
         ]
 
     def requests(self) -> list[Request]:
-        """One request per row."""
+        """One request a row."""
         return [self._request(row) for row in self.rows]
 
-    def _request(self, row: BatchRow) -> Request:
+    def _request(self, row: Row) -> Request:
         lengths = [c.max_length for c in self._criteria if type(c) is MaxLengthCriteria]
         ends = [c for c in self._criteria if type(c) is EosTokenCriteria]
         recorder = self._recorders[row.index]
@@ -98,7 +93,7 @@ class GenerateCall:
             scores = recorder.scores if recorder and self._config.output_scores else None
             return self._stops.ask(row, ids, scores)
 
-        # The engine handles these two itself, without torch calls at every token.
+        # The engine knows these two without asking torch at every token.
         plain = len(lengths) + len(ends) == len(self._criteria)
         return Request(
             prompt=row.prompt,
@@ -125,7 +120,7 @@ class GenerateCall:
         ]
 
     def _cut(
-        self, row: BatchRow, done: Completion, tokenizer: PreTrainedTokenizerBase | None
+        self, row: Row, done: Completion, tokenizer: PreTrainedTokenizerBase | None
     ) -> Completion:
         tokens = self._stops.cut(row, done.tokens)
         if tokenizer is None or len(tokens) == len(done.tokens):
@@ -134,10 +129,10 @@ class GenerateCall:
         return replace(done, tokens=tokens, text=stream.push(tokens) + stream.flush())
 
     def result(self, completions: Sequence[Completion]) -> Generated:
-        """The result of ``generate``.
+        """What ``generate`` returns.
 
-        Scores and logits at the padding of a finished row are zeros. (``generate`` itself reports
-        the model's outputs after padding.)
+        Scores and logits at the padding of a finished row are zeros: ``generate`` reports what the
+        model says after padding there, which no one computed.
 
         Raises:
             DraftwoodError: rows have different lengths and there is no token to pad them with.

@@ -1,4 +1,4 @@
-"""Feeds a transformers streamer with committed tokens."""
+"""Feeds a transformers streamer with what the engine commits."""
 
 from typing import Protocol
 
@@ -9,26 +9,26 @@ from draftwood.errors import DraftwoodError
 
 
 class Streamer(Protocol):
-    """The interface of transformers' streamers."""
+    """What transformers' streamers do."""
 
     def put(self, value: torch.Tensor) -> object:
         """Take the prompt int64 ``[1, L]``, then token after token int64 ``[1]``."""
         ...
 
     def end(self) -> object:
-        """Signal the end."""
+        """There is no more."""
         ...
 
 
-class SingleEndStreamer:
-    """A streamer whose ``end`` may be called several times."""
+class EndsOnce:
+    """A streamer whose ``end`` may be called by everyone who might be the last."""
 
     def __init__(self, streamer: Streamer) -> None:
         self._streamer = streamer
         self._ended = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Pass the value on."""
+        """Hand the value on."""
         self._streamer.put(value)
 
     def end(self) -> None:
@@ -48,11 +48,11 @@ def refuse_rows(count: int) -> None:
     """Check that a streamer can take a batch of ``count`` rows.
 
     Raises:
-        DraftwoodError: there are several: ``generate`` puts their tokens together, but here rows
-            advance at different speeds.
+        DraftwoodError: there are several, which ``generate`` would put side by side, token by
+            token; here rows go on at their own pace.
     """
     if count != 1:
         raise DraftwoodError(
             f"a streamer takes one sequence and there are {count}: give one prompt, leave "
-            "num_return_sequences at 1, or use on_tokens, whose request_id tells the row"
+            "num_return_sequences at 1, or use on_tokens, which says whose tokens it is told"
         )

@@ -1,7 +1,6 @@
-"""The best setting of each method that ``draftwood search`` found, and how a benchmark takes them.
+"""The file of best settings, written by ``draftwood search`` and read by ``bench --best``.
 
-A file of its own, not a document of a run. Settings that were found on some prompts are to be
-judged on others: :meth:`Best.refuse` sees to that. Knows nothing of how settings are searched.
+Settings found on some prompts must be measured on others; :meth:`Best.refuse` checks this.
 """
 
 import hashlib
@@ -25,10 +24,10 @@ TIMELESS = "mean_acceptance_length"
 
 _NEEDED = ("model", "draft", "head", "dtype", "batch", "sampling")
 _SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
-"""What a run must have in common with the search."""
+"""Settings in which a run must agree with the search."""
 
 _OPTIONAL = ("draft", "head")
-"""Of these, what a run may leave out: methods that need it are refused elsewhere."""
+"""Those of them that a run may leave out; methods that need them are refused elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Best:
-    """What a search found.
+    """Best settings of a search.
 
     Attributes:
         file: where it is written.
@@ -78,10 +77,10 @@ class Best:
     methods: Mapping[str, Pair]
 
     def contenders(self, methods: Sequence[str]) -> tuple[str, ...]:
-        """The methods with each one that was searched as published and at its best setting.
+        """The methods; a searched method is replaced by its published and its best setting.
 
         Raises:
-            DraftwoodError: a method that has settings to search was not searched.
+            DraftwoodError: a method with settings to search was not searched.
         """
         found: list[str] = []
         for text in (item.strip() for item in methods):
@@ -98,23 +97,23 @@ class Best:
         return tuple(dict.fromkeys(found))
 
     def refuse(self, prompts: Sequence[Prompt], settings: Mapping[str, Any]) -> None:
-        """Refuse prompts and runs for which these settings say nothing.
+        """Refuse a run for which these settings are not valid.
 
         Args:
-            prompts: of the run.
-            settings: every setting of the run, as its provenance has them.
+            prompts: prompts of the run.
+            settings: settings of the run, as in its provenance.
 
         Raises:
             DraftwoodError: settings were found on one of the prompts, or with another model, draft
                 model, head, dtype, batch or temperature.
         """
-        searched, asked = _flat(self.settings), _flat(settings)
+        searched, given = _flat(self.settings), _flat(settings)
         for name in _SAME:
-            left_out = name in _OPTIONAL and asked[name] is None
-            if searched[name] != asked[name] and not left_out:
+            left_out = name in _OPTIONAL and given[name] is None
+            if searched[name] != given[name] and not left_out:
                 raise DraftwoodError(
                     f"{self.file} was searched with {name} {_shown(searched[name])}, not with "
-                    f"{_shown(asked[name])}: search again with this {name}"
+                    f"{_shown(given[name])}: search again with this {name}"
                 )
         seen = [prompt.id for prompt in prompts if digest(prompt) in self.prompts]
         if seen:
@@ -131,7 +130,7 @@ class Best:
 
 
 def digest(prompt: Prompt) -> str:
-    """What tells a prompt from others, whatever it is called."""
+    """SHA-256 of a prompt's turns."""
     return hashlib.sha256(json.dumps(prompt.turns).encode()).hexdigest()
 
 
@@ -144,10 +143,10 @@ def _shown(value: object) -> str:
 
 
 def load(path: Path) -> Best:
-    """What ``draftwood search`` wrote.
+    """Read the file of ``draftwood search``.
 
     Raises:
-        DraftwoodError: the file cannot be read, or is something else.
+        DraftwoodError: the file cannot be read, or has another content.
     """
     found = read_json(path)
     if not isinstance(found, dict) or found.get("best_settings") != SCHEMA:

@@ -1,6 +1,6 @@
-"""Which contenders a run has: our methods on one attached target, peers on an untouched one.
+"""Contenders of a run: methods on an attached target, peers on an untouched model.
 
-Knows nothing of prompts and clocks. Names and settings are checked before a model is loaded.
+Names and settings are checked before a model is loaded.
 """
 
 import dataclasses
@@ -29,10 +29,9 @@ from draftwood.runner.attach import attach
 
 
 class Stage:
-    """The model twice: attached for our methods and, once somebody asks, untouched for peers.
+    """The model, attached for methods, and a second, untouched instance for peers.
 
-    Two instances of the same weights, so that repacking for trees can neither slow nor speed a
-    peer: it decodes on what a user of the plain library has.
+    Peers decode with the weights in the layout that users of their library have.
     """
 
     def __init__(self, load: Callable[[], Loaded]) -> None:
@@ -66,11 +65,11 @@ class Choice(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user spelt it."""
+        """Name and settings as the user wrote them."""
         ...
 
     def same_tokens(self, temperature: float) -> bool:
-        """Whether equal seeds give the reference's tokens, and not only their distribution."""
+        """Whether equal seeds give the reference's tokens, not only their distribution."""
         ...
 
     @property
@@ -80,23 +79,23 @@ class Choice(Protocol):
 
     @property
     def unsearched(self) -> str | None:
-        """What to say if a setting has to be searched for the run's models and was not."""
+        """Message about a setting that must be searched for the run's models and was not."""
         ...
 
     def enter(self, stage: Stage) -> Contender:
-        """The contender on this model."""
+        """Build the contender for this model."""
         ...
 
 
 @dataclass(frozen=True)
 class OwnChoice:
-    """One of our methods."""
+    """A Draftwood method."""
 
     name: str
     method: Method
 
     def same_tokens(self, temperature: float) -> bool:
-        """As the method says of itself."""
+        """See :meth:`draftwood.methods.recipe.Method.same_tokens`."""
         return self.method.same_tokens(temperature)
 
     @property
@@ -118,19 +117,19 @@ class OwnChoice:
         return unsearched(self.method)
 
     def enter(self, stage: Stage) -> Contender:
-        """Our engine on the stage's attached target."""
+        """An engine on the attached target."""
         return OwnContender(stage.target, self.method, stage.host)
 
 
 @dataclass(frozen=True)
 class PeerChoice:
-    """Another library's way of decoding."""
+    """A method of another library."""
 
     name: str
     peer: peers.Peer
 
     def same_tokens(self, temperature: float) -> bool:
-        """In greedy decoding only: other libraries have random numbers of their own."""
+        """Only for greedy decoding: other libraries have their own random numbers."""
         return temperature == 0
 
     @property
@@ -140,16 +139,16 @@ class PeerChoice:
 
     @property
     def unsearched(self) -> None:
-        """Other libraries have no such setting."""
+        """None: peers have no such setting."""
 
     def enter(self, stage: Stage) -> Contender:
-        """The peer on the stage's untouched model."""
+        """The peer on the untouched model."""
         return self.peer.enter(stage.stock)
 
 
 @dataclass(frozen=True)
 class OwnContender:
-    """A method on a target; every group gets an engine of its own, its drafters empty."""
+    """A method on a target; every group gets a new engine with empty drafters."""
 
     target: Target
     method: Method
@@ -161,8 +160,8 @@ class OwnContender:
         return partial(decode_with, engine)
 
 
-class Kept:
-    """A contender that begins once: what it learns stays for every later group.
+class WarmContender:
+    """A contender that keeps its drafters' state from group to group.
 
     Args:
         contender: begins on first use.
@@ -173,12 +172,12 @@ class Kept:
         self._begun = cache(partial(contender.begin, batch))
 
     def begin(self, batch: int) -> Decode:  # noqa: ARG002
-        """What was begun the first time."""
+        """The decoder of the first call."""
         return self._begun()
 
 
 def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:
-    """The engine's answers, in the order of the requests, each with its steps."""
+    """Decode requests; answers are in the order of the requests, with their steps."""
     steps: dict[int, list[StepStats]] = {}
     done: dict[int, Completion] = {}
     for event in engine.stream(requests):
@@ -190,11 +189,11 @@ def decode_with(engine: Engine, requests: Sequence[Request]) -> list[Answer]:
 
 
 def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choice]:
-    """The contenders named, the reference first; it is added if it is missing.
+    """The named contenders, with the reference first.
 
     Args:
-        specs: ``draftwood.methods.method`` strings, or names of peers with settings spelt alike.
-        defaults: for every contender that has such settings and whose text does not spell them.
+        specs: ``draftwood.methods.method`` strings, or names of peers with settings alike.
+        defaults: settings for contenders that have them and do not give them themselves.
 
     Raises:
         DraftwoodError: a name or a setting is unknown, or a contender is named twice.
@@ -203,8 +202,7 @@ def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choic
     for name in names:
         if not name:
             raise DraftwoodError(
-                "--methods has an empty item: write names with single commas between them, such as "
-                "ar,goose"
+                "--methods has an empty item: write names with single commas, such as ar,goose"
             )
         if names.count(name) > 1:
             raise DraftwoodError(f"method {name!r} is named twice: leave one out")
@@ -213,10 +211,10 @@ def choose(specs: Sequence[str], defaults: Defaults | None = None) -> list[Choic
 
 
 def chosen(text: str, defaults: Defaults | None = None) -> Choice:
-    """One contender by name and settings, such as ``goose:budget=16`` or ``hf-lookup``.
+    """A contender by name and settings, such as ``goose:budget=16`` or ``hf-lookup``.
 
     Raises:
-        DraftwoodError: a name or a setting is unknown, or what a peer needs is not installed.
+        DraftwoodError: a name or a setting is unknown, or a peer's library is not installed.
     """
     given = (defaults or Defaults()).of(text)
     name, *spelt = text.split(":")
@@ -226,7 +224,7 @@ def chosen(text: str, defaults: Defaults | None = None) -> Choice:
 
 
 def unnamed_peers(names: Iterable[str]) -> list[str]:
-    """Sorted names of the peers that none of these contenders is, whatever its settings."""
+    """Sorted names of the peers that are not among these contenders, with any settings."""
     named = {name.partition(":")[0] for name in names}
     return [name for name in peers.names() if name not in named]
 
@@ -246,7 +244,7 @@ def _peer(name: str, spelt: Sequence[str], given: Mapping[str, object]) -> peers
 
 
 def plain(value: object) -> object:
-    """A setting's value as JSON can hold it."""
+    """A setting's value in JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

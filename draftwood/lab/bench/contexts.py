@@ -1,8 +1,7 @@
-"""From a prompt and the answers so far to the token ids of the next turn.
+"""Token ids of a prompt's next turn, after the answers so far.
 
-Knows nothing of methods. Three forms: a plain prompt is its text as it stands; with the model's
-chat template it is the user's turn; a dialogue without a template is a transcript of ``User:`` and
-``Assistant:`` paragraphs.
+A plain prompt is its text, or the user's turn of the model's chat template. A dialogue without a
+template is a transcript with ``User:`` and ``Assistant:`` paragraphs.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from draftwood.lab.bench.prompts import Prompt
 
 @dataclass(frozen=True)
 class Context:
-    """Token ids to continue, and whether older ones were cut off."""
+    """Token ids to continue, and whether older tokens were cut off."""
 
     ids: tuple[int, ...]
     cut: bool = False
@@ -26,15 +25,15 @@ class Contexts:
     """Encodes every turn of every prompt in the same way for all methods.
 
     Args:
-        tokenizer: the target's.
-        context_limit: longest sequence the target's positions reach, in tokens.
-        max_new_tokens: room that is kept for each answer, in tokens.
-        chat: True for the chat template everywhere, False for nowhere, None for dialogues only and
-            if there is one.
-        truncate: keep this many of the last tokens of a longer context; None refuses it.
+        tokenizer: the target's tokenizer.
+        context_limit: longest sequence of the target, in tokens.
+        max_new_tokens: longest answer, in tokens.
+        chat: use the chat template for all prompts (True), for none (False), or for dialogues if
+            the model has one (None).
+        truncate: number of last tokens to keep of longer contexts; None refuses them.
 
     Raises:
-        DraftwoodError: a chat template is asked for and there is none, or an answer does not fit.
+        DraftwoodError: ``chat`` is True and there is no template, or an answer does not fit.
     """
 
     def __init__(
@@ -60,24 +59,24 @@ class Contexts:
             )
 
     def check(self, prompts: Sequence[Prompt]) -> None:
-        """Refuse prompts that may outgrow the context, every answer counted at full length.
+        """Refuse prompts that may exceed the context limit with answers of full length.
 
         Raises:
-            DraftwoodError: a prompt is empty in tokens, or too long and nothing says to cut it.
+            DraftwoodError: a prompt has no tokens, or is too long and ``truncate`` is None.
         """
         for prompt in prompts:
             count = self.most_tokens(prompt)
             if count > self._room and self._truncate is None:
                 raise DraftwoodError(
                     f"prompt {prompt.id!r} takes up to {count} tokens, and the model's context "
-                    f"holds {self._room} beside the answer: cut prompts with --truncate N"
+                    f"has {self._room} beside the answer: cut prompts with --truncate N"
                 )
 
     def most_tokens(self, prompt: Prompt) -> int:
-        """Tokens of the prompt's last context, uncut, if every answer has its full length.
+        """Length of the prompt's last context if every answer has its full length.
 
         Raises:
-            DraftwoodError: it is empty in tokens.
+            DraftwoodError: the prompt has no tokens.
         """
         earlier = len(prompt.turns) - 1
         count = len(self._encode(prompt, [""] * earlier))
@@ -86,22 +85,22 @@ class Contexts:
         return count + earlier * self._max_new_tokens
 
     def after(self, prompt: Prompt, answers: Sequence[Sequence[int]]) -> Context:
-        """The context of the turn that follows these answers (token ids of each)."""
+        """Context of the turn after these answers (token ids)."""
         decode = self._tokenizer.decode
         texts = [str(decode(list(ids), skip_special_tokens=True)).strip() for ids in answers]
         ids = self._encode(prompt, texts)
-        # Decoding an answer and encoding it again may lengthen it, so the limit holds here too.
+        # Decoding and encoding an answer may lengthen it, so the limit is enforced here too.
         most = min(self._truncate or self._room, self._room)
         return Context(tuple(ids[-most:]), cut=len(ids) > most)
 
     def _encode(self, prompt: Prompt, answers: Sequence[str]) -> list[int]:
-        said = prompt.turns[: len(answers) + 1]
+        turns = prompt.turns[: len(answers) + 1]
         chat = bool(self._tokenizer.chat_template) if self._chat is None else self._chat
         if self._chat is None and not prompt.dialogue:
             chat = False
         if chat:
-            messages = [{"role": "user", "content": said[0]}]
-            for answer, turn in zip(answers, said[1:], strict=True):
+            messages = [{"role": "user", "content": turns[0]}]
+            for answer, turn in zip(answers, turns[1:], strict=True):
                 messages.append({"role": "assistant", "content": answer})
                 messages.append({"role": "user", "content": turn})
             text = self._tokenizer.apply_chat_template(
@@ -109,13 +108,13 @@ class Contexts:
             )
             # A chat template writes its special tokens itself.
             return list(self._tokenizer.encode(str(text), add_special_tokens=False))
-        return list(self._tokenizer.encode(_plain(prompt, said, answers)))
+        return list(self._tokenizer.encode(_transcript(prompt, turns, answers)))
 
 
-def _plain(prompt: Prompt, said: Sequence[str], answers: Sequence[str]) -> str:
+def _transcript(prompt: Prompt, turns: Sequence[str], answers: Sequence[str]) -> str:
     if not prompt.dialogue:
-        return said[0]
-    text = f"User: {said[0]}\n\nAssistant:"
-    for answer, turn in zip(answers, said[1:], strict=True):
+        return turns[0]
+    text = f"User: {turns[0]}\n\nAssistant:"
+    for answer, turn in zip(answers, turns[1:], strict=True):
         text += f" {answer}\n\nUser: {turn}\n\nAssistant:"
     return text

@@ -1,7 +1,4 @@
-"""Settings that a run gives to all contenders which have them and do not spell them.
-
-Knows how settings are named, by method, source and drafter; nothing of models and runs.
-"""
+"""Default settings of a run, for contenders that have them and do not give them themselves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from draftwood.protocols.recipe import DRAFT
 from draftwood.protocols.settings import settings
 
 _PEERS = {"hf-assistant": ("draft",)}
-"""Peer to its settings that name a model."""
+"""Settings of peers that name a model."""
 
 _USERS = {
     "draft": "a method that drafts with a model of its own, such as sd or dynatree",
@@ -26,13 +23,13 @@ _USERS = {
 
 @dataclass(frozen=True)
 class Defaults:
-    """Settings for whoever has them; what a contender's text spells wins.
+    """Default settings; those in a contender's text take precedence.
 
     Attributes:
-        budget: most nodes drafted a step, for methods that have a budget.
+        budget: most nodes drafted per step, for methods with a budget.
         draft: directory or hub id of the model, for drafters ``model`` and the peer hf-assistant.
         head: directory or hub id of the head, for drafters ``eagle3``.
-        warm: turn on every setting ``SOURCE.shared``: tables are kept between requests.
+        warm: turn on every setting ``SOURCE.shared``, so that tables outlive requests.
     """
 
     budget: int | None = None
@@ -41,10 +38,10 @@ class Defaults:
     warm: bool = False
 
     def of(self, text: str) -> dict[str, object]:
-        """The settings that fall to this contender, by name.
+        """Default settings of this contender, by name.
 
         Raises:
-            DraftwoodError: the text names no contender, or a setting that it has not.
+            DraftwoodError: the text names no contender, or an unknown setting.
         """
         name, *spelt = text.split(":")
         pairs = [item.partition("=")[::2] for item in spelt]
@@ -53,10 +50,10 @@ class Defaults:
         return {k: v for k, v in found.items() if v is not None and k not in keys}
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse a model that none of these contenders would draft with.
+        """Refuse a draft model or a head that no contender uses.
 
         Raises:
-            DraftwoodError: ``draft`` or ``head`` is given and falls to nobody.
+            DraftwoodError: ``draft`` or ``head`` is given and no contender has such a setting.
         """
         for flag, only in (
             ("draft", Defaults(draft=self.draft)),
@@ -77,7 +74,7 @@ class Defaults:
         found: dict[str, object] = {}
         if "budget" in settings_of(chosen):
             found["budget"] = self.budget
-        # Only what the policy asks in these settings is built; a bound drafter may go unused.
+        # The policy may not use all bound drafters; only those that it uses are built.
         for source, spec in method(text).drafters.items():
             found |= {
                 flag: getattr(self, flag, None)
@@ -89,9 +86,9 @@ class Defaults:
         return found | self._optional(chosen, spelt)
 
     def _optional(self, chosen: Recipe, spelt: Mapping[str, str]) -> dict[str, object]:
-        """The model for a source that is asked only if it is given: the draft's, else the head's.
+        """Model of an optional source: the draft model, else the head.
 
-        A text that spells the policy's setting (``auto:neural=``) decides by itself.
+        None if the text gives the policy's setting itself (``auto:neural=``).
         """
         for source, setting in chosen.optional.items():
             if chosen.binds(source) or setting in spelt or source != DRAFT:

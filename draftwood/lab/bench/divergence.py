@@ -1,8 +1,8 @@
-"""Where a method's tokens leave the reference's, and whether rounding alone can explain it.
+"""Differences between a method's tokens and the reference's, and their explanation by rounding.
 
-A lossless method may still pick the other of two tokens whose logits differ by rounding, since a
-tree is scored by other kernels than a single token. :mod:`draftwood.lab.bench.margins` tells such a
-near tie from a fault, greedy or sampled, in the dtype of the run.
+A lossless method may choose the other of two tokens whose logits differ by rounding, because trees
+and single tokens are scored by different kernels. :mod:`draftwood.lab.bench.margins` tells such
+near ties from faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,9 @@ def divergence(run: Run, reference: Run) -> Divergence | None:
 
 
 def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
-    """The divergence with its margin, by the reference's tokens up to it.
+    """The divergence with its margin after the reference's tokens.
 
-    An answer that ended where the other went on has no margin: both had the token that ended it,
-    and that is a fault.
+    If one answer ended and the other did not, it is a fault: both had the token that ended it.
     """
     if found.expected is None or found.found is None:
         return replace(found, near_tie=False)
@@ -43,12 +42,12 @@ def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
 
 
 Key: TypeAlias = tuple[str, int]
-"""A prompt's id and the seed of the run."""
+"""Prompt id and seed of the run."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The rows of a method, and where its runs first differ from the reference's."""
+    """Rows of a method, and its divergences from the reference."""
 
     rows: list[Row]
     divergences: list[Divergence]
@@ -68,12 +67,12 @@ def compare(
     against: Mapping[Key, Run],
     explain: Callable[[Divergence, Run, Run], Divergence],
 ) -> Compared:
-    """The rows of some runs of one method.
+    """Compare the runs of one method with the reference.
 
     Args:
-        runs: a run is not compared with itself.
-        against: what to compare with; a run whose prompt and seed are not in it is not compared.
-        explain: the divergence of a run from a reference, with what is to be known of it.
+        runs: runs of the method; a run is not compared with itself.
+        against: reference runs; a run whose prompt and seed are missing is not compared.
+        explain: adds the margin to the divergence of a run from its reference.
     """
     found = Compared([], [])
     for run in runs:

@@ -1,8 +1,7 @@
 """Contenders that call transformers' ``generate`` on an untouched model.
 
-The default cache, no compilation, no packing. The model's generation config is replaced by the
-run's settings, so that penalties or limits a checkpoint brings along do not apply on one side only.
-Knows nothing of peers and their settings.
+They use the default cache, without compilation. The run's settings replace the model's generation
+config, so that a checkpoint's penalties or limits do not apply to peers only.
 """
 
 from bisect import bisect_left
@@ -24,45 +23,44 @@ _REFUSALS = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
-    """A group is padded on the left and decoded in one call, so all of its requests end at once.
+class BatchedGenerate:
+    """Decodes a group in one call, padded on the left; all of its requests end at once.
 
     Args:
-        model: never attached; its generation config is overwritten.
+        model: an untouched model; its generation config is overwritten.
     """
 
     model: Any
 
     def begin(self, batch: int) -> Decode:  # noqa: ARG002
-        """Nothing is kept between calls, so there is nothing to prepare."""
+        """The decoder, which is stateless."""
         return self.decode
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """One call of ``generate``; the settings of the first request hold for all."""
+        """One call of ``generate``, with the settings of the first request."""
         return generate(self.model, requests, perf_counter())
 
 
 @dataclass(frozen=True, eq=False)
-class OneByOne:
-    """The requests of a group one after another: assisted ``generate`` refuses more than one.
+class SequentialGenerate:
+    """Decodes the requests of a group one after another, as assisted ``generate`` requires.
 
-    All of them are asked for when the group is, so a request's seconds hold its wait for those
-    before it.
+    A request's seconds include the wait for those before it.
 
     Args:
-        model: never attached; its generation config is overwritten.
-        extra: arguments of ``generate`` beyond those that every request decides.
+        model: an untouched model; its generation config is overwritten.
+        extra: further arguments of ``generate``.
     """
 
     model: Any
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self, batch: int) -> Decode:  # noqa: ARG002
-        """Nothing is kept between calls, so there is nothing to prepare."""
+        """The decoder, which is stateless."""
         return self.decode
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """A call of ``generate`` for each request, with its own settings."""
+        """One call of ``generate`` per request, with its own settings."""
         asked = perf_counter()
         return [
             answer
@@ -70,11 +68,11 @@ class OneByOne:
             for answer in generate(self.model, [request], asked, self.extra)
         ]
 
-    def tried(self) -> "OneByOne":
-        """Itself, after a few tokens.
+    def tried(self) -> "SequentialGenerate":
+        """Decode a few tokens, then return ``self``.
 
         Raises:
-            DraftwoodError: transformers cannot decode this model so; its reason is in the message.
+            DraftwoodError: transformers cannot decode this model; the message has its reason.
         """
         try:
             self.decode([_TRIAL])
@@ -90,12 +88,12 @@ class OneByOne:
 def generate(
     model: Any, requests: Sequence[Request], asked: float, extra: Mapping[str, Any] | None = None
 ) -> list[Answer]:
-    """One call of ``generate`` for all requests; the settings of the first hold for all.
+    """Call ``generate`` for all requests, with the settings of the first one.
 
     Args:
         model: its generation config is overwritten.
-        requests: decoded together, padded on the left.
-        asked: ``perf_counter()`` when the answers were asked for.
+        requests: requests of a batch, padded on the left.
+        asked: ``perf_counter()`` at the start of the group.
         extra: further arguments of ``generate``.
     """
     first = requests[0]
@@ -104,11 +102,11 @@ def generate(
         torch.manual_seed(first.sampling.seed)
     width = max(len(request.ids) for request in requests)
     padded = [[0] * (width - len(r.prompt)) + list(r.prompt) for r in requests]
-    kept = [[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in requests]
+    mask = [[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in requests]
     clock = _Clock(width)
     output = model.generate(
         input_ids=torch.tensor(padded, device=model.device),
-        attention_mask=torch.tensor(kept, device=model.device),
+        attention_mask=torch.tensor(mask, device=model.device),
         stopping_criteria=StoppingCriteriaList([clock]),
         **(extra or {}),
     )
@@ -121,7 +119,7 @@ def generate(
 
 
 class _Clock(StoppingCriteria):
-    """Stops nothing; notes when the first token was there and how far every forward got.
+    """Never stops; records the time of the first token and the length after each forward.
 
     Attributes:
         first: ``perf_counter()`` after the first forward; None before it.
@@ -135,7 +133,7 @@ class _Clock(StoppingCriteria):
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         if self.first is None:
-            input_ids[:, -1].tolist()  # a GPU may still be computing it
+            input_ids[:, -1].tolist()  # waits for the GPU
             self.first = perf_counter()
         self.reached.append(input_ids.shape[1] - self._width)
         return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)

@@ -47,17 +47,17 @@ def contenders(name: str, made: Mapping[str, Sequence[str]]) -> list[str]:
     found = grid(name)
     published = {key: made[key][0] for key, each in found.items() if each.searched_by}
     values = {key: made[key] if each.searched_by else each.search for key, each in found.items()}
-    usual = {key: published.get(key, each.default) for key, each in found.items()}
+    defaults = {key: published.get(key, each.default) for key, each in found.items()}
     texts = [spelt(name, published)]
     for chosen in product(*values.values()):
         here = dict(zip(values, chosen, strict=True))
-        if here != usual:
+        if here != defaults:
             texts.append(spelt(name, {k: v for k, v in here.items() if v != found[k].default}))
     return list(dict.fromkeys(texts))
 
 
 def unsearched(chosen: Method) -> str | None:
-    """What to say of a method whose setting has to be searched for a pair of models and was not."""
+    """Message about a method with a setting that must be searched for a model pair and was not."""
     for part in (chosen.policy, *chosen.drafters.values()):
         for each in settings(type(part)):
             if each.searched_by and getattr(part, each.name) == each.default:
@@ -69,12 +69,12 @@ def unsearched(chosen: Method) -> str | None:
 
 
 def spelt(name: str, values: Mapping[str, object]) -> str:
-    """The method with these settings, as :func:`draftwood.methods.method` reads it."""
+    """The method with these settings, in the form that :func:`draftwood.methods.method` takes."""
     return ":".join([name, *(f"{key}={value}" for key, value in values.items())])
 
 
 def _used(name: str, flag: str) -> bool:
-    """Whether the method as it stands drafts with the model that this setting names."""
+    """Whether the method, unchanged, drafts with the model of this setting."""
     return any(
         setting.flag == flag
         for spec in method(name).drafters.values()

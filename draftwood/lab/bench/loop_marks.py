@@ -1,7 +1,6 @@
-"""The mark on figures that were taken on looping texts, and what it means.
+"""The mark on figures from looping texts, and its footnote.
 
-Whatever copies predicts a loop, so such a figure says little of other texts. Knows nothing of how
-figures are shown.
+Drafters that copy predict loops well, so such figures do not transfer to other texts.
 """
 
 from draftwood.lab.loops import LOOPING, SIZE
@@ -10,22 +9,22 @@ MARK = "†"
 
 
 def marked(shown: str, looping_texts: int) -> str:
-    """A figure as it is shown, with the mark if a text loops on which it was taken."""
+    """A figure with the mark, if one of its texts loops."""
     return f"{shown}{MARK}" if looping_texts and any(c.isdigit() for c in shown) else shown
 
 
 def note(texts: int, looping_texts: int, share: float | None) -> str:
-    """What the mark means, for one set of texts; empty if none of them loops.
+    """Footnote of the mark for a set of texts; empty if none of them loops.
 
     Args:
-        texts: how many outputs there are.
-        looping_texts: how many of them loop.
-        share: of all their 8-grams those that are repeated.
+        texts: number of outputs.
+        looping_texts: number of outputs that loop.
+        share: share of repeated 8-grams over all outputs.
     """
     if not looping_texts:
         return ""
     return (
         f"{MARK} {looping_texts} of {texts} outputs loop ({LOOPING:.0%} or more of an output's "
-        f"token {SIZE}-grams stand earlier in it; here {share or 0:.0%} of all), which whatever "
-        "copies predicts well"
+        f"token {SIZE}-grams occur earlier in it; here {share or 0:.0%} of all), which drafters "
+        "that copy predict well"
     )

@@ -1,9 +1,7 @@
-"""How far tokens were from being chosen, and how far rounding can move that.
+"""Margins between two tokens: does rounding alone explain that one was chosen for the other?
 
-Another kernel adds the same numbers in another order, so logits differ by rounding, and a token may
-win there that came second here. Two tokens tell a defect from that: the reference's and the one
-found. Each is as far *behind* as its logit would have to be raised to be chosen. Knows nothing of
-runs.
+Another kernel sums in another order, so logits differ by rounding, and the second token may win.
+The margin of a token is the amount by which its logit would have to increase to be chosen.
 """
 
 import math
@@ -17,26 +15,25 @@ from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 ROUNDINGS = 8
-"""Units in the last place of the largest logit within which rounding decides.
+"""Bound on rounding, in units in the last place of the largest logit.
 
-Two logits are compared, in two computations that may both differ from the exact one, and each of
-these four values is taken to be off by up to two units: half of one for its own rounding to the
-dtype, the rest for the hidden states it was made of. In float32 with a largest logit of 10 this is
-1e-5, in bfloat16 0.6.
+Two logits are compared in two computations. Each of the four values may be off by two units: half a
+unit for its own rounding, the rest for the hidden states. With a largest logit of 10, the bound is
+1e-5 in float32 and 0.6 in bfloat16.
 """
 
 
 _MOST = 30.0
-"""Largest exponent of the odds: beyond it everything is kept, or the likeliest token alone."""
+"""Largest exponent of the odds; beyond it, filters keep all tokens or only the likeliest."""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What decides whether a difference is one of rounding; all in logits.
+    """Distance of two tokens, and the bound on rounding; both in logits.
 
     Attributes:
-        gap: how far the worse of the two tokens was behind; inf if no rounding could choose it.
-        bound: how far rounding can move that.
+        gap: margin of the less likely of the two tokens; inf if rounding cannot select it.
+        bound: largest change of the gap by rounding.
     """
 
     gap: float
@@ -51,13 +48,13 @@ class Margin:
 def margin(
     stock: Loaded, tokens: Sequence[int], between: Sequence[int], sampling: SamplingParams
 ) -> Margin:
-    """The margin between some tokens, by one plain forward of the untouched model.
+    """Margin between tokens, from one plain forward of the untouched model.
 
     Args:
-        stock: the untouched model, in the run's dtype, which decides the bound.
-        tokens: what came before.
+        stock: the untouched model in the run's dtype.
+        tokens: preceding tokens.
         between: the tokens that were chosen.
-        sampling: as the request was sampled, its seed included.
+        sampling: sampling parameters of the request, with its seed.
     """
     ids = torch.tensor([list(tokens)], device=stock.model.device)
     with torch.inference_mode():
@@ -67,17 +64,15 @@ def margin(
     if sampling.temperature == 0:
         gaps = [float(row.max() - row[0, token]) for token in between]
     else:
-        race = _Race(row, ids.cpu(), sampling, bound)
-        gaps = [race.behind(token) for token in between]
+        draw = _GumbelMax(row, ids.cpu(), sampling, bound)
+        gaps = [draw.margin(token) for token in between]
     return Margin(max(gaps), bound)
 
 
-class _Race:
-    """A draw: of the tokens that filters keep, the one with the largest logit plus noise.
+class _GumbelMax:
+    """A sampled token by the Gumbel-max rule: the largest sum of a score and the token's noise.
 
-    A draw is the winner of a race (:meth:`draftwood.sampling.noise.RequestNoise.choose`), whose
-    fastest runner is the largest sum of a logit over the temperature and a number that is the
-    token's own.
+    See :meth:`draftwood.sampling.noise.RequestNoise.choose`.
     """
 
     def __init__(
@@ -89,18 +84,18 @@ class _Race:
         ones = torch.ones(logits.shape[1], dtype=torch.float64)
         noise = RequestNoise(sampling.seed, ids.shape[1] - 1).gumbel_keys(0, ones).log()
         self._sums = self._scores(logits, free)[0].double() + noise
-        self._best = self._surely_best()
+        self._best = self._certain_best()
 
-    def behind(self, token: int) -> float:
-        """How far the token's logit is too low for it to win; inf if a filter would not keep it."""
+    def margin(self, token: int) -> float:
+        """Increase of the token's logit that selects it; inf if a filter drops it."""
         if not self._kept(token, self._bound, self._with_mass_moved(1)):
             return math.inf
         return self._sampling.temperature * max(0.0, self._best - float(self._sums[token]))
 
-    def _surely_best(self) -> float:
-        """The largest sum of a token that filters keep even if rounding speaks against it."""
+    def _certain_best(self) -> float:
+        """Largest sum of a token that filters keep under any rounding."""
         tight = self._with_mass_moved(-1)
-        # Only tokens that the filters keep as they are can do that: few, where there are filters.
+        # Such tokens are among those that the filters keep without rounding.
         kept = self._scores(self._logits, self._sampling)[0].isfinite().nonzero()[:, 0]
         for token in kept[self._sums[kept].argsort(descending=True)].tolist():
             if self._kept(token, -self._bound, tight):
@@ -108,10 +103,10 @@ class _Race:
         return -math.inf
 
     def _with_mass_moved(self, sign: int) -> SamplingParams:
-        """The settings with a nucleus as much larger or smaller as rounding can make it.
+        """Sampling parameters with the largest or smallest nucleus under rounding.
 
-        If every logit moves by a quarter of the bound, the odds of a set of tokens against the
-        others change by a factor of at most exp(half of the bound / temperature).
+        If every logit changes by a quarter of the bound, the odds of a set of tokens against the
+        others change by a factor of at most exp(bound / 2 / temperature).
         """
         p = self._sampling.top_p
         if p == 1:
@@ -121,7 +116,7 @@ class _Race:
         return replace(self._sampling, top_p=odds / (1 + odds))
 
     def _kept(self, token: int, raised: float, sampling: SamplingParams) -> bool:
-        """Whether the filters keep a token whose logit is so much higher."""
+        """Whether the filters keep a token whose logit is raised."""
         logits = self._logits.clone()
         logits[0, token] += raised
         return math.isfinite(float(self._scores(logits, sampling)[0, token]))

@@ -1,7 +1,7 @@
 """One timed run: a group of prompts through one contender, turn by turn.
 
-Knows nothing of what the contender does. Only decoding is inside the clock: prompts are encoded
-and answers are decoded outside it, and the garbage collector rests meanwhile.
+Only decoding is timed. Prompts are encoded and answers are decoded outside the clock, and the
+garbage collector is off.
 """
 
 import gc
@@ -27,27 +27,27 @@ from draftwood.sampling.sampler import SamplingParams
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A finished request and, from our own methods, its steps."""
+    """A finished request and, for Draftwood's methods, its steps."""
 
     completion: Completion
     steps: tuple[StepStats, ...] = ()
 
 
 Decode: TypeAlias = Callable[[Sequence[Request]], list[Answer]]
-"""Decodes requests together and answers them in order; this call is what is timed."""
+"""Decodes requests together; answers are in order. This call is timed."""
 
 
 class Contender(Protocol):
     """A method, or another library, that answers requests."""
 
     def begin(self, batch: int) -> Decode:
-        """Get ready for groups of ``batch`` requests, having learnt nothing yet (untimed)."""
+        """Make a decoder for groups of ``batch`` requests, with empty drafters (untimed)."""
         ...
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is asked of every contender: the longest answer, and the token ids that end one."""
+    """Longest answer, and the token ids that end an answer."""
 
     max_new_tokens: int
     eos: frozenset[int]
@@ -66,14 +66,14 @@ class Turn:
     """One answered turn.
 
     Attributes:
-        context: what was continued.
+        context: the continued context.
         completion: the answer.
         overhead: seconds of each step outside the target's forward.
         other: seconds of the group's decoding that no phase of a step covers, this turn's share.
         group_seconds: wall-clock seconds until the whole group had this turn answered.
-        acceptance: what became of the drafted nodes.
+        acceptance: counts of drafted and accepted nodes.
         forecasts: what was foretold of the steps, and what came of it.
-        excerpt: the answer's first steps in words, of a few first turns only.
+        excerpt: the answer's first steps, for a few first turns only.
     """
 
     context: Context
@@ -87,10 +87,10 @@ class Turn:
 
 
 Watch: TypeAlias = Callable[[Prompt, int, Sequence[StepStats]], None]
-"""Told prompt, turn and steps of each answer, outside the clock."""
+"""Called with prompt, turn and steps of each answer, outside the clock."""
 
 
-def play(
+def decode_group(
     contender: Contender,
     items: Sequence[Item],
     contexts: Contexts,
@@ -98,10 +98,10 @@ def play(
     watch: Watch | None = None,
     excerpts: Quote | None = None,
 ) -> list[tuple[Turn, ...]]:
-    """Every turn of every prompt, all prompts of the group together; the turns of each.
+    """Decode all turns of a group of prompts together; returns the turns of each prompt.
 
-    A contender begins once for the group, so that nothing it learns outlives the group. Watching,
-    counting what was accepted and making excerpts (asked for of first turns only) is not timed.
+    A contender begins once per group, so that its state does not outlive the group. Statistics and
+    excerpts (of first turns) are not timed.
     """
     decode = contender.begin(len(items))
     turns: list[list[Turn]] = [[] for _ in items]
@@ -144,12 +144,12 @@ def play(
             )
             if watch is not None:
                 watch(prompt, number, answer.steps)
-    return [tuple(of_one) for of_one in turns]
+    return [tuple(found) for found in turns]
 
 
 def timed(decode: Decode, requests: Sequence[Request]) -> tuple[list[Answer], float]:
-    """The answers, and the wall-clock seconds until all of them were there."""
-    with _undisturbed():
+    """The answers, and the wall-clock seconds until all of them were finished."""
+    with _without_gc():
         started = perf_counter()
         answers = decode(requests)
         _wait()
@@ -157,7 +157,7 @@ def timed(decode: Decode, requests: Sequence[Request]) -> tuple[list[Answer], fl
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -175,7 +175,7 @@ def _wait() -> None:
 
 
 def _uncovered(answers: Sequence[Answer], seconds: float) -> float:
-    """Seconds after prefill and outside all phases, an equal share of them for each answer."""
+    """Seconds after prefill and outside all phases, shared equally among the answers."""
     covered = sum(sum(a.completion.tally.seconds.values()) for a in answers)
     if not covered:
         return 0.0

@@ -1,17 +1,12 @@
-"""The most memory that was in use while a block ran.
+"""Peak memory of the process while a block runs, weights and other models included.
 
-Knows nothing of what the block does. Two quantities, by device, and both are of the *whole*
-process: the weights, the other contenders' models and this program itself are in them.
+* CUDA: the most bytes allocated by torch at once (without unused parts of its pools and memory of
+  other libraries);
+* the CPU on Linux: the peak resident set (``VmHWM`` in ``/proc/self/status``), which is reset by
+  writing ``5`` to ``/proc/self/clear_refs`` (proc(5)). Memory that an earlier block freed may still
+  be resident, so peaks can be compared only between contenders that took turns often.
 
-* CUDA: the most bytes that torch's allocator had handed out at once (its pools' unused rest and
-  what other libraries allocate are not in it);
-* the CPU of a Linux machine: the peak resident set, that is the most physical memory that the
-  process held. The kernel keeps that mark (``VmHWM`` in ``/proc/self/status``) and sets it back to
-  the present size when a ``5`` is written to ``/proc/self/clear_refs`` (proc(5)). Memory that an
-  earlier block freed and the C library did not hand back is still resident, so a peak can only be
-  compared between contenders that took turns often.
-
-Elsewhere, or where the kernel or a sandbox does not let the mark be set back, it is unknown.
+Elsewhere, or if the peak cannot be reset, it is unknown.
 """
 
 from collections.abc import Iterator
@@ -28,18 +23,18 @@ _RESET_PEAK = "5"
 
 @dataclass
 class Peak:
-    """What :func:`peak_memory` yields: ``mb``, MiB once the block has ended, None if unknown."""
+    """Peak memory ``mb`` in MiB, set when the block has ended; None if unknown."""
 
     mb: float | None = None
 
 
 @contextmanager
 def peak_memory(device: torch.device, process: Path = _PROCESS) -> Iterator[Peak]:
-    """Measure the peak over a ``with`` block; a block that raises leaves it unknown.
+    """Measure the peak of a ``with`` block; unknown if the block raises.
 
     Args:
-        device: where the models are.
-        process: the process's directory in Linux's ``/proc``.
+        device: device of the models.
+        process: directory of the process in ``/proc``.
     """
     peak = Peak()
     if device.type == "cuda":
@@ -55,7 +50,7 @@ def peak_memory(device: torch.device, process: Path = _PROCESS) -> Iterator[Peak
 
 def _reset(process: Path) -> bool:
     try:
-        # Opened for update: were there no such file, none may be made.
+        # For update, which does not create the file.
         with (process / "clear_refs").open("r+") as file:
             file.write(_RESET_PEAK)
     except OSError:
@@ -69,5 +64,5 @@ def _resident_peak(process: Path) -> float | None:
     except OSError:
         return None
     found = [line.split() for line in lines if line.startswith("VmHWM:")]
-    # A line reads "VmHWM:     13520 kB"; the kernel's kB are of 1,024 bytes.
+    # "VmHWM:     13520 kB", in units of 1,024 bytes.
     return int(found[0][1]) * 1024 / MIB if found else None

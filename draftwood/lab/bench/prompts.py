@@ -1,7 +1,7 @@
-"""Reads prompt sets, checked before any model is loaded.
+"""Reads and checks prompt sets.
 
-A source of :mod:`draftwood.lab.bench.sources` has rows; :mod:`draftwood.lab.bench.formats`
-recognises their form.
+:mod:`draftwood.lab.bench.sources` reads rows, :mod:`draftwood.lab.bench.formats` makes prompts of
+them.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from draftwood.lab.bench.sources import PREFIX, Source, load
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt.
+    """A prompt.
 
     Attributes:
         id: unique over all sets of a run.
         task: kind of prompt.
-        set: name of a published set, else of the file, without the extension.
+        set: name of the published set, or of the file without extension.
         turns: the user's turns; one for a plain prompt.
         dialogue: whether the row has ``turns``.
     """
@@ -39,16 +39,16 @@ def sources(names: str) -> tuple[Source, ...]:
 
 
 def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
-    """The prompts of all sources, in order.
+    """Read the prompts of all sources, in order.
 
     Args:
         paths: the sets.
-        limit: most prompts of each set; they are taken evenly spaced, so that a file ordered by
-            task is sampled across its tasks.
+        limit: most prompts per set, evenly spaced, so that a file ordered by task is sampled across
+            tasks.
 
     Raises:
-        DraftwoodError: a source cannot be read or holds no prompt, a row is not a prompt (the
-            message has its place), or an id or a set's name occurs twice.
+        DraftwoodError: a source cannot be read or has no prompt, a row is not a prompt (the message
+            has its location), or an id or a set's name occurs twice.
     """
     found: list[Prompt] = []
     seen: dict[str, str] = {}
@@ -56,12 +56,12 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
     for source in paths:
         table = load(source)
         if not table.rows:
-            raise DraftwoodError(f"{source} holds no prompts: write one JSON object a line")
+            raise DraftwoodError(f"{source} has no prompts: write one JSON object per line")
         set_name, members = entries(table.rows, table.name)
         if set_name in sets:
             raise DraftwoodError(
                 f"{sets[set_name]} and {source} are both set {set_name!r}: put them into one file, "
-                "or rename one if sets are named like files"
+                "or rename one file"
             )
         sets[set_name] = source
         _check_ids(table.rows, members, seen)
@@ -73,7 +73,7 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
 
 
 def evenly(members: Sequence[Prompt], count: int) -> list[Prompt]:
-    """At most ``count`` members, evenly spaced, the first one included."""
+    """At most ``count`` members, evenly spaced, with the first one."""
     n = len(members)
     return [members[i * n // count] for i in range(count)] if count < n else list(members)
 

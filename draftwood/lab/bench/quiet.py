@@ -1,9 +1,8 @@
-"""Whether the machine was quiet enough for a run's times to be published.
+"""Checks that the machine was quiet enough for a run's times to be published.
 
-A run records what other processes used of the cores while its jobs were timed, and over the whole
-run (``provenance.other_processes``, see :func:`recorded`). Above :data:`LIMIT` its times are of the
-neighbours as much as of the methods. Figures that hold no time (τ, acceptance, equality of
-tokens) do not depend on it. Knows nothing of what the run measured.
+A run records the share of the cores that other processes used while its jobs were timed, and over
+the whole run (``provenance.other_processes``, see :func:`recorded`). Above :data:`LIMIT` its times
+are not reliable. Figures without times (τ, acceptance, equality of tokens) do not depend on it.
 """
 
 from collections.abc import Mapping
@@ -12,21 +11,21 @@ from typing import Any
 from draftwood.costs.busy import Others
 
 LIMIT = 0.05
-"""Share of the cores; times of a run in which other processes used more are not published."""
+"""Largest share of the cores that other processes may use in a published run."""
 
-UNKNOWN = "this system has no /proc/stat to tell what other processes used"
+UNKNOWN = "this system has no /proc/stat, which shows the load by other processes"
 
 
 def recorded(timed: Others | None, whole: Others | None) -> dict[str, object]:
-    """What the document's provenance says of other processes.
+    """Load by other processes, for the document's provenance.
 
     Args:
-        timed: while jobs were timed, those of a resumed run's earlier processes included.
-        whole: since the run began, or was resumed.
+        timed: load while jobs were timed, in all processes of a resumed run.
+        whole: load since the run began, or was resumed.
 
     Returns:
-        ``share`` and ``timed_share``, of the cores that the run could use (null where unknown),
-        ``limit``, and ``unknown``, the reason if they are unknown.
+        ``share`` and ``timed_share`` of the cores that the run could use (null if unknown),
+        ``limit``, and ``unknown``, the reason why they are unknown.
     """
     return {
         "share": None if whole is None else whole.share,
@@ -37,13 +36,13 @@ def recorded(timed: Others | None, whole: Others | None) -> dict[str, object]:
 
 
 def objection(document: Mapping[str, Any]) -> str | None:
-    """Why the times of a benchmark's document may not be published; None if they may.
+    """Reason why a document's times may not be published; None if they may.
 
-    Judged by the share while jobs were timed; by that of the whole run if no job was.
+    It depends on the share while jobs were timed, or over the whole run if no job was timed.
     """
     found = document["provenance"].get("other_processes")
     if found is None:
-        return "it does not record what other processes used"
+        return "it does not record the load by other processes"
     share = found["share"] if found["timed_share"] is None else found["timed_share"]
     if share is None:
         return str(found["unknown"])
@@ -53,15 +52,15 @@ def objection(document: Mapping[str, Any]) -> str | None:
 
 
 def warning(provenance: Mapping[str, Any]) -> str | None:
-    """What to say beside the times of a run that was disturbed; None if it was not, or unknown.
+    """Warning about the times of a disturbed run; None if it was not disturbed, or unknown.
 
     Args:
-        provenance: of a benchmark's document.
+        provenance: provenance of a benchmark's document.
     """
     share = provenance.get("other_processes", {}).get("timed_share")
     if share is None or share <= LIMIT:
         return None
     return (
-        f"Other processes used {share:.0%} of the cores while this was timed: its times and "
+        f"Other processes used {share:.0%} of the cores during this run: its times and "
         "speeds are not reliable. Run it again on a quiet machine."
     )

@@ -1,8 +1,8 @@
-"""How often the drafter's first, second, third... choice is the target's token.
+"""Counts acceptance by rank: how often the drafter's n-th choice is the target's token.
 
 Source: Sequoia (Chen et al. 2024), section 3.1: the acceptance probability of a child depends on
-its rank alone, so one vector, measured once for a pair of models, decides the best static tree.
-Runs an engine whose trees are one level of the drafter's best tokens; knows no files and no flags.
+its rank alone, so one vector per pair of models decides the best static tree. The engine's trees
+are one level of the drafter's best tokens.
 """
 
 import statistics
@@ -23,12 +23,12 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Ranks:
-    """What was counted.
+    """Acceptance counts by rank.
 
     Attributes:
-        accepted: steps in which the child of each rank was the accepted one, best rank first.
-        steps: steps in all.
-        draft_seconds: median wall-clock of one draft forward, with the tree building around it.
+        accepted: steps in which the child of each rank was accepted, best rank first.
+        steps: number of steps.
+        draft_seconds: median wall-clock seconds of a draft forward, tree building included.
     """
 
     accepted: tuple[int, ...]
@@ -37,18 +37,17 @@ class Ranks:
 
     @property
     def acceptance(self) -> tuple[float, ...]:
-        """Probability by rank that the child is the accepted one."""
+        """Acceptance probability by rank."""
         return tuple(count / self.steps for count in self.accepted)
 
 
 def count_ranks(engine: Engine, requests: Iterable[Request], ranks: int) -> Ranks:
-    """Decode the requests, one after another, and count.
+    """Decode the requests one after another and count accepted ranks.
 
     Args:
-        engine: runs a method that drafts the ``ranks`` best children of the root, in this order,
-            and nothing below.
-        requests: what to decode; temperature decides what the vector is good for.
-        ranks: length of the vector.
+        engine: runs a method that drafts only the ``ranks`` best children of the root, in order.
+        requests: requests; the counts hold for their temperature.
+        ranks: number of ranks.
 
     Raises:
         DraftwoodError: no step was drafted.
@@ -72,9 +71,9 @@ def _steps(engine: Engine, requests: Iterable[Request]) -> Iterator[StepStats]:
 
 
 def target_seconds(target: Target, nodes: int, context: int) -> list[float]:
-    """Seconds of one target forward over the root and 0 to ``nodes`` drafted nodes.
+    """Seconds of a target forward with 0 to ``nodes`` drafted nodes.
 
-    Measured at a few sizes, in between linear; ``context`` is the cached length in tokens.
+    Measured at a few sizes and interpolated; ``context`` is the number of cached tokens.
     """
     sizes = (*(size for size in _SIZES if size <= nodes), nodes + 1)
     curve = fit(measure_target(target, Grid(sizes, (context,), seconds=_SECONDS)))

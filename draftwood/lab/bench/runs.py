@@ -1,12 +1,10 @@
-"""What is run, and in which order: every method on a prompt before the next prompt.
+"""Jobs of a run and their order: every method on a prompt before the next prompt.
 
-Slow changes of the machine (heat, neighbours) then fall on all methods alike. Knows nothing of
-what a contender does or of how its time is taken.
+So slow changes of the machine (heat, other processes) affect all methods alike.
 """
 
 import gc
 import random
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.excerpts import Quote
-from draftwood.lab.bench.measure import Contender, Decoding, Item, play
+from draftwood.lab.bench.measure import Contender, Decoding, Item, decode_group
 from draftwood.lab.bench.memory import peak_memory
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
@@ -39,13 +37,13 @@ class Job:
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """What tells it from all other jobs of the run."""
+        """Identity of the job in its run."""
         return self.method, self.run_seed, self.repeat, self.group
 
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """Which answer some steps belong to."""
+    """Job, prompt and turn of an answer."""
 
     job: Job
     prompt: Prompt
@@ -53,7 +51,7 @@ class Where:
 
 
 def items(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[Item]:
-    """Every prompt with a seed of its own: the run's plus the prompt's number."""
+    """Every prompt with its own seed: the run's seed plus the prompt's number."""
     return [
         Item(prompt, replace(sampling, seed=(sampling.seed + i) % SEED_LIMIT))
         for i, prompt in enumerate(prompts)
@@ -75,13 +73,12 @@ def grouped(members: Sequence[Item], batch: int) -> list[tuple[Item, ...]]:
 def plan(
     groups: Mapping[int, Sequence[tuple[Item, ...]]], methods: Sequence[str], repeats: int
 ) -> list[Job]:
-    """All timed jobs in order: repeats, in each all seeds, in each all groups, on each all methods.
+    """All timed jobs, ordered by repeat, seed, group and method.
 
     Args:
-        groups: of every seed, in order; the first seed also shuffles the methods, anew for each
-            group.
-        methods: by name.
-        repeats: how often each (method, group, seed) is run.
+        groups: groups by seed, in order; the first seed also shuffles the methods of each group.
+        methods: names.
+        repeats: runs per (method, group, seed).
     """
     shuffler = random.Random(next(iter(groups)))
     jobs: list[Job] = []
@@ -95,8 +92,8 @@ def plan(
 
 
 @contextmanager
-def settled() -> Iterator[None]:
-    """Keep what has been loaded, which will not become garbage, out of collections meanwhile."""
+def frozen_heap() -> Iterator[None]:
+    """Exclude existing objects from garbage collection during the block."""
     gc.collect()
     gc.freeze()
     try:
@@ -107,7 +104,7 @@ def settled() -> Iterator[None]:
 
 @contextmanager
 def _named(method: str) -> Iterator[None]:
-    """Say in an error which method it is of."""
+    """Prefix errors with the method's name."""
     try:
         yield
     except DraftwoodError as error:
@@ -121,21 +118,21 @@ def warm_up(
     decoding: Decoding,
     starting: Callable[[Job, bool], None],
 ) -> None:
-    """Let every contender answer a group, uncounted.
+    """Let every contender decode a group, untimed.
 
     Args:
         contenders: by name.
-        group: the longest one, so that no timed run is the first to need so much memory.
+        group: the longest group, so that no timed run is the first to need its memory.
         contexts: encodes the prompts.
-        decoding: what is asked for.
-        starting: told each job before it begins, and that it is not timed.
+        decoding: length and end of answers.
+        starting: called before each job, with False for untimed.
     """
-    with settled():
+    with frozen_heap():
         for name, contender in contenders.items():
             job = Job(name, group[0].sampling.seed, 0, 0, tuple(group))
             starting(job, False)
             with _named(name):
-                play(contender, job.items, contexts, decoding)
+                decode_group(contender, job.items, contexts, decoding)
 
 
 def execute(
@@ -153,21 +150,21 @@ def execute(
 
     Args:
         jobs: in order.
-        contenders: by the method names of the jobs.
+        contenders: by method name.
         contexts: encodes the prompts.
-        decoding: what is asked for.
-        device: whose memory is looked at.
-        starting: told each job before it begins, and that it is timed.
-        watch: told the steps of every answer.
-        quoting: what makes a job's excerpts, if it is to have any.
+        decoding: length and end of answers.
+        device: device whose peak memory is measured.
+        starting: called before each job, with True for timed.
+        watch: called with the steps of every answer.
+        quoting: maker of a job's excerpts, if it has any.
     """
-    with settled():
+    with frozen_heap():
         for job in jobs:
             starting(job, True)
-            told = None if watch is None else partial(_tell, watch, job)
-            with _named(job.method), peak_memory(device) as peak, watched() as neighbours:
-                turns = play(
-                    contenders[job.method], job.items, contexts, decoding, told, quoting(job)
+            watcher = None if watch is None else partial(_watch_turn, watch, job)
+            with _named(job.method), peak_memory(device) as peak, watched() as other:
+                turns = decode_group(
+                    contenders[job.method], job.items, contexts, decoding, watcher, quoting(job)
                 )
             yield [
                 Run(
@@ -177,15 +174,15 @@ def execute(
                     seed=item.sampling.seed,
                     repeat=job.repeat,
                     group=job.group,
-                    turns=of_one,
+                    turns=answered,
                     peak_memory_mb=peak.mb,
-                    others=neighbours.others,
+                    others=other.others,
                 )
-                for item, of_one in zip(job.items, turns, strict=True)
+                for item, answered in zip(job.items, turns, strict=True)
             ]
 
 
-def _tell(
+def _watch_turn(
     watch: Callable[[Where, Sequence[StepStats]], None],
     job: Job,
     prompt: Prompt,
@@ -193,7 +190,3 @@ def _tell(
     steps: Sequence[StepStats],
 ) -> None:
     watch(Where(job, prompt, turn), steps)
-
-
-CODE = 128 + signal.SIGTERM
-"""The exit code of a process that SIGTERM ended, as shells have it."""

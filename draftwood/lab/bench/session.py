@@ -17,9 +17,9 @@ from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.contenders import (
     Choice,
-    Kept,
     OwnChoice,
     Stage,
+    WarmContender,
     choose,
     chosen,
     plain,
@@ -181,7 +181,7 @@ class Session:
 
     @property
     def unsearched(self) -> list[str]:
-        """What to say of methods with a setting that has to be searched and was not."""
+        """Messages about methods with a setting that must be searched and was not."""
         return [each.unsearched for each in self.choices if each.unsearched is not None]
 
     def _others(self) -> dict[str, object]:
@@ -213,7 +213,7 @@ class Session:
     def _timed(self, contenders: Mapping[str, Contender]) -> Mapping[str, Contender]:
         if not self.settings.warm:
             return contenders
-        return {name: Kept(each, self.settings.batch) for name, each in contenders.items()}
+        return {name: WarmContender(each, self.settings.batch) for name, each in contenders.items()}
 
     def _quote(self, job: Job) -> Quote | None:
         first = job.run_seed == self.settings.seeds[0] and not job.repeat

@@ -1,7 +1,4 @@
-"""Everything that decides a run, checked before anything is read or loaded.
-
-Knows nothing of flags, files and models.
-"""
+"""Settings of a benchmark run, checked before anything is read or loaded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,31 +15,31 @@ from draftwood.sampling.sampler import SamplingParams
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides a run; recorded in its provenance.
+    """Settings of a run; recorded in its provenance.
 
     Attributes:
         prompts: the sets.
-        methods: contenders as the user spelt them.
-        best: each of them that was searched is run as published and at its best setting.
-        peers: add every peer that ``methods`` does not name, where it is available.
-        limit: most prompts of each set.
-        model: what :func:`draftwood.models.load` takes.
-        dtype: likewise.
-        device: likewise.
-        trust_remote_code: likewise.
-        threads: of torch; None leaves them as they are.
+        methods: contenders, as the user wrote them.
+        best: best settings; searched methods are run as published and at their best setting.
+        peers: add all available peers.
+        limit: most prompts per set.
+        model: see :func:`draftwood.models.load`, likewise below.
+        dtype: number format.
+        device: torch device.
+        trust_remote_code: run code of the checkpoint.
+        threads: torch's threads; None leaves them unchanged.
         max_new_tokens: longest answer.
-        sampling: of all prompts; each gets a seed of its own in place of this one's.
-        seeds: every (method, prompt, repeat) is run for each: prompt i is sampled with the seed
-            plus i. The first one also shuffles the order of methods.
-        budget: see :class:`draftwood.lab.bench.defaults.Defaults`.
-        draft: likewise.
-        head: likewise.
-        warm: contenders begin once for the whole run, and keep what they learn.
+        sampling: sampling parameters; the seed is replaced for each prompt.
+        seeds: every (method, prompt, repeat) is run with each seed; prompt i is sampled with the
+            seed plus i. The first seed also shuffles the order of methods.
+        budget: see :class:`draftwood.lab.bench.defaults.Defaults`, likewise below.
+        draft: draft model.
+        head: EAGLE-3 head.
+        warm: drafters keep their state for the whole run.
         batch: prompts decoded together.
         repeats: timed runs of each (method, prompt, seed).
         chat: see :class:`draftwood.lab.bench.contexts.Contexts`.
-        truncate: likewise.
+        truncate: see :class:`draftwood.lab.bench.contexts.Contexts`.
 
     Raises:
         DraftwoodError: a value is out of range, or a seed is named twice.
@@ -85,12 +82,12 @@ class Settings:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The methods, those that were searched in both of their settings."""
+        """The methods; searched ones at both of their settings."""
         return self.methods if self.best is None else self.best.contenders(self.methods)
 
     @property
     def defaults(self) -> Defaults:
-        """What contenders are given that do not set it themselves."""
+        """Default settings of contenders."""
         return Defaults(self.budget, self.draft, self.head, self.warm)
 
     def with_methods(self, methods: Sequence[str]) -> "Settings":
@@ -98,7 +95,7 @@ class Settings:
         return replace(self, methods=tuple(methods))
 
     def recorded(self) -> dict[str, object]:
-        """Every setting as JSON can hold it; ``sampling`` without the seed that nothing uses."""
+        """Settings in JSON types; ``sampling`` without its seed, which is not used."""
         found = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
         sampling = {f.name: getattr(self.sampling, f.name) for f in fields(self.sampling)}
         del sampling["seed"]

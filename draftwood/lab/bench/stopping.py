@@ -1,7 +1,4 @@
-"""A run that is told to end: SIGTERM unwinds it like Ctrl-C does.
-
-Knows nothing of what is run.
-"""
+"""SIGTERM handling: the signal ends a run like Ctrl-C does."""
 
 import signal
 from collections.abc import Iterator
@@ -9,15 +6,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 CODE = 128 + signal.SIGTERM
-"""The exit code of a process that SIGTERM ended, as shells have it."""
+"""Exit code of a process ended by SIGTERM, as in shells."""
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise ``SystemExit`` with code 143 where SIGTERM arrives; afterwards it is as before.
-
-    In the main thread only, where Python lets signals be handled.
-    """
+    """Raise ``SystemExit`` with code 143 on SIGTERM, within the block; main thread only."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield

@@ -1,7 +1,4 @@
-"""One JSON line per step, for looking into what a method did.
-
-Written between timed runs; knows nothing of the figures made of them.
-"""
+"""Writes one JSON line per step, between timed runs."""
 
 import json
 from collections import Counter
@@ -36,7 +33,7 @@ class Trace:
 
 
 def fields(step: StepStats) -> dict[str, object]:
-    """What a line says of a step itself."""
+    """A step's members of its line."""
     tree = step.tree
     return {
         "route": tree.route,

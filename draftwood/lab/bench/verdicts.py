@@ -1,7 +1,4 @@
-"""Whether a method kept plain decoding's tokens, in words.
-
-Knows nothing of how differences were found and explained.
-"""
+"""Sentences about the equality of a method's tokens with plain decoding's."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) -> str:
-    """How many prompts have plain decoding's tokens, and why the others have not.
+    """Number of prompts with plain decoding's tokens, and the reasons for differences.
 
     Args:
         same: prompts with the same tokens.
-        compared: all prompts that were compared.
+        compared: compared prompts.
         rounding: prompts in which rounding explains every difference.
-        faults: prompts in which it does not explain one.
-        dtype: that the model computes in.
+        faults: prompts in which rounding does not explain a difference.
+        dtype: number format of the model.
     """
     parts = [f"{same} of {compared} the same"]
     if rounding:
@@ -30,12 +27,12 @@ def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) ->
         parts.append(f"{faults} {_differ(faults)} by more than rounding: a fault")
     unknown = compared - same - rounding - faults
     if unknown > 0:
-        parts.append(f"{unknown} {_differ(unknown)}, not looked into")
+        parts.append(f"{unknown} {_differ(unknown)}, not examined")
     return "; ".join(parts)
 
 
 def differences(document: Document) -> list[str]:
-    """A line for each method whose tokens differ: the verdict, and its worst first difference."""
+    """A line per method whose tokens differ: the verdict and an example."""
     return [
         f"{name}: {of_method(method, document.dtype)}{_example(method.divergences)}"
         for name, method in document.methods.items()

@@ -1,1 +1,1 @@
-"""Cost-shaped targets: the function of a small Llama in the tensor shapes of a large one."""
+"""Inflated models: the function of a small Llama in the tensor shapes of a large one."""

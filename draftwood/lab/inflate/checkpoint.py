@@ -1,4 +1,4 @@
-"""An inflated model as a directory that loads like any checkpoint, written whole or not at all."""
+"""Writes an inflated model as a checkpoint directory, whole or not at all."""
 
 import json
 import secrets
@@ -12,19 +12,18 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.provenance import versions
-from draftwood.lab.inflate.model import Agreement
+from draftwood.lab.inflate.model import Comparison
 from draftwood.lab.inflate.room import SHARD
-from draftwood.lab.inflate.shapes import Shape
+from draftwood.lab.inflate.shapes import LlamaShape
 
 PROVENANCE = "provenance.json"
 
 
 def check_place(directory: Path) -> None:
-    """Refuse a place where no new directory can be put, before any work is done.
+    """Refuse a path at which no new directory can be made.
 
     Raises:
-        DraftwoodError: there is something already, or the directory above is missing or
-            read-only.
+        DraftwoodError: the path exists, or its parent is missing or read-only.
     """
     if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
         raise DraftwoodError(f"{directory} is a file or a link: name a new directory")
@@ -42,24 +41,24 @@ def provenance(
     *,
     source: str,
     revision: str | None,
-    small: Shape,
-    large: Shape,
+    small: LlamaShape,
+    large: LlamaShape,
     parameters: int,
     dtype: str,
     seed: int,
-    agreement: Agreement | None,
+    agreement: Comparison | None,
 ) -> dict[str, object]:
-    """What the directory says of itself.
+    """Content of the directory's ``provenance.json``.
 
     Args:
-        source: the small model's name.
+        source: name of the small model.
         revision: its commit, if it comes from a hub.
         small: its shape.
         large: the inflated shape.
-        parameters: number of weights, a shared one once.
-        dtype: of the weights in the directory.
-        seed: of the weights that nothing depends on.
-        agreement: the check in float32; None if it was left out.
+        parameters: number of weights; shared weights count once.
+        dtype: number format of the written weights.
+        seed: seed of the unused weights.
+        agreement: result of the check in float32; None if it was skipped.
     """
     return {
         "what": (
@@ -83,10 +82,10 @@ def write(
     tokenizer: PreTrainedTokenizerBase,
     record: Mapping[str, object],
 ) -> None:
-    """Write everything beside ``directory``, then put it in its place in one step.
+    """Write model, tokenizer and record to a temporary directory, then rename it.
 
     Raises:
-        DraftwoodError: it could not be written; nothing is left then.
+        DraftwoodError: the directory cannot be written; nothing is left behind.
     """
     place = directory.absolute()
     part = place.parent / f".draftwood-{secrets.token_hex(4)}"
@@ -96,9 +95,9 @@ def write(
         tokenizer.save_pretrained(part)
         (part / PROVENANCE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         for file in part.iterdir():
-            # safetensors lets nobody but the owner read what it writes.
+            # safetensors makes its files readable by their owner only.
             shutil.copymode(part / PROVENANCE, file)
-        # Takes the place of an empty directory, and of nothing else.
+        # Replaces an empty directory, and nothing else.
         part.rename(place)
     except (OSError, ValueError) as error:
         raise DraftwoodError(f"cannot write {directory}: {error}") from error

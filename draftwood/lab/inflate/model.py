@@ -1,7 +1,6 @@
-"""From a small Llama to a large one of the same function, and the check that it is the same.
+"""Inflates a small Llama to the shape of a large one, and checks that both compute the same.
 
-Knows transformers' LlamaForCausalLM and no files. Other architectures are refused: their norms,
-biases or rotary scaling would need rules of their own.
+Other architectures are refused: their norms, biases or rotary scaling would need other rules.
 """
 
 import copy
@@ -12,24 +11,24 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.inflate.shapes import Shape
+from draftwood.lab.inflate.shapes import LlamaShape
 from draftwood.lab.inflate.weights import HEAD, inflated, norm_scale
 
 TOLERANCE = 1e-3
-"""Largest difference between logits in float32 that counts as the same function."""
+"""Largest allowed difference between logits in float32."""
 
-# Scalings that look at nothing but each pair's frequency; the others depend on the head size.
+# Scalings that depend on each pair's frequency only, not on the head size.
 _ROTARY = ("default", "linear", "llama3")
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """How two models compare on the same tokens, in float32.
+class Comparison:
+    """Comparison of two models on the same tokens, in float32.
 
     Attributes:
-        positions: next-token predictions that were compared.
-        greedy_equal: how many of them have the same most probable token.
-        largest: the largest difference between two logits.
+        positions: number of compared next-token predictions.
+        greedy_equal: predictions with the same most probable token.
+        largest: largest difference between two logits.
     """
 
     positions: int
@@ -38,16 +37,16 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether this is what the same function looks like."""
+        """Whether all greedy tokens are equal and the logits within ``TOLERANCE``."""
         return self.greedy_equal == self.positions and self.largest <= TOLERANCE
 
 
 def as_llama(model: PreTrainedModel, name: str) -> LlamaForCausalLM:
-    """The model itself, if it is one that can be inflated.
+    """The model, checked to be one that can be inflated.
 
     Raises:
-        DraftwoodError: it is another class (a subclass too: it may compute something else), has
-            biases, or is quantized.
+        DraftwoodError: it is of another class (a subclass may compute something else), has biases,
+            or is quantized.
     """
     if type(model) is not LlamaForCausalLM:
         raise DraftwoodError(
@@ -60,10 +59,10 @@ def as_llama(model: PreTrainedModel, name: str) -> LlamaForCausalLM:
     return model
 
 
-def shape_of(config: LlamaConfig) -> Shape:
-    """The shape that a configuration describes."""
+def shape_of(config: LlamaConfig) -> LlamaShape:
+    """The shape of a configuration."""
     heads = config.num_attention_heads
-    return Shape(
+    return LlamaShape(
         hidden=config.hidden_size,
         layers=config.num_hidden_layers,
         heads=heads,
@@ -73,11 +72,11 @@ def shape_of(config: LlamaConfig) -> Shape:
     )
 
 
-def check_rotary(config: LlamaConfig, large: Shape) -> None:
-    """Refuse to enlarge heads whose rotary frequencies would not stay what they are.
+def check_rotary(config: LlamaConfig, large: LlamaShape) -> None:
+    """Refuse to enlarge heads whose rotary frequencies would change.
 
     Raises:
-        DraftwoodError: the kind of scaling depends on the head size, or rotates a part of it.
+        DraftwoodError: the scaling depends on the head size, or rotates a part of each head.
     """
     # transformers types the field as a union of dictionaries.
     parameters = dict(config.rope_parameters or {})
@@ -92,21 +91,21 @@ def check_rotary(config: LlamaConfig, large: Shape) -> None:
 
 
 def inflate(
-    source: LlamaForCausalLM, large: Shape, *, dtype: torch.dtype, seed: int
+    source: LlamaForCausalLM, large: LlamaShape, *, dtype: torch.dtype, seed: int
 ) -> LlamaForCausalLM:
     """A model of shape ``large`` with the function of ``source``, in evaluation mode on the CPU.
 
     Args:
         source: a float32 model on the CPU that ``as_llama`` accepts.
         large: a shape that ``check_fits`` and ``check_rotary`` accept.
-        dtype: of the weights; they are made in float32, one at a time.
-        seed: of the weights that nothing depends on.
+        dtype: number format of the weights; they are computed in float32, one at a time.
+        seed: seed of the unused weights.
     """
     small = shape_of(source.config)
     weights = {k: v.detach() for k, v in source.state_dict().items()}
     if source.config.tie_word_embeddings:
         del weights[HEAD]
-    # Without a name, transformers makes the model of these tensors themselves: no second copy.
+    # Without a name, transformers uses these tensors themselves, without a second copy.
     model = LlamaForCausalLM.from_pretrained(
         None,
         config=inflated_config(source.config, large),
@@ -119,8 +118,8 @@ def inflate(
     return model
 
 
-def inflated_config(config: LlamaConfig, large: Shape) -> LlamaConfig:
-    """The source's configuration with the sizes of ``large``, and eps scaled like mean squares."""
+def inflated_config(config: LlamaConfig, large: LlamaShape) -> LlamaConfig:
+    """The source's configuration with the sizes of ``large`` and the norms' eps scaled."""
     changed = copy.deepcopy(config)
     changed.rms_norm_eps = config.rms_norm_eps * norm_scale(config.hidden_size, large.hidden) ** 2
     changed.hidden_size = large.hidden
@@ -135,24 +134,24 @@ def inflated_config(config: LlamaConfig, large: Shape) -> LlamaConfig:
 @torch.no_grad()
 def compare(
     source: LlamaForCausalLM, model: LlamaForCausalLM, prompt: Tensor, new_tokens: int
-) -> Agreement:
-    """Both models on a prompt and on what ``source`` continues it with.
+) -> Comparison:
+    """Compare both models on a prompt and the greedy continuation by ``source``.
 
-    Equal greedy tokens at every position of the source's continuation mean that the other model
-    continues alike, so it is run only once.
+    If all greedy tokens are equal, the other model generates the same continuation; one forward
+    shows it.
 
     Args:
         source: float32, like ``model``.
-        model: the model to compare.
+        model: the inflated model.
         prompt: token ids, int64 [n].
-        new_tokens: how many tokens to continue with.
+        new_tokens: length of the continuation.
     """
     ids = prompt[None]
     for _ in range(new_tokens):
         following = source(ids, use_cache=False).logits[0, -1].argmax()
         ids = torch.cat([ids, following.view(1, 1)], dim=1)
     ours, theirs = (each(ids, use_cache=False).logits[0] for each in (source, model))
-    return Agreement(
+    return Comparison(
         positions=ids.shape[1],
         greedy_equal=int((ours.argmax(-1) == theirs.argmax(-1)).sum()),
         largest=float((ours - theirs).abs().max()),
@@ -161,8 +160,8 @@ def compare(
 
 def check(
     source: LlamaForCausalLM, model: LlamaForCausalLM, prompt: Tensor, new_tokens: int
-) -> Agreement:
-    """``compare``, and an error if the functions differ.
+) -> Comparison:
+    """Compare both models and refuse a difference.
 
     Raises:
         DraftwoodError: a greedy token differs, or a logit by more than ``TOLERANCE``.
@@ -170,7 +169,7 @@ def check(
     found = compare(source, model, prompt, new_tokens)
     if not found.holds:
         raise DraftwoodError(
-            f"the inflated model is not the same function: {found.greedy_equal} of "
+            f"the inflated model computes something else: {found.greedy_equal} of "
             f"{found.positions} greedy tokens are equal and logits differ by up to "
             f"{found.largest:.1e} (allowed: {TOLERANCE:.0e}); nothing was written"
         )

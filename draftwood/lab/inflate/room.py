@@ -1,7 +1,4 @@
-"""How much memory and disk there is, and whether a model fits.
-
-Estimates: weights, and one shard of the checkpoint that is being written. Knows no model.
-"""
+"""Checks that memory and disk are large enough for a model and one shard of its checkpoint."""
 
 import os
 import shutil
@@ -10,7 +7,7 @@ from pathlib import Path
 from draftwood.errors import DraftwoodError
 
 SHARD = 2 * 10**9
-"""Bytes of one file of a written checkpoint."""
+"""Bytes per file of a written checkpoint."""
 
 _GROUP = Path("/sys/fs/cgroup")
 _GIGA = 1e9
@@ -23,15 +20,15 @@ def needed(parameters: int, width: int) -> int:
 
 
 def check_memory(parameters: int, width: int, advice: str) -> None:
-    """Refuse what would not fit into memory.
+    """Refuse weights that do not fit into memory.
 
     Args:
         parameters: number of weights.
-        width: bytes of each while they are in memory.
-        advice: what to do instead, the end of the sentence.
+        width: bytes per weight in memory.
+        advice: end of the message: what to do instead.
 
     Raises:
-        DraftwoodError: less is available than needed; says both.
+        DraftwoodError: less memory is available than needed.
     """
     need, free = needed(parameters, width), available()
     if need > free:
@@ -42,10 +39,10 @@ def check_memory(parameters: int, width: int, advice: str) -> None:
 
 
 def check_disk(directory: Path, parameters: int, width: int) -> None:
-    """Refuse a checkpoint for which ``directory`` has no room.
+    """Refuse a checkpoint that does not fit into ``directory``.
 
     Raises:
-        DraftwoodError: less is free than needed; says both.
+        DraftwoodError: less space is free than needed.
     """
     need, free = parameters * width, shutil.disk_usage(directory).free
     if need > free:
@@ -56,7 +53,7 @@ def check_disk(directory: Path, parameters: int, width: int) -> None:
 
 
 def available() -> float:
-    """Bytes of memory that can still be had: the machine's, or the control group's if less."""
+    """Available bytes of memory: the machine's, or the control group's if less."""
     return min(_machine(), _control_group())
 
 
@@ -68,7 +65,7 @@ def _machine() -> int:
                 return int(value.split()[0]) * 1024
     except OSError:
         pass  # only Linux has the file
-    # Elsewhere all of the memory: too much, but the order of magnitude is known.
+    # Elsewhere all of the memory, which is an upper bound.
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -77,7 +74,7 @@ def _control_group() -> float:
         limit = int((_GROUP / "memory.max").read_text(encoding="ascii"))
         used = int((_GROUP / "memory.current").read_text(encoding="ascii"))
         lines = (_GROUP / "memory.stat").read_text(encoding="ascii").splitlines()
-        # Files that were read count as used, and are given up when memory is wanted.
+        # The page cache counts as used, but is freed when memory is needed.
         files = int(dict(line.split() for line in lines)["inactive_file"])
     except (OSError, ValueError, KeyError):  # no such group, or the limit is "max"
         return float("inf")

@@ -1,7 +1,6 @@
-"""Sizes of Llama-layout models, and whether one model fits into another's shape.
+"""Shapes of Llama models, and the check that one fits into another.
 
-Plain numbers: this file knows neither tensors nor checkpoints. A vocabulary is no part of a shape,
-because inflation keeps the small model's.
+The vocabulary is not part of a shape, because inflation keeps the small model's.
 """
 
 from dataclasses import dataclass, fields
@@ -10,13 +9,13 @@ from draftwood.errors import DraftwoodError
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Widths and counts of a Llama's layers.
+class LlamaShape:
+    """Sizes of a Llama's layers.
 
     Raises:
-        DraftwoodError: a size is not positive, the query heads cannot be shared out evenly among
-            the key-value heads, the hidden size is not a multiple of the heads (transformers
-            loads no such Llama), or rotary pairs would not fill a head.
+        DraftwoodError: a size is not positive, the query heads are not a multiple of the key-value
+            heads, the hidden size is not a multiple of the heads (transformers requires it), or the
+            head size is odd.
     """
 
     hidden: int
@@ -39,12 +38,11 @@ class Shape:
         if self.hidden % self.heads:
             raise DraftwoodError(
                 f"--hidden {self.hidden} is not a multiple of --heads {self.heads}, which "
-                "a Llama's configuration demands: give a multiple"
+                "transformers requires: give a multiple"
             )
         if self.head_dim % 2:
             raise DraftwoodError(
-                f"--head-dim is {self.head_dim}: rotary positions turn pairs of dimensions, "
-                "give an even number"
+                f"--head-dim is {self.head_dim}: rotary embeddings need an even number"
             )
 
     @property
@@ -53,7 +51,7 @@ class Shape:
         return self.heads // self.kv_heads
 
     def parameters(self, vocabulary: int, *, tied: bool) -> int:
-        """Number of weights of a model of this shape; ``tied``: embedding and lm_head are one."""
+        """Number of weights of a model; ``tied``: embedding and lm_head are shared."""
         attention = 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
         layer = attention + 3 * self.hidden * self.ffn + 2 * self.hidden
         tables = (1 if tied else 2) * vocabulary * self.hidden
@@ -62,24 +60,24 @@ class Shape:
 
 PRESETS = {
     # MicroLlama
-    "0.25b": Shape(hidden=1024, layers=12, heads=16, kv_heads=4, head_dim=64, ffn=5632),
-    # Qwen3 0.6B: that name counts a vocabulary, the layers are 0.44 billion
-    "0.5b": Shape(hidden=1024, layers=28, heads=16, kv_heads=8, head_dim=128, ffn=3072),
+    "0.25b": LlamaShape(hidden=1024, layers=12, heads=16, kv_heads=4, head_dim=64, ffn=5632),
+    # Qwen3 0.6B; its name counts the vocabulary, the layers have 0.44 billion weights
+    "0.5b": LlamaShape(hidden=1024, layers=28, heads=16, kv_heads=8, head_dim=128, ffn=3072),
     # Llama 3.2 1B
-    "1b": Shape(hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, ffn=8192),
+    "1b": LlamaShape(hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, ffn=8192),
     # Llama 3.2 3B
-    "3b": Shape(hidden=3072, layers=28, heads=24, kv_heads=8, head_dim=128, ffn=8192),
+    "3b": LlamaShape(hidden=3072, layers=28, heads=24, kv_heads=8, head_dim=128, ffn=8192),
     # Llama 3.1 8B
-    "8b": Shape(hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336),
+    "8b": LlamaShape(hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336),
 }
-"""Layers of published models by the size that is nearest; vocabularies left out."""
+"""Layers of published models by size, without their vocabularies."""
 
 
-def preset(name: str) -> Shape:
-    """The shape called ``name``, in any case.
+def preset(name: str) -> LlamaShape:
+    """The shape called ``name``, in upper or lower case.
 
     Raises:
-        DraftwoodError: there is none; names those that there are.
+        DraftwoodError: there is no such shape.
     """
     found = PRESETS.get(name.lower())
     if found is None:
@@ -87,24 +85,24 @@ def preset(name: str) -> Shape:
     return found
 
 
-def check_fits(small: Shape, large: Shape) -> None:
-    """Refuse a shape that cannot hold the small model's function.
+def check_fits(small: LlamaShape, large: LlamaShape) -> None:
+    """Refuse a shape into which the small model does not fit.
 
     Raises:
-        DraftwoodError: some size is smaller than the model's, the large head is no multiple of
-            the small one (its rotary frequencies would not contain the small ones), or fewer
-            query heads share a key-value head.
+        DraftwoodError: a size is smaller than the model's, the large head is not a multiple of the
+            small one (rotary frequencies would change), or fewer query heads share a key-value
+            head.
     """
-    for field in fields(Shape):
-        mine, wanted = getattr(small, field.name), getattr(large, field.name)
-        if wanted < mine:
+    for field in fields(LlamaShape):
+        own, wanted = getattr(small, field.name), getattr(large, field.name)
+        if wanted < own:
             raise DraftwoodError(
-                f"{_flag(field.name)} {wanted} is less than the model's {mine}: "
+                f"{_flag(field.name)} {wanted} is less than the model's {own}: "
                 "a model can only be inflated"
             )
     if large.head_dim % small.head_dim:
         raise DraftwoodError(
-            f"--head-dim {large.head_dim} is no multiple of the model's {small.head_dim}: "
+            f"--head-dim {large.head_dim} is not a multiple of the model's {small.head_dim}: "
             "rotary frequencies would change; give a multiple"
         )
     if large.group < small.group:

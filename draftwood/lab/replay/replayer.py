@@ -15,7 +15,7 @@ from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ForwardLog
 from draftwood.lab.replay.extend import RecordingTarget
-from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
+from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
 from draftwood.lab.replay.substitute import RecordingSpec, ReplayMethod, ReplaySpec, replay_method
 from draftwood.lab.replay.target import ReplayTarget

@@ -7,7 +7,7 @@ from typing import Any
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ForwardLog, ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter
-from draftwood.lab.replay.pricing import ModelFreeHost
+from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Drafter, DrafterSpec, Host, TargetInfo

@@ -1,4 +1,4 @@
-"""What the papers prove, as plain NumPy functions that tests can hold against exact enumeration.
+"""Theorems and optima of the papers as NumPy functions: from acceptance rates to expected yields.
 
-Nothing here imports a model, a policy or torch: rates and shapes go in, expected yields come out.
+Nothing here imports a model, a policy or torch. Tests compare the functions with enumeration.
 """

@@ -1,8 +1,8 @@
-"""How many branches a spine node gets: GOOSE Proposition 2 (Eq. 2), Algorithm 1, the optimum.
+"""Branch widths along a spine: GOOSE Proposition 2 (Eq. 2), Algorithm 1 and the optimum.
 
-The objective is always sum_i entry_i phi(w_i), separable and concave, with `entry` from
+The objective is sum_i entry_i phi(w_i), separable and concave, with `entry` from
 `break_probabilities` (Eq. 1) or `exit_probabilities` (tip included). The constant factor 1 + ell
-never changes which allocation is best, so nothing here asks for the branch depth.
+does not change the optimum, so no function takes the branch depth.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class NodeSplit:
-    """Algorithm 1, lines 1-3 and 10: who gets how many of the drafted nodes.
+    """Division of the budget by Algorithm 1, lines 1-3 and 10.
 
     `spine` is b_s, `root` b_r, `shared` b_l, and `per_node` the a_i of spine nodes 1..b_s (the tip
-    is the last). `spine + root + shared` is the whole budget; `shared - sum(per_node)` is what the
-    floors leave for step 4.
+    is the last). `spine + root + shared` is the whole budget; the floors leave
+    `shared - sum(per_node)` nodes for step 4.
     """
 
     spine: int
@@ -45,8 +45,8 @@ def eq2_slope(rates: AcceptanceRates) -> float:
 def eq2_allocation(spine_length: int, branches: int, rates: AcceptanceRates) -> FloatArray:
     """GOOSE Eq. 2 as printed: w_i = w_0 - i * slope with sum(w) = `branches`; float64 [m].
 
-    Nothing keeps deep entries from being negative; where one is, this is not an allocation and
-    Eq. 2 is not the optimum (see `water_filled_allocation`).
+    Deep entries may be negative. Then the result is no allocation, and Eq. 2 is not the optimum
+    (see `water_filled_allocation`).
     """
     check_count("spine_length", spine_length, 1)
     check_count("branches", branches, 0)
@@ -75,7 +75,7 @@ def largest_remainder(widths: FloatArray, branches: int) -> IntArray:
     """
     if np.any(widths < 0.0) or abs(float(widths.sum()) - branches) > 1e-6 * max(1, branches):
         raise ValueError(f"The widths must be non-negative and sum to {branches}.")
-    # A width meant to be whole may have lost its last bit, and would then round down.
+    # A whole number that lost its last bit must not be rounded down.
     floors = np.floor(widths + 1e-9)
     missing = branches - int(floors.sum())
     order = np.argsort(-np.round(widths - floors, 9), kind="stable")
@@ -84,9 +84,9 @@ def largest_remainder(widths: FloatArray, branches: int) -> IntArray:
 
 
 def clipped_allocation(spine_length: int, branches: int, rates: AcceptanceRates) -> IntArray:
-    """Eq. 2 as one would code it: clip at 0, scale back to the budget, round; int64 [m].
+    """Eq. 2 made feasible: clip at 0, scale back to the budget, round; int64 [m].
 
-    Optimal when nothing was clipped, otherwise in general not (docs/theory.md has the loss).
+    Optimal if nothing was clipped; otherwise generally not (docs/theory.md has the loss).
     """
     clipped = np.maximum(eq2_allocation(spine_length, branches, rates), 0.0)
     total = float(clipped.sum())
@@ -94,7 +94,7 @@ def clipped_allocation(spine_length: int, branches: int, rates: AcceptanceRates)
 
 
 def greedy_allocation(entry: FloatArray, branches: int, p_t: float) -> IntArray:
-    """The integer optimum: each branch in turn to the node where it adds most; int64, as `entry`.
+    """The integer optimum: each branch goes to the node where it adds most; int64, as `entry`.
 
     One more branch at node i adds entry_i (1 - p_t)^{w_i} p_t, which falls with w_i, so taking the
     largest gain `branches` times is optimal. Ties go to the earlier node.
@@ -115,8 +115,8 @@ def greedy_allocation(entry: FloatArray, branches: int, p_t: float) -> IntArray:
 def harmonic_allocation(spine_length: int, branches: int) -> IntArray:
     """Algorithm 1, line 10: a_i = floor(b_l (1/i) / H_m) for i = 1..m; int64 [m].
 
-    In exact arithmetic: floats put b_l / (i H) just below a whole number it equals. The floors
-    leave up to m - 1 branches unspent.
+    In exact arithmetic, because floats put b_l / (i H) just below a whole number that it equals.
+    The floors leave up to m - 1 branches unspent.
     """
     check_count("spine_length", spine_length, 1)
     check_count("branches", branches, 0)

@@ -1,8 +1,8 @@
 """GOOSE Proposition 3: the best single-rate trees, the best two-rate trees, and trees of Eq. 1.
 
 Exact optima by dynamic programming under the independent acceptance model. Budgets count drafted
-nodes, root excluded; yields are tokens per step, bonus included. The file refuses to know how
-GOOSE picks its shape at run time (`nondegradation.py`).
+nodes, root excluded; yields are tokens per step, bonus included. `nondegradation.py` has the shape
+that GOOSE chooses at run time.
 """
 
 import numpy as np
@@ -25,13 +25,13 @@ def isotropic_yield(budget: int, fan_out: int, p: float) -> float:
 
 
 def best_isotropic_yield(budget: int, p: float) -> float:
-    """The best Iso(k) over k = 1..budget: "the best single-source isotropic tree" read narrowly."""
+    """Yield of the best Iso(k) over k = 1..budget, the narrowest reading of Proposition 3."""
     check_count("budget", budget, 1)
     return max(isotropic_yield(budget, fan_out, p) for fan_out in range(1, budget + 1))
 
 
 def best_single_rate_yield(budget: int, p: float, max_children: int | None = None) -> float:
-    """The best of all trees of `budget` nodes at one rate (Sequoia's search, uniform rate).
+    """Yield of the best tree of `budget` nodes at one rate (Sequoia's search, uniform rate).
 
     F(n) = max_a p (1 + F(a - 1)) + (1 - p) F(n - a): the first sibling and its subtree take a of
     the n nodes, the later siblings the rest. `max_children` caps the fan-out (GOOSE's K).
@@ -42,12 +42,12 @@ def best_single_rate_yield(budget: int, p: float, max_children: int | None = Non
 def best_two_source_yield(
     budget: int, spine_length: int, rates: AcceptanceRates, max_children: int | None = None
 ) -> float:
-    """The best tree of `budget` nodes with a spine of *up to* `spine_length` tokens at p_s.
+    """Yield of the best tree of `budget` nodes with a spine of *up to* `spine_length` tokens.
 
-    At each spine node either the spine ends, or its next token is tried first and the remaining
-    budget is a forest of transition tokens, again the best one. `max_children` caps transitions.
-    This, not Eq. 1's family, is where Proposition 3 is a theorem: for p_s > p_t, p_t < 1, at least
-    one node and a non-empty spine it exceeds `best_single_rate_yield` strictly (docs/theory.md).
+    At each spine node either the spine ends, or its next token is tested first and the remaining
+    budget is the best forest of transition tokens. `max_children` caps transitions. For this
+    family, not for that of Eq. 1, Proposition 3 is a theorem: for p_s > p_t, p_t < 1, at least one
+    node and a non-empty spine, the yield exceeds `best_single_rate_yield` (docs/theory.md).
     """
     check_count("spine_length", spine_length, 0)
     forest = _single_rate_values(budget, rates.p_t, max_children)
@@ -65,8 +65,8 @@ def printed_spine_yield(
 ) -> float:
     """Eq. 1 at its best widths under the paper's budget m + sum(w) <= B.
 
-    The (1 + ell) is counted although no node pays for it, so no tree of `budget` nodes need reach
-    this number. ValueError unless 1 <= m <= budget.
+    The (1 + ell) is counted although the budget does not include its nodes, so that trees of
+    `budget` nodes may not reach this yield. ValueError unless 1 <= m <= budget.
     """
     check_count("budget left by the spine", budget - spine_length, 0)
     widths = greedy_allocation(
@@ -78,7 +78,7 @@ def printed_spine_yield(
 def paid_spine_yield(
     budget: int, spine_length: int, rates: AcceptanceRates, branch_depth: int
 ) -> float:
-    """Eq. 1 at its best widths when every node is paid for: m + length * sum(w) <= budget.
+    """Eq. 1 at its best widths if every node counts: m + length * sum(w) <= budget.
 
     The best over branch chains of 1..`branch_depth` tokens; this is the exact yield of
     `spine_tree` with those widths. ValueError unless 1 <= m <= budget.
@@ -93,7 +93,7 @@ def paid_spine_yield(
 
 
 def _single_rate_values(budget: int, p: float, max_children: int | None) -> FloatArray:
-    """F(0..budget), float64 [budget + 1]: accepted tokens below a node with that many nodes."""
+    """F(0..budget), float64 [budget + 1]: expected accepted tokens below a node with n nodes."""
     check_count("budget", budget, 0)
     check_probability("p", p)
     slots = max(budget, 1) if max_children is None else max_children

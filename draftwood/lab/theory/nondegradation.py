@@ -1,8 +1,8 @@
-"""GOOSE Proposition 4: what the shape GOOSE really builds yields against either source alone.
+"""GOOSE Proposition 4: yield of GOOSE's tree, compared with either source alone.
 
-Algorithm 1's tree and Algorithm 2's length bypass in the independent model, with every token's
-successors always available (so only the caps K, D and the budget bind). The file refuses to know
-tokens, tables or how p_s is estimated: the rates given are the true ones.
+Algorithm 1's tree and Algorithm 2's length bypass in the independent model. Every token's
+successors are available, so that only the caps K and D and the budget bind. The given rates are the
+true ones.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ class NonDegradation:
     """Both sides of Proposition 4 for one setting, in tokens per step, bonus included.
 
     `chain`: the whole match as a chain, standalone. `transition`: the best tree of the full budget
-    over transitions alone. `own_transition`: the tree Algorithm 1 builds without a match, a weaker
-    and more literal rival. `spine`: Algorithm 1's tree. `bypassed`: the match is long enough for
+    of transitions alone. `own_transition`: the tree of Algorithm 1 without a match, a weaker and
+    more literal reading. `spine`: Algorithm 1's tree. `bypassed`: the match is long enough for
     Algorithm 2 to verify it as a bare chain instead.
     """
 
@@ -32,7 +32,7 @@ class NonDegradation:
 
     @property
     def goose(self) -> float:
-        """Yield of the route GOOSE takes."""
+        """Yield of the route that GOOSE chooses."""
         return self.chain if self.bypassed else self.spine
 
     @property

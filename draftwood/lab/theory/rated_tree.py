@@ -1,8 +1,7 @@
-"""Explicit draft trees whose nodes carry an acceptance probability, and their exact yield.
+"""Draft trees whose nodes have an acceptance probability, and their exact yield.
 
-Two independent routes to the same number: `enumerated_yield` plays the greedy walk on all 2^n
-outcomes, `expected_yield` is a closed-form recursion. The file refuses to know tokens, logits or
-which source a node came from: sibling order is the only priority.
+The yield is computed in two independent ways: `enumerated_yield` runs the greedy walk on all 2^n
+outcomes, `expected_yield` is a recursion. Siblings are tested in index order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ ENUMERATION_LIMIT = 16
 class RatedTree:
     """A rooted tree; node i > 0 is accepted with probability `rates[i]`, independently.
 
-    Node 0 is the anchor: parent -1, rate 1. Parents come before children, and the walk tries
+    Node 0 is the anchor: parent -1, rate 1. Parents come before children, and the walk tests
     siblings in index order (GOOSE Algorithm 3: the spine child has the lowest index). ValueError
     on any other shape or a rate outside [0, 1].
     """
@@ -29,7 +28,7 @@ class RatedTree:
     def __post_init__(self) -> None:
         if len(self.parents) != len(self.rates):
             raise ValueError(
-                f"{len(self.parents)} parents meet {len(self.rates)} rates; give each node both."
+                f"{len(self.parents)} parents and {len(self.rates)} rates; give each node both."
             )
         if not self.parents or self.parents[0] != -1 or self.rates[0] != 1.0:
             raise ValueError("Node 0 must be the root, with parent -1 and rate 1.")
@@ -50,7 +49,7 @@ class RatedTree:
 def expected_yield(tree: RatedTree) -> float:
     """E[tokens per step] of the greedy walk, bonus included, in O(nodes).
 
-    With siblings c_1, c_2, ... tried in order, Y(v) = sum_j prod_{i<j} (1 - r_i) r_j (1 + Y(c_j)),
+    With siblings c_1, c_2, ... tested in order, Y(v) = sum_j prod_{i<j} (1 - r_i) r_j (1 + Y(c_j)),
     and the answer is 1 + Y(root).
     """
     below = [0.0] * len(tree.parents)
@@ -69,16 +68,16 @@ def enumerated_yield(tree: RatedTree) -> float:
 
 
 def enumerated_longest_yield(tree: RatedTree) -> float:
-    """E[1 + length of the longest accepted path], which a walk that never backtracks may miss.
+    """E[1 + length of the longest accepted path], which a walk without backtracking may miss.
 
-    In a real step siblings carry different tokens, so at most one is right and the two agree; in
-    the independent model several siblings can be accepted at once. Same limit as above.
+    In a real step siblings have different tokens, so at most one is accepted and both yields are
+    equal. In the independent model several siblings can be accepted. Same limit as above.
     """
     return _enumerate(tree, _longest_length)
 
 
 def chain(length: int, rate: float) -> RatedTree:
-    """`length` tokens in a row, all at `rate` (standalone context matching, PLD)."""
+    """A chain of `length` tokens, all at `rate` (context matching alone, PLD)."""
     check_count("length", length, 0)
     return RatedTree(tuple(range(-1, length)), (1.0, *(rate for _ in range(length))))
 
@@ -94,7 +93,7 @@ def isotropic(budget: int, fan_out: int, rate: float) -> RatedTree:
 def spine_tree(
     spine_length: int, widths: Sequence[int], rates: AcceptanceRates, branch_depth: int = 1
 ) -> RatedTree:
-    """The tree Eq. 1 describes: a spine of m tokens, w_i branches at node i, each a chain.
+    """The tree of Eq. 1: a spine of m tokens, w_i branches at node i, each a chain.
 
     `widths` has m entries (nodes 0..m-1, Eq. 1) or m + 1 (the tip as well, Algorithm 1). Every
     branch is a chain of `branch_depth` tokens, so the tree drafts m + branch_depth * sum(w).
@@ -121,26 +120,26 @@ def _enumerate(tree: RatedTree, length: Callable[[RatedTree, Sequence[bool]], in
             f"{tree.drafted} nodes have too many acceptance patterns to enumerate; "
             f"stay within {ENUMERATION_LIMIT} or use expected_yield."
         )
-    return 1.0 + sum(chance * length(tree, accepted) for accepted, chance in _patterns(tree))
+    return 1.0 + sum(p * length(tree, accepted) for accepted, p in _patterns(tree))
 
 
 def _patterns(tree: RatedTree) -> Iterator[tuple[tuple[bool, ...], float]]:
     for pattern in product((True, False), repeat=tree.drafted):
-        chance = 1.0
+        p = 1.0
         for accepted, rate in zip(pattern, tree.rates[1:], strict=True):
-            chance *= rate if accepted else 1.0 - rate
-        if chance > 0.0:
-            yield (True, *pattern), chance
+            p *= rate if accepted else 1.0 - rate
+        if p > 0.0:
+            yield (True, *pattern), p
 
 
 def _walk_length(tree: RatedTree, accepted: Sequence[bool]) -> int:
-    here, steps = 0, 0
+    node, steps = 0, 0
     while True:
-        children = (n for n, parent in enumerate(tree.parents) if parent == here and accepted[n])
+        children = (n for n, parent in enumerate(tree.parents) if parent == node and accepted[n])
         child = next(children, None)
         if child is None:
             return steps
-        here, steps = child, steps + 1
+        node, steps = child, steps + 1
 
 
 def _longest_length(tree: RatedTree, accepted: Sequence[bool]) -> int:

@@ -1,7 +1,6 @@
 """The tables of docs/theory.md: `python -m draftwood.lab.theory.report` prints them as Markdown.
 
-Deterministic and done in a second or two, so that a test can hold the document against it. The
-file refuses to hold any theory: yields and allocations come from the modules beside it.
+Deterministic and done in a second or two, so that a test can compare the document with it.
 """
 
 import sys
@@ -50,7 +49,7 @@ GRID_P_T = (0.01, 0.033, 0.05, 0.1, 0.2, 0.3)
 
 @dataclass(frozen=True, slots=True)
 class AllocationLoss:
-    """What one setting loses against the integer optimum, as a share of Eq. 1's whole yield."""
+    """Loss of an allocation against the integer optimum, as a share of Eq. 1's yield."""
 
     spine_length: int
     branches: int
@@ -61,7 +60,7 @@ class AllocationLoss:
 
 
 def allocation_loss(spine_length: int, branches: int, rates: AcceptanceRates) -> AllocationLoss:
-    """Rounded Eq. 2 and the harmonic rule against `greedy_allocation` on Eq. 1 (D = 6)."""
+    """Loss of rounded Eq. 2 and of the harmonic rule on Eq. 1 (D = 6)."""
 
     def total(widths: Iterable[int]) -> float:
         return eq1_bound(spine_length, list(widths), rates, BRANCH_DEPTH).total
@@ -90,7 +89,7 @@ def allocation_grid() -> list[AllocationLoss]:
 
 
 def bound_table() -> list[str]:
-    """Proposition 1: Eq. 1 beside exact enumeration, p_s = p_t = 1/2, D = 2."""
+    """Proposition 1: Eq. 1 and exact enumeration, p_s = p_t = 1/2, D = 2."""
     rates = AcceptanceRates(0.5, 0.5)
     one, two = spine_tree(1, [1], rates, 2), spine_tree(1, [2], rates, 2)
     forked = RatedTree((*one.parents, 2), (*one.rates, rates.p_t))
@@ -257,12 +256,12 @@ def _percent(share: float) -> str:
     return f"{100 * abs(share) if abs(share) < 5e-5 else 100 * share:.2f} %"
 
 
-def _flag(value: float, rival: float) -> str:
-    return f"{value:.3f}" if value > rival else f"**{value:.3f}**"
+def _flag(value: float, other: float) -> str:
+    return f"{value:.3f}" if value > other else f"**{value:.3f}**"
 
 
 def _widths(widths: Sequence[int]) -> str:
-    """Widths from the root on, the spine's tip last, with runs of zeros shortened."""
+    """Widths from the root to the tip, with runs of zeros shortened."""
     shown = [str(width) for width in widths]
     first_zero = next((i for i, width in enumerate(widths) if not any(widths[i:-1])), len(shown))
     if len(shown) - first_zero > 2:

@@ -1,13 +1,11 @@
-"""The best static tree for rank-wise acceptance, and the best size and depth on given hardware.
+"""The best static tree for given acceptance by rank, and the fastest one for given step times.
 
-Source: Sequoia (Chen et al., 2025), its dynamic programme and its hardware-aware choice. The model:
-the child of rank b is the accepted one with probability p[b], whatever its node, so a tree's
-expected length is the sum over its nodes of the product of p along their paths, the root's 1 (the
-bonus token) included. This file refuses to know drafters, tokens and clocks: probabilities and
-measured times go in, rank paths come out.
+Source: Sequoia (Chen et al., 2025), dynamic programme and hardware-aware choice. Model: at every
+node, the child of rank b is accepted with probability p[b]. A tree's expected length is the sum
+over its nodes of the product of p along their paths, with 1 for the root (the bonus token).
 
-Trees are of *at most* n nodes here: where a rank is never accepted, or a depth limit leaves no
-room, further nodes would be worth nothing.
+Trees have *at most* n nodes: where a rank is never accepted, or the depth is limited, further nodes
+would add nothing.
 """
 
 from collections.abc import Sequence
@@ -34,17 +32,17 @@ class RankTree:
 
     @property
     def depth(self) -> int:
-        """Levels below the root, i.e. draft forwards it takes to fill the tree."""
+        """Levels below the root: draft forwards that fill the tree."""
         return max(map(len, self.paths), default=0)
 
 
 def expected_length(paths: Sequence[RankPath], acceptance: Sequence[float]) -> float:
-    """1 + the sum over all paths of the product of their ranks' acceptances."""
+    """Expected tokens per step: 1 + sum over paths of the product of their ranks' acceptance."""
     return 1.0 + sum(float(np.prod([acceptance[rank] for rank in path])) for path in paths)
 
 
 class TreeSearch:
-    """T[m][l][b] for all sizes up to `nodes` and depths up to `max_depth`.
+    """Table T of the best trees for all sizes up to `nodes` and depths up to `max_depth`.
 
     T[m][l][b] is the largest expected length of a tree of at most m nodes, root included, at most
     l levels deep, whose root has the b likeliest ranks as children:
@@ -81,7 +79,7 @@ class TreeSearch:
         return float(self._best[max_depth][nodes])
 
     def tree(self, nodes: int, max_depth: int) -> RankTree:
-        """A tree of that length."""
+        """A tree with the largest expected length."""
         return RankTree(tuple(self._paths(nodes, max_depth)), self.length(nodes, max_depth))
 
     def _paths(self, nodes: int, depth: int) -> list[RankPath]:
@@ -95,7 +93,7 @@ class TreeSearch:
 
 
 def _attach(elder: FloatArray, child: FloatArray) -> tuple[FloatArray, IntArray]:
-    """max over y of elder[y] + child[m - y], for sizes m in which both have at least a node.
+    """Maximum over y of elder[y] + child[m - y], where both have at least one node.
 
     Arrays are indexed by size less 1. Returns the values, `-inf` for m = 1, and the best y less 1.
     """
@@ -126,7 +124,7 @@ def fastest_tree(
 
     Minimises (d * draft_time + target_times[m]) / length over depths d up to `max_depth` and
     drafted nodes m; `target_times[m]` is the time of a target forward over the root and m nodes,
-    so entry 0 is plain decoding. Of equally fast ones the shallower, then the smaller.
+    so entry 0 is plain decoding. Ties go to the shallower, then to the smaller tree.
     ValueError for no or non-positive target times, or a negative draft time.
     """
     times = np.asarray(target_times, dtype=np.float64)
@@ -136,6 +134,6 @@ def fastest_tree(
     lengths = np.array(
         [[search.length(m, d) for m in range(len(times))] for d in range(max_depth + 1)]
     )
-    pace = (np.arange(max_depth + 1)[:, None] * draft_time + times) / lengths
-    depth, nodes = divmod(int(pace.argmin()), len(times))
+    seconds_per_token = (np.arange(max_depth + 1)[:, None] * draft_time + times) / lengths
+    depth, nodes = divmod(int(seconds_per_token.argmin()), len(times))
     return search.tree(nodes, depth)

@@ -2,8 +2,7 @@
 
 The model: every drafted token is accepted independently, a context-matched (spine) token with
 probability p_s and a transition (branch) token with probability p_t. All yields are tokens per
-step, bonus included. This file refuses to know any explicit tree (`rated_tree.py` has those) and
-how widths are chosen (`allocation.py`).
+step, bonus included. `rated_tree.py` has explicit trees, `allocation.py` the choice of widths.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ class AcceptanceRates:
     """The two probabilities of the heterogeneous model (GOOSE, Section 3).
 
     `p_s` belongs to spine tokens, `p_t` to transition tokens. The paper assumes p_s > p_t; this
-    class does not, so that the assumption itself can be tested. ValueError outside [0, 1].
+    class does not, so that the assumption can be tested. ValueError outside [0, 1].
     """
 
     p_s: float
@@ -95,8 +94,8 @@ def break_probabilities(spine_length: int, p_s: float) -> FloatArray:
 def exit_probabilities(spine_length: int, p_s: float) -> FloatArray:
     """As `break_probabilities`, plus p_s^m for the spine's tip; float64 [m + 1], sums to 1.
 
-    Algorithm 1 hangs branches off the tip too, and the walk leaves from there whenever the whole
-    spine is accepted. Eq. 1 has no term for it. ValueError for p_s outside [0, 1] or m < 0.
+    Algorithm 1 gives the tip branches too, and the walk ends there if the whole spine is accepted.
+    Eq. 1 has no term for it. ValueError for p_s outside [0, 1] or m < 0.
     """
     check_probability("p_s", p_s)
     check_count("spine_length", spine_length, 0)
@@ -114,7 +113,7 @@ def synergy(entry: FloatArray, widths: ArrayLike, p_t: float, branch_depth: int)
     success = branch_success(widths, p_t)
     if success.shape != entry.shape:
         raise ValueError(
-            f"{success.shape} widths meet {entry.shape} branching points; give one width for each."
+            f"{success.shape} widths for {entry.shape} branching points; give one width for each."
         )
     return float(entry @ success) * (1.0 + extension_length(p_t, branch_depth))
 
@@ -124,10 +123,10 @@ def eq1_bound(
 ) -> SpineYield:
     """GOOSE Eq. 1: sum_i p_s^i + sum_i p_s^i (1 - p_s) phi(w_i) (1 + ell) + 1.
 
-    `widths` [m], real or integer, one per spine node 0..m-1. The (1 + ell) is earned only by
-    branches that really are chains of `branch_depth` tokens, which costs m + D * sum(w) nodes;
-    the paper's budget m + sum(w) does not pay for them, and with that budget Eq. 1 is not a
-    bound (docs/theory.md). ValueError for m < 1 or a width vector of another length.
+    `widths` [m], real or integer, one per spine node 0..m-1. The factor (1 + ell)
+    holds only if branches are chains of `branch_depth` tokens, which takes m + D * sum(w) nodes.
+    The paper's budget is m + sum(w), and with this budget Eq. 1 is not a bound (docs/theory.md).
+    ValueError for m < 1 or a width vector of another length.
     """
     check_count("spine_length", spine_length, 1)
     entry = break_probabilities(spine_length, rates.p_s)

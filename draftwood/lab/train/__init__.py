@@ -1,5 +1,4 @@
-"""Training of the small models that ship inside the package, and of EAGLE-3 heads for any target.
+"""Training of EAGLE-3 heads for any target, and of the small models in the package.
 
-Everything here ends in directories as others publish them; nothing outside this
-package imports it, and it knows nothing about trees, policies or the engine.
+Results are directories in Hugging Face and EAGLE form.
 """

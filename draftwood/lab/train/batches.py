@@ -1,4 +1,4 @@
-"""Which tokens come at which step. A pure function of seed and step; refuses to know the model."""
+"""Order of the training tokens, a pure function of seed and step."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from draftwood.lab.train.corpus import Domain, Tokens
 
 
 def parse_mixture(text: str) -> dict[str, float]:
-    """Read ``"code=0.6,prose=0.4"`` into weights that sum to one, or raise DraftwoodError."""
+    """Parse ``"code=0.6,prose=0.4"`` into weights that sum to one, or raise DraftwoodError."""
     weights: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
@@ -19,20 +19,22 @@ def parse_mixture(text: str) -> dict[str, float]:
         except ValueError:
             weight = -1.0
         if not name or not 0.0 <= weight < float("inf") or name in weights:
-            raise DraftwoodError(f"Mixture part {part!r} is not domain=weight, once, weight >= 0.")
+            raise DraftwoodError(
+                f"Mixture part {part!r}: write domain=weight, each domain once, weights >= 0."
+            )
         weights[name] = weight
     total = sum(weights.values())
     if total <= 0.0:
-        raise DraftwoodError(f"The mixture {text!r} gives every domain no weight.")
+        raise DraftwoodError(f"The mixture {text!r} has no weight above 0.")
     return {name: weight / total for name, weight in weights.items()}
 
 
 class Batches:
-    """Rows of ``length + 1`` tokens, domain by domain in the mixture's proportion.
+    """Rows of ``length + 1`` tokens from all domains, in the mixture's proportion.
 
-    Every domain is cut into blocks from a random offset and gone through in random
-    order, anew each epoch. Whose turn it is follows from counting alone, so the
-    rows of any step can be had again by skipping the steps before it.
+    In each epoch, a domain is cut into blocks from a random offset and read in random order. The
+    order of domains follows from counts alone, so that any step's rows can be repeated by skipping
+    the steps before it.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class Batches:
     ) -> None:
         missing = sorted(set(mixture) - {domain.name for domain in domains})
         if missing:
-            raise DraftwoodError(f"The mixture names {', '.join(missing)}, which the data has not.")
+            raise DraftwoodError(
+                f"The mixture names {', '.join(missing)}, which the data does not have."
+            )
         self._domains = [domain for domain in domains if mixture.get(domain.name, 0.0) > 0.0]
         self._weights = [mixture[domain.name] for domain in self._domains]
         self._length = length
@@ -55,27 +59,27 @@ class Batches:
                 )
 
     def skip(self, rows: int) -> None:
-        """Pass over ``rows`` rows without reading them."""
+        """Skip ``rows`` rows."""
         for _ in range(rows):
-            self._rows[self._turn()] += 1
+            self._rows[self._next_domain()] += 1
 
     def take(self, rows: int) -> NDArray[np.int64]:
-        """Return the next ``rows`` rows [rows, length + 1]."""
+        """The next ``rows`` rows, int64 [rows, length + 1]."""
         taken = []
         for _ in range(rows):
-            index = self._turn()
+            index = self._next_domain()
             taken.append(self._row(index, self._rows[index]))
             self._rows[index] += 1
         return np.stack(taken).astype(np.int64)
 
     def epochs(self) -> dict[str, float]:
-        """How often each domain has been gone through so far."""
+        """Number of epochs of each domain so far."""
         return {
             domain.name: round(rows * self._length / len(domain.train), 3)
             for domain, rows in zip(self._domains, self._rows, strict=True)
         }
 
-    def _turn(self) -> int:
+    def _next_domain(self) -> int:
         total = sum(self._rows) + 1
         owed = [
             weight * total - rows for weight, rows in zip(self._weights, self._rows, strict=True)
@@ -84,22 +88,22 @@ class Batches:
 
     def _row(self, index: int, row: int) -> Tokens:
         tokens = self._domains[index].train
-        # The shortest epoch any offset leaves, so that all epochs are equally long.
+        # The number of blocks at the largest offset, so that all epochs are equally long.
         blocks = (len(tokens) - self._length) // self._length
-        epoch, place = divmod(row, blocks)
+        epoch, block = divmod(row, blocks)
         if (index, epoch) not in self._orders:
             self._orders.pop((index, epoch - 1), None)
             rng = np.random.default_rng([self._seed, index, epoch])
             self._orders[index, epoch] = (int(rng.integers(self._length)), rng.permutation(blocks))
         offset, order = self._orders[index, epoch]
-        start = offset + int(order[place]) * self._length
+        start = offset + int(order[block]) * self._length
         return tokens[start : start + self._length + 1]
 
 
 def held_out_rows(domain: Domain, length: int, rows: int) -> NDArray[np.int64]:
-    """Return up to ``rows`` rows [rows, length + 1] spread evenly over the held-out text.
+    """Up to ``rows`` rows [rows, length + 1], spread evenly over the held-out text.
 
-    Text shorter than one row gives a single shorter row.
+    A text shorter than one row gives a single shorter row.
     """
     tokens = domain.held_out
     blocks = (len(tokens) - 1) // length

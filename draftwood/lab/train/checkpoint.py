@@ -1,4 +1,4 @@
-"""Training state on disk: written whole or not at all, and read without running any code."""
+"""Training checkpoints: written whole or not at all, loaded without running code."""
 
 import json
 import os
@@ -16,13 +16,13 @@ _FILE = "checkpoint.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands.
+    """State of a training run.
 
     Attributes:
-        step: updates made.
-        wall_seconds: time spent on them, pauses included.
-        cpu_seconds: processor time spent on them.
-        identity: what must agree for the run to go on, as JSON values by name.
+        step: number of updates.
+        wall_seconds: wall time of the updates.
+        cpu_seconds: processor time of the updates.
+        identity: settings and data that must be equal when the run is resumed, as JSON values.
         model: the model's state dict, float32.
         optimisers: the optimisers' state dicts.
     """
@@ -36,7 +36,7 @@ class Checkpoint:
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write ``checkpoint`` to ``directory``; a stop on the way leaves the one before."""
+    """Write ``checkpoint`` to ``directory``; if interrupted, the previous one remains."""
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / f"{_FILE}.partial"
     torch.save(vars(checkpoint), partial)
@@ -44,10 +44,10 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(directory: Path, identity: Mapping[str, Any]) -> Checkpoint | None:
-    """Read the checkpoint in ``directory``, None where there is none.
+    """Read the checkpoint in ``directory``; None if there is none.
 
-    Raises DraftwoodError where it cannot be read or belongs to another run, naming
-    what differs from ``identity``.
+    Raises:
+        DraftwoodError: it cannot be read, or belongs to a run with another ``identity``.
     """
     path = directory / _FILE
     if not path.is_file():
@@ -56,7 +56,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, Any]) -> Checkpoint 
         checkpoint = Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:
         raise DraftwoodError(
-            f"{path} is not a checkpoint of this version; move it away to start afresh."
+            f"{path} is not a checkpoint of this version; move it away to start again."
         ) from error
     wanted: dict[str, Any] = json.loads(json.dumps(identity))
     differing = [

@@ -1,7 +1,7 @@
-"""Training text on disk, as documents and as arrays of tokens. Refuses to know about batches.
+"""Training text, as documents and as token arrays.
 
-A corpus is a directory of ``<domain>.txt.gz`` files; every document ends with a
-line holding ``<|endoftext|>``.
+A corpus is a directory of ``<domain>.txt.gz`` files; every document ends with a line
+``<|endoftext|>``.
 """
 
 import gzip
@@ -30,8 +30,8 @@ _ENCODE_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Source:
-    """One domain's file: name, path, compressed size in bytes and SHA-256 of the file."""
+class DomainFile:
+    """File of a domain, with its compressed size in bytes and its SHA-256."""
 
     domain: str
     path: Path
@@ -41,9 +41,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Domain:
-    """One domain's tokens: a stream to train on and one held out.
+    """A domain's tokens, for training and held out.
 
-    Every document is followed by the tokenizer's end of text, if it has one (0 in our own).
+    Every document is followed by the tokenizer's end-of-text token, if there is one.
     """
 
     name: str
@@ -51,15 +51,15 @@ class Domain:
     held_out: Tokens
 
 
-def find_sources(directory: Path) -> tuple[Source, ...]:
-    """List the domains of a corpus in name order; DraftwoodError where there are none."""
+def find_sources(directory: Path) -> tuple[DomainFile, ...]:
+    """Domains of a corpus, in order of their names; DraftwoodError if there are none."""
     if not directory.is_dir():
         raise DraftwoodError(f"The data directory {directory} does not exist; pass --data.")
     paths = sorted(directory.glob("*.txt.gz"))
     if not paths:
-        raise DraftwoodError(f"{directory} holds no *.txt.gz file; put one per domain there.")
+        raise DraftwoodError(f"{directory} has no *.txt.gz file: put one per domain there.")
     return tuple(
-        Source(
+        DomainFile(
             domain=path.name.removesuffix(".txt.gz"),
             path=path,
             size=path.stat().st_size,
@@ -69,25 +69,25 @@ def find_sources(directory: Path) -> tuple[Source, ...]:
     )
 
 
-def read_documents(source: Source) -> list[str]:
-    """Read a domain's documents in file order; DraftwoodError where there are fewer than two.
+def read_documents(source: DomainFile) -> list[str]:
+    """Read a domain's documents in file order; DraftwoodError if there are fewer than two.
 
-    Two is the least that leaves something to train on and something to hold out.
+    One is needed for training and one to be held out.
     """
     with gzip.open(source.path, "rt", encoding="utf-8", newline="") as file:
         documents = [text for text in file.read().split(_SEPARATOR) if text.strip()]
     if len(documents) < 2:
         raise DraftwoodError(
-            f"{source.path} holds {len(documents)} document(s), two or more are needed; "
+            f"{source.path} has {len(documents)} document(s), two or more are needed; "
             f"end each with a line {END_OF_TEXT}."
         )
     return documents
 
 
 def split_documents(documents: list[str]) -> tuple[list[str], list[str]]:
-    """Split into documents to train on and those held out, the last 0.5 % of the text.
+    """Split documents into training documents and held-out ones, the last 0.5 % of the text.
 
-    Documents stay whole and at least one goes to either side.
+    Documents stay whole; each part gets at least one.
     """
     wanted = _HELD_OUT * sum(len(text) for text in documents)
     count = 1
@@ -97,12 +97,11 @@ def split_documents(documents: list[str]) -> tuple[list[str], list[str]]:
 
 
 def sample_texts(
-    sources: tuple[Source, ...], mixture: Mapping[str, float], characters: int, seed: int
+    sources: tuple[DomainFile, ...], mixture: Mapping[str, float], characters: int, seed: int
 ) -> Iterator[str]:
-    """Yield training documents at random, about ``characters`` in all, shared by ``mixture``.
+    """Random training documents, about ``characters`` in total, in the mixture's proportion.
 
-    No domain gives more than it has. Long documents give one excerpt each, so that
-    a few novels do not fill the sample.
+    Long documents give one excerpt each, so that a few novels do not fill the sample.
     """
     excerpt = max(1000, characters // 1000)
     for index, source in enumerate(sources):
@@ -111,16 +110,16 @@ def sample_texts(
         wanted = min(
             characters * mixture.get(source.domain, 0.0), sum(len(text) for text in documents)
         )
-        given = 0
-        while given < wanted:
+        sampled = 0
+        while sampled < wanted:
             text = documents[int(rng.integers(len(documents)))]
             start = int(rng.integers(max(1, len(text) - excerpt)))
             yield text[start : start + excerpt]
-            given += min(len(text), excerpt)
+            sampled += min(len(text), excerpt)
 
 
-def load_domain(source: Source, tokenizer: PreTrainedTokenizerFast, cache: Path) -> Domain:
-    """Return a domain's tokens, from ``cache`` where file and tokenizer are known there."""
+def load_domain(source: DomainFile, tokenizer: PreTrainedTokenizerFast, cache: Path) -> Domain:
+    """A domain's tokens, read from ``cache`` if this file and tokenizer are cached."""
     vocabulary = tokenizer.backend_tokenizer.to_str().encode()
     key = hashlib.sha256(source.sha256.encode() + vocabulary).hexdigest()[:16]
     paths = [cache / f"{source.domain}-{key}-{part}.npy" for part in ("train", "held_out")]

@@ -1,8 +1,4 @@
-"""How good a model is: loss on text it has not seen, loops, agreement with another model.
-
-Of a head: what a target would accept of its chains. Knows models and domains; refuses to know how
-either was made.
-"""
+"""Evaluation on held-out text: loss, repetition, agreement with a teacher, acceptance of a head."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -17,7 +13,7 @@ from draftwood.lab.loops import pooled, repeats
 from draftwood.lab.train.batches import held_out_rows
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import unroll
-from draftwood.lab.train.loss import Labels
+from draftwood.lab.train.loss import DraftLabels
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.tokenizer import bytes_per_token
 
@@ -30,7 +26,7 @@ _CONTINUATION = 128
 
 @dataclass(frozen=True)
 class HeldOutLoss:
-    """Loss on a domain's held-out text: tokens predicted, nats per token, bits per byte."""
+    """Loss on a domain's held-out text: number of tokens, nats per token, bits per byte."""
 
     tokens: int
     nats_per_token: float
@@ -38,12 +34,12 @@ class HeldOutLoss:
 
 
 @dataclass(frozen=True)
-class Loops:
-    """How much a model's greedy texts repeat themselves, by :mod:`draftwood.lab.loops`.
+class Repetition:
+    """Repetition in a model's greedy texts, by :mod:`draftwood.lab.loops`.
 
     Attributes:
         greedy_loops: share of the texts that loop.
-        greedy_repeated_8grams: of all their token 8-grams those seen earlier in the same text.
+        greedy_repeated_8grams: share of token 8-grams that occurred earlier in the same text.
     """
 
     greedy_loops: float
@@ -52,11 +48,11 @@ class Loops:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a student follows a teacher over held-out text, as shares of positions.
+    """Agreement of a student with a teacher on held-out text.
 
     Attributes:
-        greedy: both have the same most likely token.
-        sampled: expected acceptance when sampling, the sum of min(p, q).
+        greedy: share of positions with the same most likely token.
+        sampled: expected acceptance rate when sampling, the mean sum of min(p, q).
     """
 
     greedy: float
@@ -65,14 +61,14 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How a target takes a head's chains over held-out text; lists hold one value per step.
+    """Greedy acceptance of a head's chains on held-out text; lists have one value per step.
 
     Attributes:
-        chains: how many were drafted, one from every position that has text for all steps.
+        chains: number of chains, one from every position with text for all steps.
         nats_per_token: KL(target || head), as in training.
-        greedy: share of chains whose token of that step is the target's likeliest.
-        accepted: share where those of all steps up to that one are.
-        accepted_tokens: expected length of a chain's accepted part, the sum of ``accepted``.
+        greedy: share of chains whose token at this step is the target's likeliest.
+        accepted: share of chains that are accepted up to this step.
+        accepted_tokens: mean number of accepted tokens, the sum of ``accepted``.
     """
 
     chains: int
@@ -107,7 +103,7 @@ def held_out_loss(
 
 @torch.inference_mode()
 def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Domain) -> Agreement:
-    """Compare two models that share a vocabulary on the rows `held_out_loss` uses."""
+    """Compare two models with the same vocabulary on the rows of `held_out_loss`."""
     same, overlap, count = 0, 0.0, 0
     for rows in _rows(domain):
         p = _logits(teacher, rows[:, :-1]).softmax(-1)
@@ -120,13 +116,13 @@ def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Doma
 
 @torch.inference_mode()
 def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> Acceptance:
-    """Draft a chain of ``steps`` tokens from every position of the rows `held_out_loss` uses.
+    """Draft a chain of ``steps`` tokens from every position of the rows of `held_out_loss`.
 
-    Chains follow the text, as in training, and greedy decoding where the text is
-    what the target would have written; elsewhere this is an estimate.
+    Chains follow the text, as in training. Where the text is not the target's greedy continuation,
+    the result is an estimate.
     """
-    labels, taps = Labels(head), tuple(head.config.taps)
-    nats, right, kept = (torch.zeros(steps, dtype=torch.float64) for _ in range(3))
+    labels, taps = DraftLabels(head), tuple(head.config.taps)
+    nats, correct, accepted = (torch.zeros(steps, dtype=torch.float64) for _ in range(3))
     chains = 0
     for rows in _rows(domain):
         tokens = rows.to(head.device)
@@ -134,25 +130,27 @@ def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -
         if count < 1:
             continue
         reading = teacher.read(tokens, taps)
-        says = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
-        log_q, worth = (part.view(len(rows), count + steps - 1, -1) for part in labels.of(says))
-        wanted = says.argmax(-1).view(len(rows), -1)
+        log_probs = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
+        log_q, weights = (
+            part.view(len(rows), count + steps - 1, -1) for part in labels.of(log_probs)
+        )
+        wanted = log_probs.argmax(-1).view(len(rows), -1)
         alive = torch.ones((len(rows), count), dtype=torch.bool, device=head.device)
         for k, out in enumerate(unroll(head, reading.features, tokens, steps)):
             at = slice(k, k + count)
             log_p = head.lm_head(head.norm(out[:, :count])).float().log_softmax(-1)
-            nats[k] += float((worth[:, at] * log_q[:, at].exp() * (log_q[:, at] - log_p)).sum())
+            nats[k] += float((weights[:, at] * log_q[:, at].exp() * (log_q[:, at] - log_p)).sum())
             hits = head.to_target(log_p.argmax(-1)) == wanted[:, at]
             alive &= hits
-            right[k] += int(hits.sum())
-            kept[k] += int(alive.sum())
+            correct[k] += int(hits.sum())
+            accepted[k] += int(alive.sum())
         chains += len(rows) * count
     return Acceptance(
         chains=chains,
         nats_per_token=_shares(nats, chains),
-        greedy=_shares(right, chains),
-        accepted=_shares(kept, chains),
-        accepted_tokens=round(float(kept.sum()) / max(1, chains), 4),
+        greedy=_shares(correct, chains),
+        accepted=_shares(accepted, chains),
+        accepted_tokens=round(float(accepted.sum()) / max(1, chains), 4),
     )
 
 
@@ -161,11 +159,11 @@ def _shares(sums: Tensor, count: int) -> list[float]:
 
 
 @torch.inference_mode()
-def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> Loops:
-    """How much greedy 128-token continuations of 128-token held-out prompts repeat themselves."""
+def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> Repetition:
+    """Repetition in greedy 128-token continuations of 128-token held-out prompts."""
     rows = torch.from_numpy(held_out_rows(domain, _PROMPT, prompts)).to(model.device)
     given = rows[:, :-1]
-    written = cast(
+    generated = cast(
         Tensor,
         model.generate(  # type: ignore[misc]
             input_ids=given,
@@ -175,8 +173,8 @@ def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> 
             pad_token_id=0,
         ),
     )[:, given.shape[1] :]
-    found = [repeats(row[: row.index(0)] if 0 in row else row) for row in written.tolist()]
-    return Loops(
+    found = [repeats(row[: row.index(0)] if 0 in row else row) for row in generated.tolist()]
+    return Repetition(
         greedy_loops=round(sum(each.loops for each in found) / len(found), 4),
         greedy_repeated_8grams=round(pooled(found).share, 4),
     )

@@ -42,7 +42,7 @@ def export_head(head: Eagle3Head, provenance: dict[str, Any], directory: Path) -
 
 
 def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
-    """Read a model written by `export_model` as float32; DraftwoodError where there is none."""
+    """Read a model written by `export_model` as float32; DraftwoodError if there is none."""
     if not (directory / "config.json").is_file():
         raise DraftwoodError(f"There is no model in {directory}; train it first.")
     model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.float32)
@@ -53,7 +53,7 @@ def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
 
 
 def is_finished(directory: Path) -> bool:
-    """Whether ``directory`` holds a model whose training reached its end."""
+    """Whether ``directory`` has a model whose training was completed."""
     path = directory / _PROVENANCE
     return path.is_file() and bool(json.loads(path.read_text(encoding="utf-8"))["finished"])
 

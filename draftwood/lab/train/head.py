@@ -1,7 +1,4 @@
-"""What an EAGLE-3 head is to look like for a given target, and the head before training.
-
-Knows a target's sizes, its output matrix and how frequent tokens are; refuses to know texts.
-"""
+"""Configuration and initialisation of an EAGLE-3 head for a given target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +14,7 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import ATTENTION
-from draftwood.lab.train.recipe import UNROLL, Shape
+from draftwood.lab.train.recipe import UNROLL, ModelShape
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import zero_branches
 
@@ -29,16 +26,16 @@ _ROPE_THETA = 10_000.0
 
 @dataclass(frozen=True)
 class HeadPlan:
-    """What is asked of a head; None leaves it to the target.
+    """Settings of a head; None: derived from the target.
 
     Attributes:
-        unroll: steps of the head that are trained, 1 or more: how long its chains are to be.
-        taps: the target's layers whose entering hidden states are read; None: layers 2, L//2, L-3.
-        draft_vocab: tokens it can draft; None: all of 8,192 or fewer, else 32,000 at most.
-        heads: query heads; None: the target's, likewise what follows.
-        kv_heads: key-value heads.
-        head_dim: channels of a head.
-        ffn: channels inside the feed-forward part.
+        unroll: trained steps, at least 1: the length of its chains.
+        taps: target layers whose input hidden states are read; None: layers 2, L//2, L-3.
+        draft_vocab: size of the draft vocabulary; None: all of up to 8,192, else 32,000.
+        heads: number of query heads; None: the target's, likewise below.
+        kv_heads: number of key-value heads.
+        head_dim: size of a head.
+        ffn: intermediate size of the feed-forward layer.
     """
 
     unroll: int = UNROLL
@@ -59,14 +56,14 @@ class HeadPlan:
         """The head's configuration for this target.
 
         Raises:
-            DraftwoodError: the plan does not fit it, or contradicts itself.
+            DraftwoodError: the plan does not fit the target, or contradicts itself.
         """
         shape, target = self._shape(teacher), teacher.config
         taps = default_taps(teacher.layers) if self.taps is None else self.taps
         if not all(0 <= tap < teacher.layers for tap in taps):
             raise DraftwoodError(
-                f"--taps {'+'.join(map(str, taps))} names layers that {teacher.name} has not; give "
-                f"layers from 0 to {teacher.layers - 1}."
+                f"--taps {'+'.join(map(str, taps))} are not all layers of {teacher.name}; "
+                f"give layers from 0 to {teacher.layers - 1}."
             )
         rope = getattr(target, "rope_parameters", None) or {}
         return Eagle3Config(
@@ -89,21 +86,21 @@ class HeadPlan:
             eos_token_id=None,
         )
 
-    def _shape(self, teacher: Teacher) -> Shape:
+    def _shape(self, teacher: Teacher) -> ModelShape:
         target = teacher.config
         heads = target.num_attention_heads
-        shape = Shape(
+        shape = ModelShape(
             hidden=target.hidden_size,
             layers=1,
             heads=heads,
             kv_heads=getattr(target, "num_key_value_heads", None) or heads,
             head_dim=getattr(target, "head_dim", None) or target.hidden_size // heads,
             ffn=getattr(target, "intermediate_size", None) or 4 * target.hidden_size,
-            context=getattr(target, "max_position_embeddings", None) or Shape.context,
+            context=getattr(target, "max_position_embeddings", None) or ModelShape.context,
         )
         names = ("heads", "kv_heads", "head_dim", "ffn")
-        asked = {name: getattr(self, name) for name in names}
-        shape = replace(shape, **{name: size for name, size in asked.items() if size is not None})
+        given = {name: getattr(self, name) for name in names}
+        shape = replace(shape, **{name: size for name, size in given.items() if size is not None})
         if shape.hidden % shape.heads:
             raise DraftwoodError(
                 f"Llama layers of {shape.hidden} channels, the target's, cannot have {shape.heads} "
@@ -123,7 +120,7 @@ class HeadPlan:
 
 
 def describe(config: Eagle3Config) -> dict[str, Any]:
-    """The sizes that define a head, for the record."""
+    """Sizes of a head, for its provenance."""
     return {
         "hidden": config.hidden_size,
         "heads": config.num_attention_heads,
@@ -138,7 +135,7 @@ def describe(config: Eagle3Config) -> dict[str, Any]:
 def frequent_tokens(
     domains: tuple[Domain, ...], mixture: Mapping[str, float], vocab_size: int, count: int
 ) -> NDArray[np.int64]:
-    """The ``count`` most frequent tokens of the mixture, ascending; of equals, the lower ids.
+    """The ``count`` most frequent tokens of the mixture, in ascending order; ties: lower ids.
 
     Up to a million tokens of each domain are counted, evenly spread.
     """
@@ -153,15 +150,15 @@ def frequent_tokens(
 def new_head(
     config: Eagle3Config, teacher: Teacher, drafted: NDArray[np.int64], seed: int
 ) -> Eagle3Head:
-    """Build a head [float32] on the target's device, ready for :func:`unroll`.
+    """Initialise a float32 head on the target's device, ready for :func:`unroll`.
 
     Its residual branches start at zero, its output matrix as the target's.
 
     Args:
-        config: its sizes.
-        teacher: the target, whose embedding it looks at.
-        drafted: target ids [draft_vocab_size] that it can draft, ascending.
-        seed: of what is random.
+        config: sizes of the head.
+        teacher: the target, whose embedding the head shares.
+        drafted: draft vocabulary: target ids [draft_vocab_size], ascending.
+        seed: seed of the random weights.
     """
     torch.manual_seed(seed)
     head = Eagle3Head(config)

@@ -1,7 +1,4 @@
-"""Training an EAGLE-3 head in a run directory, for its finished target or for any other.
-
-Everything that can be refused is, before texts are tokenised and before a step is trained.
-"""
+"""Trains an EAGLE-3 head in a run directory, for its finished target or any other."""
 
 import logging
 from dataclasses import asdict
@@ -17,34 +14,34 @@ from draftwood.lab.train.export import export_head, is_finished
 from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
 from draftwood.lab.train.loss import STEP_DECAY, HeadLoss
 from draftwood.lab.train.recipe import Recipe
-from draftwood.lab.train.session import Job, Session
+from draftwood.lab.train.session import RunOptions, TrainingRun
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.tokenizer import fingerprint
-from draftwood.lab.train.trainer import Outcome, Trainer
+from draftwood.lab.train.trainer import RunEnd, Trainer
 
 logger = logging.getLogger(__name__)
 
-_WHAT = "eagle3"
+_NAME = "eagle3"
 
 
 def train_head(
-    session: Session, target: str | None, plan: HeadPlan, recipe: Recipe, job: Job
+    session: TrainingRun, target: str | None, plan: HeadPlan, recipe: Recipe, job: RunOptions
 ) -> bool:
-    """Train a head, or go on training it, in ``session.out/eagle3``; True where it is finished.
+    """Train a head in ``session.out/eagle3``, or resume it; returns whether it is finished.
 
-    It is judged and written as :meth:`Session.train_model` does it, to be read by
+    The head is evaluated and written as in :meth:`TrainingRun.train_model`, for
     :func:`draftwood.drafters.eagle3.checkpoint.load_head`.
 
     Args:
-        session: the run directory and the texts.
-        target: what :func:`draftwood.models.load` takes; None: the session's own.
-        plan: the head's sizes, and how far it is unrolled.
-        recipe: how it is trained.
-        job: how that is carried out.
+        session: run directory and texts.
+        target: argument of :func:`draftwood.models.load`; None: the run's own target.
+        plan: the head's sizes and unrolled steps.
+        recipe: training settings.
+        job: execution settings.
 
     Raises:
-        DraftwoodError: there is no such target, the plan does not fit it, or another run has
-            been started in that directory.
+        DraftwoodError: there is no such target, the plan does not fit it, or the directory has
+            another run.
     """
     teacher, tokenizer = _load(session, target)
     config = plan.config(teacher)
@@ -60,7 +57,7 @@ def train_head(
         **session.identity(tokenizer),
     }
     trainer = Trainer(
-        session.out / _WHAT,
+        session.out / _NAME,
         head,
         recipe,
         batches,
@@ -69,49 +66,49 @@ def train_head(
         job.micro_tokens,
         job.workers,
     )
-    outcome = session.carry_out(_WHAT, trainer, job)
-    if outcome is Outcome.INTERRUPTED:
+    outcome = session.execute(_NAME, trainer, job)
+    if outcome is RunEnd.INTERRUPTED:
         return False
     head.train(mode=False)
-    judged = {d.name: asdict(acceptance(head, teacher, plan.unroll, d)) for d in domains}
-    logger.info("held out: %s", judged)
+    evaluation = {d.name: asdict(acceptance(head, teacher, plan.unroll, d)) for d in domains}
+    logger.info("held out: %s", evaluation)
     facts = {
         "shape": describe(config),
         "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
         "target": {"name": teacher.name, "fingerprint": identity["target"]},
         "tokenizer_sha256": fingerprint(tokenizer),
-        "held_out": judged,
+        "held_out": evaluation,
     }
-    record = session.record(_WHAT, trainer, outcome, job, facts)
-    for directory in session.places(_WHAT, job):
+    record = session.record(_NAME, trainer, outcome, job, facts)
+    for directory in session.places(_NAME, job):
         export_head(head, record, directory)
-        logger.info("%s written to %s", _WHAT, directory)
-    return outcome is Outcome.FINISHED
+        logger.info("%s written to %s", _NAME, directory)
+    return outcome is RunEnd.FINISHED
 
 
-def _load(session: Session, target: str | None) -> tuple[Teacher, PreTrainedTokenizerFast]:
-    """The target, and its tokenizer, which for the session's own is the one its cache is of."""
+def _load(session: TrainingRun, target: str | None) -> tuple[Teacher, PreTrainedTokenizerFast]:
+    """Load the target and its tokenizer."""
     own = session.out / "target" / "model"
     if target is None and not is_finished(own):
         raise DraftwoodError(
             f"There is no finished target in {own} for the head to draft for; "
             "train the target first or name another with --target."
         )
-    # On a CPU, matrix products in bfloat16 are for those who ask for them.
+    # On a CPU, bfloat16 only on request: it is slow.
     dtype = "float32" if session.device.type == "cpu" else "auto"
     loaded = models.load(target or str(own), dtype=dtype, device=str(session.device))
     tokenizer = loaded.tokenizer
-    # Paths tell of the machine, and are the same target wherever it lies.
+    # The record shows no paths of this machine.
     name = "target" if target is None else Path(target).name if Path(target).is_dir() else target
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise DraftwoodError(
-            f"The tokenizer of {name} is not a fast one (tokenizer.json), which training needs to "
-            "read much text; give another --target."
+            f"The tokenizer of {name} is not a fast one (tokenizer.json), which training needs; "
+            "give another --target."
         )
     teacher = Teacher(loaded.model, name)
     if len(tokenizer) > teacher.vocab_size:
         raise DraftwoodError(
-            f"The tokenizer of {name} has {len(tokenizer)} tokens, but its logits only "
+            f"The tokenizer of {name} has {len(tokenizer)} tokens and its logits only "
             f"{teacher.vocab_size}; give another --target."
         )
     return teacher, tokenizer
@@ -121,13 +118,13 @@ def _check_lengths(teacher: Teacher, steps: int, recipe: Recipe) -> None:
     shortest = recipe.length // 2 if recipe.short_share > 0.0 else recipe.length
     if shortest < steps:
         raise DraftwoodError(
-            f"Rows of {shortest} tokens are too short to unroll {steps} steps in; "
+            f"Rows of {shortest} tokens are too short to unroll {steps} steps; "
             "give a longer --length."
         )
     longest = recipe.length // 2 if recipe.short_share == 1.0 else recipe.length
     limit = getattr(teacher.config, "max_position_embeddings", None)
     if limit is not None and longest >= limit:
         raise DraftwoodError(
-            f"Rows of {longest} tokens and the next do not fit into {teacher.name}, which reads "
-            f"{limit}; give a shorter --length."
+            f"Rows of {longest} tokens and the next one exceed the context of {teacher.name}, "
+            f"{limit} tokens; give a shorter --length."
         )

@@ -1,13 +1,12 @@
-"""Muon, the optimiser of the 2-D hidden matrices. Refuses to know which matrices those are.
+"""Muon, an optimiser for the 2-D matrices of hidden layers.
 
-Muon (K. Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) replaces
-each momentum matrix by a nearly orthogonal one of the same singular vectors,
-through five steps of a quintic Newton-Schulz iteration.
+Muon (K. Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) replaces each momentum
+matrix by a nearly orthogonal one with the same singular vectors, with five steps of a quintic
+Newton-Schulz iteration.
 
-`torch.optim.Muon` runs that iteration in bfloat16 one matrix at a time, which on
-processors without bfloat16 instructions costs a third of a training step. This
-one keeps the dtype of the weights and treats all matrices of one shape together;
-otherwise the update is the same (a test compares the two).
+`torch.optim.Muon` runs the iteration in bfloat16, one matrix at a time, which takes a third of a
+training step on processors without bfloat16 instructions. This one keeps the dtype of the weights
+and batches matrices of one shape; otherwise the update is the same (a test compares the two).
 """
 
 from collections import defaultdict
@@ -27,10 +26,9 @@ Spread = Callable[[Callable[[Tensor], Tensor], Iterable[Tensor]], Iterable[Tenso
 
 @torch.no_grad()
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
-    """Push the singular values of ``matrices`` [n, rows, cols] towards one.
+    """Move the singular values of ``matrices`` [n, rows, cols] towards 1, in their dtype.
 
-    Works in the dtype it is given. The result's singular values lie roughly in
-    0.7 to 1.2, not exactly at one: the quintic is tuned for speed.
+    The result's singular values lie roughly in 0.7 to 1.2: the quintic is tuned for speed.
     """
     a, b, c = _QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]
@@ -44,16 +42,15 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised, for 2-D parameters.
+    """Optimiser with orthogonalised momentum, for 2-D parameters.
 
     Args:
-        params: 2-D parameters only; anything else raises DraftwoodError.
-        lr: step size; an update has spectral norm of about ``lr``, times
-            ``sqrt(rows / cols)`` where a matrix has more rows than columns.
+        params: 2-D parameters; others raise DraftwoodError.
+        lr: step size; an update has a spectral norm of about ``lr``, times ``sqrt(rows / cols)`` if
+            a matrix has more rows than columns.
         momentum: decay of the (Nesterov) momentum.
         weight_decay: decoupled; a step shrinks weights by ``lr * weight_decay``.
-        spread: how to apply a function to many stacks of matrices, `map` or a
-            thread pool's ``map``; what comes out does not depend on it.
+        spread: ``map``, or a thread pool's ``map``; the result does not depend on it.
     """
 
     def __init__(
@@ -76,7 +73,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
-        """Apply one update from the parameters' ``grad``; parameters without one are left."""
+        """Update the parameters that have a ``grad``."""
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:

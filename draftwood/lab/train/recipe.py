@@ -1,8 +1,8 @@
-"""The numbers that define a training run, as frozen values, and the schedule that follows."""
+"""Shapes and training settings of models, and the learning rate schedule."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 UNROLL = 4
-"""Steps of an EAGLE-3 head that are trained, where nothing else is asked for."""
+"""Default number of trained steps of an EAGLE-3 head."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A Llama model's shape. Sizes in channels; embeddings are tied."""
+class ModelShape:
+    """Sizes of a Llama model with tied embeddings."""
 
     hidden: int
     layers: int
@@ -38,7 +38,7 @@ class Shape:
             raise DraftwoodError(f"Rotary positions need an even head size, got {self.head_dim}.")
 
     def config(self, vocab_size: int) -> LlamaConfig:
-        """Build the Hugging Face configuration, token 0 being begin and end of text."""
+        """The Hugging Face configuration; token 0 is begin and end of text."""
         from transformers import LlamaConfig
 
         return LlamaConfig(
@@ -59,21 +59,21 @@ class Shape:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How long and how fast to train.
+    """Training settings.
 
     Attributes:
-        tokens: how many tokens to train on in all; may change when resuming.
-        length: tokens in a row.
-        rows: rows in a batch, one update each.
-        short_share: share of the updates during which rows are cut in halves,
-            which is cheaper; positions beyond half a row are learnt in the rest.
-        warmup: updates over which the rates rise from zero.
-        decay_share: share of the updates, the last, over which the rates fall to zero.
-        muon_rate: peak rate of the 2-D hidden matrices.
-        adam_rate: peak rate of embeddings, output matrices and norms.
+        tokens: total number of training tokens; may change when resuming.
+        length: tokens per row.
+        rows: rows per batch; each batch is one update.
+        short_share: share of updates, the first ones, with rows cut in halves, which is cheaper;
+            later updates train positions beyond half a row.
+        warmup: updates during which the rates increase from zero.
+        decay_share: share of updates, the last ones, during which the rates decrease to zero.
+        muon_rate: peak learning rate of the 2-D matrices of hidden layers.
+        adam_rate: peak learning rate of embeddings, output matrices and norms.
         teacher_share: weight of the teacher's distribution in the loss.
-        teacher_from: share of the updates after which there is a teacher.
-        seed: of the initial weights and of the data order.
+        teacher_from: share of updates without a teacher, the first ones.
+        seed: seed of the initial weights and of the data order.
     """
 
     tokens: int
@@ -91,7 +91,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.tokens < self.length * self.rows:
             raise DraftwoodError(
-                f"{self.tokens} tokens are less than one batch of {self.rows} x {self.length}."
+                f"{self.tokens} tokens are fewer than one batch of {self.rows} x {self.length}."
             )
         if self.length < 2 or self.length % 2 or self.rows < 1:
             raise DraftwoodError("A batch needs one row or more of an even length.")
@@ -102,15 +102,14 @@ class Recipe:
 
     @property
     def steps(self) -> int:
-        """Updates in all."""
+        """Total number of updates."""
         return self.tokens // (self.length * self.rows)
 
     def rate(self, step: int) -> float:
-        """Factor on the peak rates at update ``step``: up, constant, then down to near zero.
+        """Factor on the peak rates at update ``step``: warm-up, constant, decay to near zero.
 
-        Nothing before the fall depends on the total, so a run can be shortened or
-        extended while it is at constant rates (warm-up, stable, decay: S. Hu et al.,
-        MiniCPM, 2024, section 4).
+        Nothing before the decay depends on the total, so that a run at constant rates can be
+        shortened or extended (warm-up, stable, decay: S. Hu et al., MiniCPM, 2024, section 4).
         """
         fall = max(1, round(self.steps * self.decay_share))
         rise = (step + 1) / max(1, self.warmup)
@@ -121,18 +120,14 @@ class Recipe:
         return step < self.steps * self.short_share
 
     def taught(self, step: int) -> bool:
-        """Whether the teacher has a say at update ``step``."""
+        """Whether the loss includes the teacher at update ``step``."""
         return self.teacher_share > 0.0 and step >= self.steps * self.teacher_from
 
-    def with_tokens(self, tokens: int) -> Recipe:
-        """Return the same recipe for another number of tokens."""
-        return replace(self, tokens=tokens)
 
-
-TARGET_SHAPE = Shape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
-DRAFT_SHAPE = Shape(hidden=96, layers=2, heads=3, kv_heads=1, head_dim=32, ffn=320)
+TARGET_SHAPE = ModelShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
+DRAFT_SHAPE = ModelShape(hidden=96, layers=2, heads=3, kv_heads=1, head_dim=32, ffn=320)
 
 TARGET_RECIPE = Recipe(tokens=20_000_000)
 DRAFT_RECIPE = Recipe(tokens=10_000_000, teacher_share=0.9, seed=2)
-# The target has all the say, so no option changes its share.
+# A head learns from the target alone.
 HEAD_RECIPE = Recipe(tokens=4_000_000, short_share=1.0, adam_rate=1e-3, teacher_share=1.0, seed=3)

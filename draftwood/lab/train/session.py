@@ -1,7 +1,4 @@
-"""One run directory: tokenizer, tokens, then target, then draft, each checked before it starts.
-
-What a run of any kind needs of the texts, and leaves as a record, is here as well.
-"""
+"""A run directory: trains the tokenizer, the target and the draft model, and writes records."""
 
 import json
 import logging
@@ -20,10 +17,10 @@ from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain, find_sources, load_domain, sample_texts
 from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
 from draftwood.lab.train.export import export_model, is_finished, load_exported
-from draftwood.lab.train.recipe import Recipe, Shape
+from draftwood.lab.train.recipe import ModelShape, Recipe
 from draftwood.lab.train.text_model import TextLoss, new_model
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
-from draftwood.lab.train.trainer import Outcome, Trainer
+from draftwood.lab.train.trainer import RunEnd, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +29,17 @@ _SAMPLE_SEED = 1
 
 
 @dataclass(frozen=True)
-class Job:
-    """How a run is carried out; nothing that changes what is learnt beyond rounding.
+class RunOptions:
+    """Execution settings; they change the result by rounding only.
 
     Attributes:
-        micro_tokens: tokens run through the model at once.
-        workers: parts of a batch in flight at a time, each on one CPU thread.
+        micro_tokens: tokens per forward.
+        workers: parts of a batch processed in parallel, each on one CPU thread.
         mixed: whether matrix products run in bfloat16.
-        checkpoint_every: updates.
-        stop_after: updates after which to stop, to be resumed; None: train to the end.
-        export: where the model goes as well in the end.
-        command: how the run was asked for, for the record.
+        checkpoint_every: updates per checkpoint.
+        stop_after: updates after which to stop; None: train to the end.
+        export: further directory for the model.
+        command: command line, for the record.
     """
 
     micro_tokens: int = 1024
@@ -54,16 +51,15 @@ class Job:
     command: str = ""
 
 
-class Session:
-    """Trains into ``out`` from the corpus in ``data``.
+class TrainingRun:
+    """A training run: texts from ``data``, results in ``out``.
 
     Args:
         data: directory of ``*.txt.gz`` files.
-        out: holds ``tokenizer/``, ``cache/``, ``target/``, ``draft/`` and
-            ``eagle3/``, each model with its checkpoint, log and ``model/`` in
-            Hugging Face form.
-        mixture: share of each domain, summing to one.
-        device: where to train.
+        out: directory with ``tokenizer/``, ``cache/``, ``target/``, ``draft/`` and ``eagle3/``;
+            each model has its checkpoint, its log and ``model/`` in Hugging Face form.
+        mixture: share of each domain; shares sum to one.
+        device: device to train on.
         sources: JSON about the texts' origin, for the provenance.
     """
 
@@ -79,7 +75,7 @@ class Session:
         missing = sorted(set(mixture) - {file.domain for file in self._files})
         if missing:
             raise DraftwoodError(
-                f"The mixture names {', '.join(missing)}, but {data} holds "
+                f"The mixture names {', '.join(missing)}, but {data} has "
                 f"{', '.join(file.domain for file in self._files)}; set --mixture."
             )
         if sources is not None and not sources.is_file():
@@ -91,7 +87,7 @@ class Session:
         self._sources = sources
 
     def train_tokenizer(self, vocab_size: int) -> PreTrainedTokenizerFast:
-        """Learn the tokenizer from a sample of the mixture and save it to ``out/tokenizer``."""
+        """Train the tokenizer on a sample of the mixture and save it to ``out/tokenizer``."""
         texts = sample_texts(self._files, self.mixture, _SAMPLE_CHARACTERS, _SAMPLE_SEED)
         tokenizer = train_tokenizer(texts, vocab_size)
         tokenizer.save_pretrained(self.out / "tokenizer")
@@ -99,13 +95,17 @@ class Session:
         return load_tokenizer(self.out / "tokenizer")
 
     def train_model(
-        self, what: str, shape: Shape, recipe: Recipe, job: Job, vocab_size: int = 4096
+        self,
+        name: str,
+        shape: ModelShape,
+        recipe: Recipe,
+        job: RunOptions,
+        vocab_size: int = 4096,
     ) -> bool:
-        """Train ``what``, or go on training it, in ``out/what``; True where that is now finished.
+        """Train the model ``name`` in ``out/name``, or resume it; returns whether it is finished.
 
-        A finished model is judged and written to ``out/what/model`` and ``job.export``;
-        so is an unfinished one after ``job.stop_after`` updates, marked as unfinished,
-        but not one that a signal stopped.
+        A finished model is evaluated and written to ``out/name/model`` and ``job.export``. So is an
+        unfinished one after ``job.stop_after`` updates, but not after a signal.
         """
         teacher = self._teacher() if recipe.teacher_share > 0.0 else None
         tokenizer = self._tokenizer(vocab_size)
@@ -113,7 +113,7 @@ class Session:
         model = new_model(shape, len(tokenizer), recipe.seed)
         torch.nn.Module.to(model, self.device)
         trainer = Trainer(
-            self.out / what,
+            self.out / name,
             model,
             recipe,
             Batches(domains, self.mixture, recipe.length, recipe.seed),
@@ -122,23 +122,23 @@ class Session:
             job.micro_tokens,
             job.workers,
         )
-        outcome = self.carry_out(what, trainer, job)
-        if outcome is Outcome.INTERRUPTED:
+        outcome = self.execute(name, trainer, job)
+        if outcome is RunEnd.INTERRUPTED:
             return False
         facts = {
             "shape": asdict(shape),
             "tokenizer_sha256": fingerprint(tokenizer),
-            "held_out": self._judge(model.train(False), tokenizer, domains),
+            "held_out": self._evaluate(model.train(False), tokenizer, domains),
             **({"teacher": self._compare(model, teacher, domains)} if teacher else {}),
         }
-        record = self.record(what, trainer, outcome, job, facts)
-        for directory in self.places(what, job):
+        record = self.record(name, trainer, outcome, job, facts)
+        for directory in self.places(name, job):
             export_model(model, tokenizer, record, directory)
-            logger.info("%s written to %s", what, directory)
-        return outcome is Outcome.FINISHED
+            logger.info("%s written to %s", name, directory)
+        return outcome is RunEnd.FINISHED
 
     def domains(self, tokenizer: PreTrainedTokenizerFast) -> tuple[Domain, ...]:
-        """Tokens of the domains that the mixture names."""
+        """Tokens of the domains of the mixture."""
         return tuple(
             load_domain(file, tokenizer, self.out / "cache")
             for file in self._files
@@ -146,16 +146,16 @@ class Session:
         )
 
     def identity(self, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
-        """What of texts and tokenizer must agree for a run to go on."""
+        """Texts and tokenizer, which must be equal when a run is resumed."""
         return {
             "mixture": self.mixture,
             "data": {file.domain: file.sha256 for file in self._files},
             "tokenizer": fingerprint(tokenizer),
         }
 
-    def carry_out(self, what: str, trainer: Trainer, job: Job) -> Outcome:
+    def execute(self, name: str, trainer: Trainer, job: RunOptions) -> RunEnd:
         """Run ``trainer`` with a progress bar."""
-        logger.info("%s: %d parameters, %d updates", what, trainer.count, trainer.recipe.steps)
+        logger.info("%s: %d parameters, %d updates", name, trainer.count, trainer.recipe.steps)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -163,25 +163,30 @@ class Session:
             TimeRemainingColumn(),
         )
         with Progress(*columns) as progress:
-            task = progress.add_task(what, total=trainer.recipe.steps, completed=trainer.step)
+            task = progress.add_task(name, total=trainer.recipe.steps, completed=trainer.step)
 
             def show(step: int, loss: float) -> None:
-                progress.update(task, completed=step, description=f"{what} loss {loss:.3f}")
+                progress.update(task, completed=step, description=f"{name} loss {loss:.3f}")
 
             outcome = trainer.run(job.checkpoint_every, job.stop_after, show)
-        if outcome is Outcome.INTERRUPTED:
-            logger.info("stopped at update %d; run again to go on", trainer.step)
+        if outcome is RunEnd.INTERRUPTED:
+            logger.info("stopped at update %d; run the command again to resume", trainer.step)
         else:
-            logger.info("judging %s", what)
+            logger.info("evaluating %s", name)
         return outcome
 
     def record(
-        self, what: str, trainer: Trainer, outcome: Outcome, job: Job, facts: Mapping[str, Any]
+        self,
+        name: str,
+        trainer: Trainer,
+        outcome: RunEnd,
+        job: RunOptions,
+        facts: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Where a trained model comes from: what all kinds have in common, and ``facts``."""
+        """Provenance of a trained model: data, settings, hardware, and ``facts``."""
         return {
-            "model": what,
-            "finished": outcome is Outcome.FINISHED,
+            "model": name,
+            "finished": outcome is RunEnd.FINISHED,
             "parameters": trainer.count,
             "recipe": asdict(trainer.recipe),
             "trained": {
@@ -199,23 +204,23 @@ class Session:
             "versions": versions(),
         }
 
-    def places(self, what: str, job: Job) -> list[Path]:
-        """Directories that the model is written to."""
-        kept = self.out / what / "model"
-        return [kept] if job.export is None else [kept, job.export]
+    def places(self, name: str, job: RunOptions) -> list[Path]:
+        """Directories to write the model to."""
+        own = self.out / name / "model"
+        return [own] if job.export is None else [own, job.export]
 
-    def _judge(
+    def _evaluate(
         self,
         model: LlamaForCausalLM,
         tokenizer: PreTrainedTokenizerFast,
         domains: tuple[Domain, ...],
     ) -> dict[str, Any]:
-        judged: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for domain in domains:
             loss = held_out_loss(model, tokenizer, domain)
-            judged[domain.name] = asdict(loss) | asdict(greedy_loops(model, domain))
-            logger.info("%s: %s", domain.name, judged[domain.name])
-        return judged
+            found[domain.name] = asdict(loss) | asdict(greedy_loops(model, domain))
+            logger.info("%s: %s", domain.name, found[domain.name])
+        return found
 
     def _compare(
         self, model: LlamaForCausalLM, teacher: LlamaForCausalLM, domains: tuple[Domain, ...]

@@ -1,7 +1,4 @@
-"""A finished language model as a head's teacher: frozen, read at its layers and at its end.
-
-Knows transformers' calling convention; refuses to know what learns from it.
-"""
+"""A frozen target that teaches a head: its hidden states and its distributions."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,12 +15,12 @@ _TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What the target makes of text.
+class TargetStates:
+    """Hidden states of the target for a text.
 
     Attributes:
-        features: [rows, length, taps * Ht], the hidden states entering the tapped layers.
-        last: [rows, length, Ht], its last hidden states, of which its logits are made.
+        features: inputs of the tapped layers, [rows, length, taps * Ht].
+        last: last hidden states, from which the logits are computed, [rows, length, Ht].
     """
 
     features: Tensor
@@ -31,15 +28,15 @@ class Reading:
 
 
 class Teacher:
-    """See the module.
+    """A target whose features and distributions train a head.
 
     Args:
-        model: a causal language model of transformers; its parameters are frozen here.
-        name: what to call it in errors.
+        model: a causal language model of transformers; its parameters are frozen.
+        name: its name in messages.
 
     Raises:
-        DraftwoodError: its logits are something else than its output matrix makes of its last
-            hidden states (some models scale or cap them).
+        DraftwoodError: its logits are not the product of output matrix and last hidden states (some
+            models scale or cap them).
     """
 
     def __init__(self, model: PreTrainedModel, name: str) -> None:
@@ -49,35 +46,35 @@ class Teacher:
         output: nn.Module | None = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         if output is None:
             raise DraftwoodError(
-                f"{name} has no output matrix, so it is no causal language model; give another "
-                "--target."
+                f"{name} has no output matrix, so it is not a causal language model; give "
+                "another --target."
             )
         self._output = output
-        self._examine()
+        self._check_logits()
 
     @property
     def layers(self) -> int:
-        """How many layers it has."""
+        """Number of layers."""
         return int(self.config.num_hidden_layers)
 
     @property
     def vocab_size(self) -> int:
-        """How wide its logits are."""
+        """Number of logits."""
         return len(self.head)
 
     @property
     def head(self) -> Tensor:
-        """Its output matrix [V, Ht]."""
+        """Output matrix [V, Ht]."""
         weight: Tensor = self._output.weight  # type: ignore[assignment]
         return weight
 
     @torch.no_grad()
-    def read(self, tokens: Tensor, taps: tuple[int, ...], mixed: bool = False) -> Reading:
-        """Run it over ``tokens`` int64 [rows, length].
+    def read(self, tokens: Tensor, taps: tuple[int, ...], mixed: bool = False) -> TargetStates:
+        """Run the target on ``tokens``, int64 [rows, length].
 
         Args:
-            tokens: on its device.
-            taps: layers, 0 to ``layers - 1``.
+            tokens: token ids on the target's device.
+            taps: layers from 0 to ``layers - 1``.
             mixed: whether matrix products run in bfloat16.
         """
         with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
@@ -89,13 +86,13 @@ class Teacher:
             ).hidden_states
         features = torch.cat([states[tap] for tap in taps], dim=-1)
         last: Tensor = states[self.layers]
-        return Reading(features, last.bfloat16() if mixed else last)
+        return TargetStates(features, last.bfloat16() if mixed else last)
 
     @torch.no_grad()
     def log_probs(self, last: Tensor) -> Tensor:
-        """Its distributions [n, V] in float32 of last hidden states [n, Ht], bfloat16 or its own.
+        """Log-probabilities, float32 [n, V], for last hidden states [n, Ht].
 
-        Products of bfloat16 states run in bfloat16.
+        Products with bfloat16 states run in bfloat16.
         """
         mixed = last.dtype != self.head.dtype
         with torch.autocast(last.device.type, dtype=torch.bfloat16, enabled=mixed):
@@ -103,7 +100,7 @@ class Teacher:
         return logits.sub_(logits.logsumexp(-1, keepdim=True))
 
     def fingerprint(self) -> str:
-        """A SHA-256 over up to 1,024 values of every parameter: another target has another."""
+        """SHA-256 of up to 1,024 values of every parameter."""
         digest = hashlib.sha256()
         for name, parameter in sorted(self.model.named_parameters()):
             values = parameter.detach().flatten()
@@ -113,7 +110,7 @@ class Teacher:
         return digest.hexdigest()
 
     @torch.no_grad()
-    def _examine(self) -> None:
+    def _check_logits(self) -> None:
         probe = torch.arange(_PROBE, device=self.head.device)[None]
         logits = self.model(input_ids=probe, use_cache=False).logits[0].float()
         found = self.log_probs(self.read(probe, (0,)).last[0])
@@ -121,5 +118,5 @@ class Teacher:
         if found.shape != wanted.shape or (found - wanted).abs().max() > _TOLERANCE:
             raise DraftwoodError(
                 f"{self.name} changes its logits after its output matrix (it scales or caps them), "
-                "which cannot be followed in training; give another --target."
+                "which training cannot reproduce; give another --target."
             )

@@ -1,18 +1,15 @@
-"""The language models that are trained here, and what they are trained for: text, and a teacher.
-
-Knows Llama models; refuses to know the loop that makes the loss small.
-"""
+"""Small Llama models and their training loss."""
 
 import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
-from draftwood.lab.train.loss import distilled_head_loss, head_loss
-from draftwood.lab.train.recipe import Recipe, Shape
+from draftwood.lab.train.loss import head_loss
+from draftwood.lab.train.recipe import ModelShape, Recipe
 
 
-def new_model(shape: Shape, vocab_size: int, seed: int) -> LlamaForCausalLM:
-    """Build a model [float32] whose residual branches start at zero."""
+def new_model(shape: ModelShape, vocab_size: int, seed: int) -> LlamaForCausalLM:
+    """Initialise a float32 model; its residual branches start at zero."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(shape.config(vocab_size))
     zero_branches(model)
@@ -20,17 +17,16 @@ def new_model(shape: Shape, vocab_size: int, seed: int) -> LlamaForCausalLM:
 
 
 def zero_branches(model: nn.Module) -> None:
-    """Set to zero what attention and feed-forward parts add to the residual stream."""
+    """Set the output projections of attention and feed-forward layers to zero."""
     for name, parameter in model.named_parameters():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             torch.nn.init.zeros_(parameter)
 
 
 def last_hidden(model: LlamaForCausalLM, tokens: Tensor, mixed: bool) -> Tensor:
-    """Return the last hidden states [rows * length, d] of ``tokens`` [rows, length].
+    """The last hidden states [rows * length, d] of ``tokens`` [rows, length].
 
-    They are bfloat16 in ``mixed`` precision, where matrix products run in bfloat16
-    and the weights stay as they are; otherwise of the weights' type.
+    If ``mixed``, matrix products run in bfloat16 and the states are bfloat16.
     """
     with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
         hidden: Tensor = model.model(input_ids=tokens, use_cache=False).last_hidden_state
@@ -38,15 +34,15 @@ def last_hidden(model: LlamaForCausalLM, tokens: Tensor, mixed: bool) -> Tensor:
 
 
 class TextLoss:
-    """Cross-entropy of the next token, with a teacher's distribution mixed in where told.
+    """Cross-entropy of the next token, mixed with a teacher's distribution if there is a teacher.
 
-    A :class:`draftwood.lab.train.trainer.Loss`.
+    Implements :class:`draftwood.lab.train.trainer.Loss`.
 
     Args:
         model: the model that is trained.
-        recipe: says how much the teacher has to say, and from when on.
-        teacher: the model to distil from, where the recipe has a teacher's share.
-        mixed: whether matrix products run in bfloat16; decides speed, and rounding.
+        recipe: weight of the teacher, and the first update with it.
+        teacher: the model to distil from.
+        mixed: whether matrix products run in bfloat16.
     """
 
     def __init__(
@@ -69,11 +65,10 @@ class TextLoss:
             return head_loss(hidden, head, wanted.flatten())
         with torch.no_grad():
             teacher = last_hidden(self._teacher, given, self._mixed)
-        return distilled_head_loss(
+        return head_loss(
             hidden,
             head,
             wanted.flatten(),
-            teacher,
-            self._teacher.lm_head.weight,
+            (teacher, self._teacher.lm_head.weight),
             self._recipe.teacher_share,
         )

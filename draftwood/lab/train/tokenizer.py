@@ -1,7 +1,4 @@
-"""The tokenizer both embedded models share: byte-level BPE, so any UTF-8 text round-trips.
-
-Knows text and how dialogue is written; refuses to know the models.
-"""
+"""The tokenizer of the embedded models: a byte-level BPE, which round-trips any UTF-8 text."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,14 +11,14 @@ from draftwood.errors import DraftwoodError
 
 END_OF_TEXT = "<|endoftext|>"
 
-# Words with their leading space, every digit on its own (also with its leading
-# space), runs of symbols, runs of white space less the space a word takes along.
+# Words and single digits with their leading space, runs of symbols, and runs of white space without
+# the space that belongs to the next word.
 _PIECES = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+"
     r"|\s+(?!\S)|\s+"
 )
 
-# An answer follows "Assistant:" after a space, or at once where it opens with a line break.
+# "Assistant:" is followed by a space, unless the answer begins with a line break.
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
     "{%- if not loop.first -%}{{ '\n\n' }}{%- endif -%}"
@@ -38,10 +35,10 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE of ``vocab_size`` tokens from ``texts``.
+    """Train a byte-level BPE of ``vocab_size`` tokens on ``texts``.
 
-    Token 0 is ``<|endoftext|>``, begin and end of every document; tokens 1 to
-    256 are the bytes. Raises DraftwoodError where the vocabulary cannot hold those.
+    Token 0 is ``<|endoftext|>``, begin and end of every document; tokens 1 to 256 are the bytes.
+    DraftwoodError if the vocabulary is smaller.
     """
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     if vocab_size < len(alphabet) + 1:
@@ -73,7 +70,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """Read a tokenizer saved by `train_tokenizer`; DraftwoodError where there is none."""
+    """Read a tokenizer saved by `train_tokenizer`; DraftwoodError if there is none."""
     if not (directory / "tokenizer.json").is_file():
         raise DraftwoodError(
             f"There is no tokenizer.json in {directory}; train the tokenizer first."
@@ -84,11 +81,11 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
 
 
 def bytes_per_token(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Length in bytes of every token's text, by id; ``<|endoftext|>`` stands for no text."""
+    """Length in bytes of every token's text, by id; 0 for ``<|endoftext|>``."""
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return [0 if piece == END_OF_TEXT else len(piece) for piece in pieces]
 
 
 def fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
-    """SHA-256 of everything that decides which tokens a text becomes."""
+    """SHA-256 of the tokenizer's definition."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

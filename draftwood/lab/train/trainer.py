@@ -1,8 +1,4 @@
-"""The training loop: batches in, a trained model out, a checkpoint every so often.
-
-Knows the recipe, the data, parameters and a loss of tokens; refuses to know what kind
-of model that is, where it is exported and how it is judged.
-"""
+"""The training loop, with checkpoints."""
 
 import json
 import logging
@@ -29,51 +25,48 @@ logger = logging.getLogger(__name__)
 
 _LOG_EVERY = 10
 _CLIP = 1.0
-# Matrices whose rows are tokens: AdamW's, as norms and biases are.
+# Matrices whose rows are tokens; AdamW updates them, and norms and biases.
 _OUTER = ("embed_tokens.weight", "lm_head.weight")
-# What a resumed run may change: how long it goes on, and what that alone decides.
+# Settings that may change when a run is resumed: its length, and shares of it.
 _MAY_CHANGE = ("tokens", "decay_share", "short_share", "teacher_share", "teacher_from")
 
 
-class Outcome(Enum):
-    """How a call of `Trainer.run` ended."""
+class RunEnd(Enum):
+    """Reason why `Trainer.run` returned."""
 
-    FINISHED = "the recipe is done"
-    PAUSED = "as many updates as were asked for"
+    FINISHED = "all updates of the recipe"
+    PAUSED = "the requested number of updates"
     INTERRUPTED = "a signal"
 
 
 class Loss(Protocol):
-    """What is made small; called from several threads at once."""
+    """A loss; called from several threads at once."""
 
     def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:
-        """The mean over rows of text, a scalar that leads back to the trained parameters.
+        """Mean loss over rows of text, a scalar with gradients to the trained parameters.
 
         Args:
-            given: tokens int64 [rows, length].
-            wanted: the token after each of them, of that shape.
-            step: updates made so far.
+            given: tokens, int64 [rows, length].
+            wanted: next tokens, int64 [rows, length].
+            step: updates so far.
         """
         ...
 
 
 class Trainer:
-    """One model's training, resumable at any update.
+    """Training of one model, resumable at any update.
 
     Args:
-        directory: where checkpoint.pt and log.jsonl lie; an earlier checkpoint
-            there is taken up, one of another run raises DraftwoodError.
-        model: what is trained, in float32, on its device: all its parameters.
-        recipe: how.
-        batches: rows of ``recipe.length + 1`` tokens, at their beginning.
-        identity: further facts that must agree when resuming (shape, data, ...).
-        loss: of ``model``; gradients are taken of what it returns.
-        micro_tokens: tokens run through the model at once; decides memory and
-            speed, and rounding.
-        workers: parts of a batch in flight at a time, each on one CPU thread. With
-            several threads inside one operation, each of a thousand operations an
-            update waits for the slowest; apart, they meet once an update, which is
-            as fast on a quiet machine and twice as fast on a busy one.
+        directory: directory of checkpoint.pt and log.jsonl; an existing checkpoint is resumed, one
+            of another run raises DraftwoodError.
+        model: the model in float32; all its parameters are trained.
+        recipe: training settings.
+        batches: rows of ``recipe.length + 1`` tokens, from the beginning.
+        identity: further facts that must be equal when resuming (shape, data, ...).
+        loss: loss of ``model``.
+        micro_tokens: tokens per forward; affects memory, speed and rounding.
+        workers: parts of a batch processed in parallel, each on one CPU thread. They wait for each
+            other once per update, not in each operation, which is twice as fast on a busy machine.
     """
 
     def __init__(
@@ -121,7 +114,7 @@ class Trainer:
         checkpoint_every: int = 100,
         stop_after: int | None = None,
         on_step: Callable[[int, float], None] | None = None,
-    ) -> Outcome:
+    ) -> RunEnd:
         """Train to the recipe's end, for ``stop_after`` updates, or until SIGTERM or SIGINT.
 
         A checkpoint is written every ``checkpoint_every`` updates and when it returns.
@@ -149,17 +142,17 @@ class Trainer:
                     self._save()
         self._save()
         if self.step >= self.recipe.steps:
-            return Outcome.FINISHED
-        return Outcome.PAUSED if self.step >= end else Outcome.INTERRUPTED
+            return RunEnd.FINISHED
+        return RunEnd.PAUSED if self.step >= end else RunEnd.INTERRUPTED
 
     @property
     def count(self) -> int:
-        """Parameters that are trained."""
+        """Number of trained parameters."""
         return sum(parameter.numel() for parameter in self._parameters)
 
     @property
     def tokens(self) -> int:
-        """Tokens trained on so far."""
+        """Number of training tokens so far."""
         return self.step * self.recipe.rows * self.recipe.length
 
     def _update(self) -> float:
@@ -172,9 +165,11 @@ class Trainer:
         micro = max(1, self._micro_tokens // length)
         parts = [slice(start, start + micro) for start in range(0, len(given), micro)]
         total = 0.0
-        # In the order of the parts, so that the sum does not depend on who is faster.
+        # Summed in the order of the parts, so that the result does not depend on timing.
         for part, (loss, gradients) in zip(
-            parts, self._pool.map(lambda p: self._slopes(given[p], wanted[p]), parts), strict=True
+            parts,
+            self._pool.map(lambda p: self._gradients(given[p], wanted[p]), parts),
+            strict=True,
         ):
             share = len(given[part]) / len(given)
             total += loss * share
@@ -192,7 +187,7 @@ class Trainer:
             optimiser.zero_grad()
         return total
 
-    def _slopes(self, given: Tensor, wanted: Tensor) -> tuple[float, tuple[Tensor, ...]]:
+    def _gradients(self, given: Tensor, wanted: Tensor) -> tuple[float, tuple[Tensor, ...]]:
         loss = self._loss(given, wanted, self.step)
         return loss.item(), torch.autograd.grad(loss, self._parameters)
 
@@ -236,16 +231,16 @@ class Trainer:
 
 @contextmanager
 def _stop_signal() -> Iterator[Callable[[], bool]]:
-    asked = False
+    stopped = False
 
-    def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal asked
-        asked = True
+    def stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal stopped
+        stopped = True
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, ask) for number in numbers]
+    before = [signal.signal(number, stop) for number in numbers]
     try:
-        yield lambda: asked
+        yield lambda: stopped
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

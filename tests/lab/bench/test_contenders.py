@@ -10,8 +10,8 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import (
-    Kept,
     OwnContender,
+    WarmContender,
     choose,
     chosen,
     decode_with,
@@ -129,7 +129,7 @@ def test_what_is_kept_begins_once_and_goes_on_learning() -> None:
 
     def accepted(text: str) -> list[int]:
         contender = OwnContender(target, method(text), FakeHost(target.info))
-        kept = Kept(contender, 2)
+        kept = WarmContender(contender, 2)
         assert kept.begin(1) is kept.begin(2)
         return [kept.begin(1)([request])[0].completion.tally.accepted for _ in range(3)]
 
@@ -150,7 +150,7 @@ def test_what_is_kept_counts_the_steps_that_its_tuner_has_seen() -> None:
         return [found[0], len(answer.steps)]
 
     assert [numbers(contender.begin(1))[0] for _ in range(2)] == [1, 1]
-    kept = Kept(contender, 1)
+    kept = WarmContender(contender, 1)
     first, steps = numbers(kept.begin(1))
     assert first == 1
     assert numbers(kept.begin(1))[0] == 1 + steps
@@ -167,7 +167,7 @@ def test_what_is_kept_is_got_ready_for_the_largest_group() -> None:
         def decode(self, requests: Sequence[Request]) -> list[Answer]:
             return []
 
-    kept = Kept(Counting(), 4)
+    kept = WarmContender(Counting(), 4)
     kept.begin(1)
     kept.begin(3)
     assert sizes == [4]

@@ -154,16 +154,16 @@ def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     whole: tuple[dict[str, Any], bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest, calls = generating.Together.decode, 0
+    honest, calls = generating.BatchedGenerate.decode, 0
 
-    def stopping(self: generating.Together, requests: Sequence[Any]) -> Any:
+    def stopping(self: generating.BatchedGenerate, requests: Sequence[Any]) -> Any:
         nonlocal calls
         calls += 1
         if calls == 4:  # the warm-up asks for the two turns of the dialogue
             os.kill(os.getpid(), signal.SIGTERM)
         return honest(self, requests)
 
-    monkeypatch.setattr(generating.Together, "decode", stopping)
+    monkeypatch.setattr(generating.BatchedGenerate, "decode", stopping)
     before = signal.getsignal(signal.SIGTERM)
     out = tmp_path / "x.json"
     code, _, _ = run(*command, "--json", str(out))

@@ -15,7 +15,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate import model as built
 from draftwood.lab.inflate import weights
 from draftwood.lab.inflate.model import (
-    Agreement,
+    Comparison,
     as_llama,
     check,
     check_rotary,
@@ -23,7 +23,7 @@ from draftwood.lab.inflate.model import (
     inflate,
     shape_of,
 )
-from draftwood.lab.inflate.shapes import Shape
+from draftwood.lab.inflate.shapes import LlamaShape
 from draftwood.methods import method
 from draftwood.runner.attach import attach
 from tests.factories.tiny_llama import VOCAB as TINY_VOCAB
@@ -66,7 +66,7 @@ def difference(source: Any, model: Any) -> float:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("large", SHAPES.values(), ids=SHAPES.keys())
-def test_logits_are_unchanged(large: Shape, tied: bool) -> None:
+def test_logits_are_unchanged(large: LlamaShape, tied: bool) -> None:
     source = small_llama(tied=tied)
     model = inflated(source, large)
     assert shape_of(model.config) == large
@@ -77,7 +77,7 @@ def test_logits_are_unchanged(large: Shape, tied: bool) -> None:
 
 
 @pytest.mark.parametrize("small", SOURCES.values(), ids=SOURCES.keys())
-def test_sources_of_other_groups(small: Shape) -> None:
+def test_sources_of_other_groups(small: LlamaShape) -> None:
     source = small_llama(small)
     assert difference(source, inflated(source)) < 1e-4
 
@@ -119,7 +119,7 @@ def test_without_any_of_the_rules_it_is_another_function(
     monkeypatch.setattr(where, name, naive)
     model = inflated(source)
     assert difference(source, model) > 1e-2
-    with pytest.raises(DraftwoodError, match=r"not the same function: .* nothing was written"):
+    with pytest.raises(DraftwoodError, match=r"computes something else: .* nothing was written"):
         check(source, model, ids(10), 20)
 
 
@@ -181,7 +181,7 @@ def test_built_narrow_is_built_wide_and_cast() -> None:
 
 def test_a_tree_on_the_inflated_model_decodes_what_the_source_does() -> None:
     source = tiny_llama(seed=4)
-    shape = Shape(hidden=72, layers=4, heads=9, kv_heads=3, head_dim=16, ffn=64)
+    shape = LlamaShape(hidden=72, layers=4, heads=9, kv_heads=3, head_dim=16, ffn=64)
     model = inflated(source, shape)
     prompt = tiny_tokenizer().encode("abc abc abc abd abc ")
     assert max(prompt) < TINY_VOCAB
@@ -194,15 +194,15 @@ def test_a_tree_on_the_inflated_model_decodes_what_the_source_does() -> None:
 def test_agreement() -> None:
     source = small_llama()
     other = small_llama(replace(SMALL, layers=3))
-    assert compare(source, source, ids(5), 3) == Agreement(8, 8, 0.0)
+    assert compare(source, source, ids(5), 3) == Comparison(8, 8, 0.0)
     found = compare(source, other, ids(5), 3)
     assert found.positions == 8
     assert found.greedy_equal < 8
     assert not found.holds
-    assert Agreement(8, 8, 1e-3).holds
-    assert not Agreement(8, 8, 2e-3).holds
-    assert not Agreement(8, 7, 0.0).holds
-    assert not Agreement(8, 8, float("nan")).holds
+    assert Comparison(8, 8, 1e-3).holds
+    assert not Comparison(8, 8, 2e-3).holds
+    assert not Comparison(8, 7, 0.0).holds
+    assert not Comparison(8, 8, float("nan")).holds
 
 
 def test_other_models_are_refused() -> None:

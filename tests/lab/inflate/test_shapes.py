@@ -7,13 +7,13 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.inflate.shapes import PRESETS, Shape, check_fits, preset
+from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, preset
 from tests.lab.inflate.tiny_shapes import LARGE, SMALL, small_llama
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
-def test_parameters_are_what_a_model_has(shape: Shape, tied: bool) -> None:
+def test_parameters_are_what_a_model_has(shape: LlamaShape, tied: bool) -> None:
     assert shape.parameters(50, tied=tied) == small_llama(shape, tied=tied).num_parameters()
 
 
@@ -44,7 +44,7 @@ def test_presets_are_called_after_their_size_beside_a_small_vocabulary(name: str
 
 
 def test_presets_hold_the_embedded_target_and_a_shape_fits_itself() -> None:
-    embedded = Shape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
+    embedded = LlamaShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
     for small, large in [(SMALL, SMALL), *((embedded, preset(name)) for name in PRESETS)]:
         check_fits(small, large)
 
@@ -90,7 +90,7 @@ def test_impossible_shapes(change: dict[str, int], complaint: str) -> None:
         ({"kv_heads": 1}, "--kv-heads 1 is less than the model's 2"),
         ({"head_dim": 2}, "--head-dim 2 is less than the model's 4"),
         ({"ffn": 23}, "--ffn 23 is less than the model's 24"),
-        ({"head_dim": 10}, "--head-dim 10 is no multiple of the model's 4"),
+        ({"head_dim": 10}, "--head-dim 10 is not a multiple of the model's 4"),
         ({"kv_heads": 9}, "--heads 9 over --kv-heads 9 lets 1 query heads share .* the model 2"),
     ],
 )

@@ -6,16 +6,16 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.lab.inflate.model import inflate
-from draftwood.lab.inflate.shapes import Shape
+from draftwood.lab.inflate.shapes import LlamaShape
 
 VOCAB = 50
-SMALL = Shape(hidden=16, layers=2, heads=4, kv_heads=2, head_dim=4, ffn=24)
+SMALL = LlamaShape(hidden=16, layers=2, heads=4, kv_heads=2, head_dim=4, ffn=24)
 # Groups of 3 for groups of 2, heads three times as large, a width that is no multiple.
-LARGE = Shape(hidden=36, layers=4, heads=9, kv_heads=3, head_dim=12, ffn=40)
+LARGE = LlamaShape(hidden=36, layers=4, heads=9, kv_heads=3, head_dim=12, ffn=40)
 
 
 def small_llama(
-    shape: Shape = SMALL, *, tied: bool = False, rope: dict[str, object] | None = None
+    shape: LlamaShape = SMALL, *, tied: bool = False, rope: dict[str, object] | None = None
 ) -> LlamaForCausalLM:
     """A random Llama with norms that are not all ones and an eps that is felt."""
     torch.manual_seed(1)
@@ -42,7 +42,9 @@ def small_llama(
     return model
 
 
-def inflated(source: LlamaForCausalLM, large: Shape = LARGE, *, seed: int = 0) -> LlamaForCausalLM:
+def inflated(
+    source: LlamaForCausalLM, large: LlamaShape = LARGE, *, seed: int = 0
+) -> LlamaForCausalLM:
     return inflate(source, large, dtype=torch.float32, seed=seed)
 
 

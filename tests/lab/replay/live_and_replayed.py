@@ -14,7 +14,7 @@ from draftwood.engine.request import Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.file import digest
-from draftwood.lab.replay.pricing import PricedHost
+from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recorder import Recorder
 from draftwood.lab.replay.recording import ModelFacts, RecordedPrompt, Recording, RecordingSettings
 from draftwood.lab.replay.replayer import RecordedModel, ReplayedPrompt, Replayer

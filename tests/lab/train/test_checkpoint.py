@@ -50,11 +50,11 @@ def test_another_run_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint"])
 def test_a_broken_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "checkpoint.pt").write_bytes(content)
-    with pytest.raises(DraftwoodError, match="start afresh"):
+    with pytest.raises(DraftwoodError, match="start again"):
         load_checkpoint(tmp_path, {})
 
 
 def test_an_older_layout_is_refused(tmp_path: Path) -> None:
     torch.save({"step": 1}, tmp_path / "checkpoint.pt")
-    with pytest.raises(DraftwoodError, match="start afresh"):
+    with pytest.raises(DraftwoodError, match="start again"):
         load_checkpoint(tmp_path, {})

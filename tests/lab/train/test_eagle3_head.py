@@ -61,7 +61,7 @@ def test_a_target_of_another_family_and_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"taps": (1, 4)}, r"--taps 1\+4 .* tiny has not; give layers from 0 to 3"),
+        ({"taps": (1, 4)}, r"--taps 1\+4 .* layers of tiny; give layers from 0 to 3"),
         ({"taps": (-1,)}, "from 0 to 3"),
         ({"draft_vocab": 0}, "--draft-vocab is 0; give 1 to 40"),
         ({"draft_vocab": 41}, "1 to 40"),

@@ -12,7 +12,7 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train import loss as losses
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance
-from draftwood.lab.train.loss import HeadLoss, Labels, chain_loss
+from draftwood.lab.train.loss import DraftLabels, HeadLoss, chain_loss
 from draftwood.lab.train.teacher import Teacher
 from tests.factories.trainable_heads import as_drafting, random_head, teacher
 
@@ -49,7 +49,7 @@ def test_the_chunked_loss_is_weighted_divergence(monkeypatch: pytest.MonkeyPatch
 def test_labels_are_restricted_to_what_can_be_drafted() -> None:
     head = random_head(teacher(4), [1, 3])
     p = torch.tensor([[0.1, 0.6, 0.1, 0.2], [0.7, 0.1, 0.1, 0.1]])
-    log_q, worth = Labels(head).of(p.log())
+    log_q, worth = DraftLabels(head).of(p.log())
     torch.testing.assert_close(log_q.exp(), torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
     assert worth.tolist() == [1.0, 0.0]
 
@@ -57,7 +57,7 @@ def test_labels_are_restricted_to_what_can_be_drafted() -> None:
 def test_labels_of_a_whole_vocabulary_are_the_targets() -> None:
     head = random_head(teacher(4), [0, 1, 2, 3])
     log_p = torch.randn(5, 4).log_softmax(-1)
-    log_q, worth = Labels(head).of(log_p)
+    log_q, worth = DraftLabels(head).of(log_p)
     assert torch.equal(log_q, log_p)
     assert worth.tolist() == [1.0] * 5
 

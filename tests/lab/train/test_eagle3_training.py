@@ -14,7 +14,7 @@ from draftwood.lab.train.loss import HeadLoss
 from draftwood.lab.train.recipe import Recipe
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import TextLoss
-from draftwood.lab.train.trainer import Outcome, Trainer
+from draftwood.lab.train.trainer import RunEnd, Trainer
 from tests.factories.trainable_heads import teacher
 from tests.lab.train.conftest import MIXTURE
 
@@ -56,7 +56,7 @@ def test_resuming_equals_an_uninterrupted_run(tmp_path: Path, domains: tuple[Dom
     before = {name: tensor.clone() for name, tensor in straight.model.state_dict().items()}
     straight.run()
     # Stopped after 4 updates (rows still in halves) and after 4 more (whole rows, rate falling).
-    for expected in (Outcome.PAUSED, Outcome.PAUSED, Outcome.FINISHED):
+    for expected in (RunEnd.PAUSED, RunEnd.PAUSED, RunEnd.FINISHED):
         resumed = trainer(tmp_path / "b", domains, target)
         assert resumed.run(stop_after=4) is expected
     assert same(straight, resumed)

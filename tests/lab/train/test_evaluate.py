@@ -8,11 +8,11 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import Loops, agreement, greedy_loops, held_out_loss
-from draftwood.lab.train.recipe import Shape
+from draftwood.lab.train.evaluate import Repetition, agreement, greedy_loops, held_out_loss
+from draftwood.lab.train.recipe import ModelShape
 from draftwood.lab.train.text_model import new_model
 
-SHAPE = Shape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=512)
+SHAPE = ModelShape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=512)
 
 
 def flat_model(vocabulary: int) -> LlamaForCausalLM:
@@ -53,7 +53,7 @@ def test_a_model_that_repeats_itself_loops() -> None:
     stuck = new_model(SHAPE, 320, 1)
     # Residual branches start at zero, so a token with a large embedding predicts itself.
     torch.nn.init.normal_(stuck.model.embed_tokens.weight, std=1.0)
-    assert greedy_loops(stuck, domain, prompts=2) == Loops(1.0, round(120 / 121, 4))
+    assert greedy_loops(stuck, domain, prompts=2) == Repetition(1.0, round(120 / 121, 4))
 
 
 def test_a_model_that_ends_does_not_loop() -> None:
@@ -61,4 +61,4 @@ def test_a_model_that_ends_does_not_loop() -> None:
     domain = Domain("a", tokens, tokens)
     ending = flat_model(320)
     # All logits are equal, and the first of equals is token 0, the end of text.
-    assert greedy_loops(ending, domain, prompts=2) == Loops(0.0, 0.0)
+    assert greedy_loops(ending, domain, prompts=2) == Repetition(0.0, 0.0)

@@ -9,10 +9,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.export import export_model, is_finished, load_exported
-from draftwood.lab.train.recipe import Shape
+from draftwood.lab.train.recipe import ModelShape
 from draftwood.lab.train.text_model import new_model
 
-SHAPE = Shape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=64)
 
 
 def test_an_export_loads_in_bfloat16(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.loss import distilled_head_loss, head_loss
+from draftwood.lab.train.loss import head_loss
 
 # More rows than one chunk of 512, and not a multiple of it.
 ROWS, WIDTH, VOCABULARY = 700, 12, 50
@@ -41,7 +41,7 @@ def test_distilled_loss_mixes_in_the_teacher(
 ) -> None:
     hidden, head, targets = case
     teacher_hidden, teacher_head = torch.randn(ROWS, 7), torch.randn(VOCABULARY, 7)
-    found = distilled_head_loss(hidden, head, targets, teacher_hidden, teacher_head, share)
+    found = head_loss(hidden, head, targets, (teacher_hidden, teacher_head), share)
     logits = hidden @ head.T
     divergence = functional.kl_div(
         logits.log_softmax(-1), (teacher_hidden @ teacher_head.T).softmax(-1), reduction="batchmean"
@@ -56,7 +56,7 @@ def test_a_student_equal_to_its_teacher_has_nothing_to_learn(
     case: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     hidden, head, targets = case
-    loss = distilled_head_loss(hidden, head, targets, hidden, head, 1.0)
+    loss = head_loss(hidden, head, targets, (hidden, head), 1.0)
     assert abs(loss.item()) < 1e-6
     assert all(g.abs().max() < 1e-6 for g in gradients(loss, hidden, head))
 
@@ -64,4 +64,4 @@ def test_a_student_equal_to_its_teacher_has_nothing_to_learn(
 def test_a_share_outside_zero_to_one_is_refused(case: tuple[Tensor, Tensor, Tensor]) -> None:
     hidden, head, targets = case
     with pytest.raises(DraftwoodError, match="0 to 1"):
-        distilled_head_loss(hidden, head, targets, hidden, head, 1.5)
+        head_loss(hidden, head, targets, (hidden, head), 1.5)

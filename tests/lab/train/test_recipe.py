@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.recipe import DRAFT_SHAPE, TARGET_SHAPE, Recipe, Shape
+from draftwood.lab.train.recipe import DRAFT_SHAPE, TARGET_SHAPE, ModelShape, Recipe
 from draftwood.lab.train.text_model import new_model
 
 RECIPE = Recipe(tokens=100_000, length=100, rows=10, warmup=5, decay_share=0.4, short_share=0.5)
@@ -22,7 +22,7 @@ def test_the_rate_rises_stays_and_falls() -> None:
 
 
 def test_a_shorter_run_only_falls_earlier() -> None:
-    shorter = RECIPE.with_tokens(50_000)
+    shorter = replace(RECIPE, tokens=50_000)
     assert [shorter.rate(step) for step in range(30)] == [RECIPE.rate(s) for s in range(30)]
     assert shorter.rate(40) < RECIPE.rate(40)
 
@@ -54,7 +54,7 @@ def test_impossible_recipes_are_refused(name: str, value: float) -> None:
 def test_impossible_shapes_are_refused(name: str, value: int, message: str) -> None:
     sizes = {"hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16, "ffn": 48}
     with pytest.raises(DraftwoodError, match=message):
-        Shape(**(sizes | {name: value}))
+        ModelShape(**(sizes | {name: value}))
 
 
 def test_the_draft_is_about_a_tenth_of_the_target() -> None:

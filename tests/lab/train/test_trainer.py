@@ -14,12 +14,12 @@ from transformers import LlamaForCausalLM
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.recipe import Recipe, Shape
+from draftwood.lab.train.recipe import ModelShape, Recipe
 from draftwood.lab.train.text_model import TextLoss, new_model
-from draftwood.lab.train.trainer import Outcome, Trainer
+from draftwood.lab.train.trainer import RunEnd, Trainer
 from tests.lab.train.conftest import MIXTURE
 
-SHAPE = Shape(hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, ffn=48, context=128)
+SHAPE = ModelShape(hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, ffn=48, context=128)
 RECIPE = Recipe(tokens=12 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)
 VOCABULARY = 320
 
@@ -50,7 +50,7 @@ def test_the_loss_falls_and_is_logged(tmp_path: Path, domains: tuple[Domain, ...
     losses: list[float] = []
     recipe = replace(RECIPE, tokens=40 * 4 * 32)
     run = trainer(tmp_path, domains, recipe)
-    assert run.run(on_step=lambda step, loss: losses.append(loss)) is Outcome.FINISHED
+    assert run.run(on_step=lambda step, loss: losses.append(loss)) is RunEnd.FINISHED
     assert len(losses) == run.step == 40
     assert run.tokens == recipe.tokens
     assert losses[0] == pytest.approx(torch.log(torch.tensor(float(VOCABULARY))).item(), abs=0.2)
@@ -63,7 +63,7 @@ def test_resuming_equals_an_uninterrupted_run(tmp_path: Path, domains: tuple[Dom
     straight = trainer(tmp_path / "a", domains)
     straight.run()
     # Stopped after 5 updates (rows still in halves) and after 5 more (whole rows, rate falling).
-    for expected in (Outcome.PAUSED, Outcome.PAUSED, Outcome.FINISHED):
+    for expected in (RunEnd.PAUSED, RunEnd.PAUSED, RunEnd.FINISHED):
         resumed = trainer(tmp_path / "b", domains)
         assert resumed.run(stop_after=5) is expected
     assert same(straight, resumed)
@@ -96,9 +96,9 @@ def test_a_run_can_be_shortened_but_not_changed(
     tmp_path: Path, domains: tuple[Domain, ...]
 ) -> None:
     trainer(tmp_path, domains).run(stop_after=2)
-    shorter = trainer(tmp_path, domains, RECIPE.with_tokens(6 * 4 * 32))
+    shorter = trainer(tmp_path, domains, replace(RECIPE, tokens=6 * 4 * 32))
     assert shorter.step == 2
-    assert shorter.run() is Outcome.FINISHED
+    assert shorter.run() is RunEnd.FINISHED
     assert shorter.step == 6
     with pytest.raises(DraftwoodError, match="muon_rate"):
         trainer(tmp_path, domains, replace(RECIPE, muon_rate=0.1))
@@ -112,7 +112,7 @@ def test_a_signal_stops_at_the_next_update(tmp_path: Path, domains: tuple[Domain
             os.kill(os.getpid(), signal.SIGTERM)
 
     run = trainer(tmp_path, domains)
-    assert run.run(on_step=on_step) is Outcome.INTERRUPTED
+    assert run.run(on_step=on_step) is RunEnd.INTERRUPTED
     assert run.step == 3
     assert trainer(tmp_path, domains).step == 3
     assert signal.getsignal(signal.SIGTERM) is before

@@ -1,7 +1,6 @@
-"""Shapes in which prompt sets are published; a format is one file here, found by its name.
+"""Formats of published prompt sets; each format is a module here, with a constant ``FORMAT``.
 
-Such a module names its :class:`draftwood.lab.bench.formats._entry.Format` in a constant ``FORMAT``.
-A set is recognised by what its rows hold, never by the name of its file.
+A set is recognised by the keys of its rows, not by its file name.
 """
 
 from collections.abc import Sequence
@@ -19,15 +18,15 @@ def formats() -> dict[str, Format]:
 
 
 def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:
-    """Name of the set that these rows are, and the prompts in them, in order.
+    """Name of the set and its prompts, in order.
 
     Args:
         rows: all rows of one source, at least one; the first one decides the format.
         source_name: name of the file or dataset, for sets that have no name of their own.
 
     Raises:
-        DraftwoodError: no format knows a row, or a row is of another format than the first one,
-            or a member cannot be used; the message begins with the row's place.
+        DraftwoodError: no format fits a row, a row has another format than the first one, or a
+            member is invalid; the message begins with the row's location.
     """
     name = recognise(rows[0])
     form = formats()[name]
@@ -39,10 +38,10 @@ def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:
 
 
 def recognise(row: Row) -> str:
-    """Name of the format that knows a row.
+    """Name of the format that fits a row.
 
     Raises:
-        DraftwoodError: none does, or more than one.
+        DraftwoodError: no format fits, or more than one.
     """
     found = [name for name, form in formats().items() if form.knows(row.values)]
     found = [name for name in found if formats()[name].overrides] or found

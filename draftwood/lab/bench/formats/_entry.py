@@ -1,7 +1,4 @@
-"""What passes between a source of rows, a format and the prompts: rows in, entries out.
-
-Knows no format and no file. The three readers of a member say where a bad one stands.
-"""
+"""Rows of prompt sets, the entries made of them, and checked access to a row's members."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +13,9 @@ class Row:
     """A line of a file, an item of an array, a row of a dataset.
 
     Attributes:
-        where: its place, for messages: file and line.
-        number: its place among the rows of its source, from 0.
-        values: its members by key.
+        where: file and line, for messages.
+        number: index in its source, from 0.
+        values: members by key.
     """
 
     where: str
@@ -28,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Entry:
-    """A prompt before it belongs to a set; see :class:`draftwood.lab.bench.prompts.Prompt`."""
+    """A prompt without its set; see :class:`draftwood.lab.bench.prompts.Prompt`."""
 
     id: str
     task: str
@@ -38,16 +35,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Format:
-    """How the rows of one published shape become prompts.
+    """Conversion of one published format to prompts.
 
     Attributes:
         required: keys that every row has.
-        shape: all that a row must have, in words.
-        entry: the prompt in a row, given the name of the set; raises a DraftwoodError that begins
-            with the row's place if a member cannot be used.
-        set_name: name of the set, from all of its rows and the name of their source.
-        fits: what must hold of a row's values beside the keys.
-        overrides: taken even where another format knows the row as well.
+        shape: the required members, in words.
+        entry: makes a row's prompt, given the set's name; a DraftwoodError about an invalid member
+            begins with the row's location.
+        set_name: name of the set, from its rows and the name of their source.
+        fits: further condition on a row's values.
+        overrides: whether this format is chosen if another one fits as well.
     """
 
     required: tuple[str, ...]
@@ -58,12 +55,12 @@ class Format:
     overrides: bool = False
 
     def knows(self, values: Values) -> bool:
-        """Whether a row has this shape."""
+        """Whether a row has this format."""
         return all(key in values for key in self.required) and self.fits(values)
 
 
 def text(row: Row, key: str) -> str:
-    """A member that must be a text and not empty."""
+    """A member that must be a non-empty string."""
     value = row.values.get(key)
     if not isinstance(value, str):
         raise DraftwoodError(f"{row.where}: {key!r} is missing or not a text")
@@ -73,7 +70,7 @@ def text(row: Row, key: str) -> str:
 
 
 def texts(row: Row, key: str) -> tuple[str, ...]:
-    """A member that must be a list of texts, at least one and none empty."""
+    """A member that must be a non-empty list of non-empty strings."""
     value = row.values.get(key)
     if not isinstance(value, list) or not value:
         raise DraftwoodError(f"{row.where}: {key!r} must be a list of texts")
@@ -83,7 +80,7 @@ def texts(row: Row, key: str) -> tuple[str, ...]:
 
 
 def label(row: Row, key: str) -> str:
-    """A member that names the row: a number or a text."""
+    """A member that identifies the row: a number or a string."""
     value = row.values.get(key)
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
         raise DraftwoodError(f"{row.where}: {key!r} must be a number or a text")

@@ -1,8 +1,7 @@
-"""Rows with a prompt and no more: ``prompt``, with ``id`` or ``task`` if they like.
+"""Rows with ``prompt`` and, optionally, ``id`` or ``task``; also lines of plain text.
 
-What is left out is filled in: the id is the set's name and the place of the prompt in it, from 1,
-the task is the name of the set, which is named like its source. A line of plain text is read as
-such a row.
+Default id: the set's name and the row's number, from 1. Default task: the set's name, which is the
+name of its source.
 """
 
 from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, text

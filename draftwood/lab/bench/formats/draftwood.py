@@ -1,8 +1,7 @@
-"""Draftwood's own lines: ``id``, ``task`` and either ``prompt`` or ``turns``.
+"""Draftwood's format: ``id``, ``task`` and either ``prompt`` or ``turns``.
 
-A row that has an id and a task was written for this format, whatever else it holds: other keys are
-ignored, so a published row keeps its own when it is rewritten as one of these. The set is named
-like its source.
+Other keys are ignored, so that a published row can be extended with these. The set has the name of
+its source.
 """
 
 from draftwood.errors import DraftwoodError

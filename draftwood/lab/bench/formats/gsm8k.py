@@ -1,8 +1,8 @@
 """GSM8K (Cobbe et al. 2021, arXiv 2110.14168): grade-school word problems.
 
 The prompt is ``Question: ...`` and ``Answer:`` on a line of its own, without examples: the template
-of EleutherAI's lm-evaluation-harness, at zero shots. Rows have no name, so their place is it. Many
-sets have a question and an answer; those of this one end in ``#### `` and the result.
+of EleutherAI's lm-evaluation-harness, at zero shots. Rows have no id, so their number is used.
+The answers end in ``#### `` and the result, unlike those of other sets with the same keys.
 """
 
 from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, text

@@ -1,7 +1,7 @@
 """HumanEval (Chen et al. 2021, arXiv 2107.03374): functions to complete.
 
-The prompt is the file's own, signature and docstring as they stand, with its last line break: what
-the paper samples continuations of. Sets in the same shape with more keys (HumanEval+) are read too.
+The prompt is the file's own: signature and docstring, with the last line break, as in the paper.
+Sets with further keys (HumanEval+) are read too.
 """
 
 from draftwood.lab.bench.formats._entry import Entry, Format, Row, label, text

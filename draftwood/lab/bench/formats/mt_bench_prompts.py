@@ -1,7 +1,6 @@
-"""MT-Bench as the dataset HuggingFaceH4/mt_bench_prompts has it: the turns are ``prompt``.
+"""MT-Bench from the dataset HuggingFaceH4/mt_bench_prompts: the turns are in ``prompt``.
 
-Set and tasks are those of MT-Bench's own file; the ids are not, for the dataset makes its own from
-the texts.
+Set and tasks are those of MT-Bench's own file; the dataset has other ids.
 """
 
 from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, label, text, texts

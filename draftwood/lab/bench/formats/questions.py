@@ -1,9 +1,9 @@
-"""``question.jsonl`` as FastChat's judge reads it: MT-Bench, Spec-Bench and others in that shape.
+"""``question.jsonl`` of FastChat's judge: MT-Bench, Spec-Bench and others with the same keys.
 
-The two have the same keys and share MT-Bench's eight categories, so all rows are asked which one
-they are. MT-Bench's tasks are its categories. Spec-Bench's are the six that its evaluation reports
-(Xia et al. 2024, arXiv 2401.07851, Table 1): MT-Bench's categories are one of them. Any other set
-is named like its source, and its tasks are its categories. Turns are kept as a dialogue.
+MT-Bench and Spec-Bench are told apart by the categories of all rows. MT-Bench's tasks are its
+categories. Spec-Bench's tasks are the six of its evaluation (Xia et al. 2024, arXiv 2401.07851,
+Table 1), one of which is MT-Bench. Other sets have the name of their source, and their categories
+as tasks. Turns form a dialogue.
 """
 
 from collections.abc import Sequence

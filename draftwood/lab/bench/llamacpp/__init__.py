@@ -1,2 +1,1 @@
-"""What peers ``llamacpp`` and ``llamacpp-lookup`` share: a model's weights in a GGUF file, and a
-contender that decodes from it with llama-cpp-python."""
+"""Decoding with llama-cpp-python: writes a model's weights as GGUF and decodes from the file."""

@@ -1,17 +1,16 @@
-"""A contender that decodes with llama-cpp-python, from the very weights of an untouched model.
+"""A contender that decodes with llama-cpp-python, from the weights of an untouched model.
 
-``Llama.generate``, prompts one after another, on as many threads as torch has and where the model
-is: on the CPU, or with all layers on its GPU. Everything else is the library's default, except the
-cache of a float32 model: that is float32 too, so that its tokens are comparable (the default, for
-all other models, is float16).
+``Llama.generate`` runs prompts one after another, with torch's number of threads, on the CPU or
+with all layers on the model's GPU. Everything else is the library's default, except that a float32
+model has a float32 cache, so that its tokens are comparable (the default is float16).
 
-Every request starts from an empty cache. The library sizes a context when it opens a file, so the
-file is opened anew for a request longer than all before, inside the clock; a benchmark's warm-up
-has the longest prompt, which leaves nothing of that to what is timed unless prompts are batched.
+Every request starts with an empty cache. The library sizes the context when it opens a file, so the
+file is opened again for a request longer than all before, and this is timed. The warm-up of a
+benchmark has the longest prompt; without batches, no timed request opens the file again.
 
-Sampling is the library's: its filters come before the temperature, transformers' come after, so
-``top_p`` below 1 together with a temperature other than 1 does not draw from the same distribution.
-Its random numbers are its own as well, one seed for each request.
+Sampling is the library's: its filters come before the temperature, transformers' come after. So
+``top_p`` below 1 with a temperature other than 1 samples from another distribution. Its random
+numbers are its own, with a seed per request.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,40 +22,39 @@ import torch
 
 from draftwood.engine.request import Completion, FinishReason, Request
 from draftwood.engine.stats import Tally
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.llamacpp.gguf import file_of
-from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
 
 Lookup: TypeAlias = Callable[..., Any]
-"""A ``LlamaDraftModel``: int32 ids ``[L]`` so far, to int32 ids that may follow."""
+"""A ``LlamaDraftModel``: maps int32 ids ``[L]`` to drafted int32 ids."""
 
 _TRIAL = Request([1, 1, 1], max_new_tokens=4)
 _REFUSALS = (AttributeError, OSError, RuntimeError, TypeError, ValueError)
 _BLOCK = 256
-"""llama.cpp rounds a context up to whole blocks of so many tokens."""
+"""llama.cpp rounds contexts up to multiples of this number of tokens."""
 _SEEDS = 2**32 - 1
-"""The seed of this number means "any" to llama.cpp, so it is never given."""
+"""llama.cpp uses this seed for "any", so it is never given."""
 
 
 class LlamaCpp:
-    """Decodes a model's requests one by one; all are asked for when their group is.
+    """Decodes requests one after another; their clocks start together.
 
     Args:
-        stock: a Llama; its weights are written to a file at once, and it is otherwise left alone.
-        lookup: drafts for the library's own speculative decoding; None for plain decoding.
-        ahead: most tokens that ``lookup`` drafts, for which the context has room.
+        stock: an untouched Llama; its weights are written to a file at once.
+        lookup: drafter of the library's own speculative decoding; None for plain decoding.
+        ahead: most tokens that ``lookup`` drafts.
 
     Raises:
-        DraftwoodError: a library is missing or built without the model's device, or the model is
-            none that GGUF's Llama can hold.
+        DraftwoodError: a library is missing or does not support the model's device, or GGUF's Llama
+            cannot represent the model.
     """
 
     def __init__(self, stock: Loaded, lookup: Lookup | None = None, ahead: int = 0) -> None:
-        self._library = need("llama_cpp")
-        self._model = stock.model  # the file lives as long as the model does
+        self._library = need("llama_cpp", "llamacpp")
+        self._model = stock.model  # the file is deleted with the model
         self._gpu = stock.model.device.type != "cpu"
         if self._gpu and not self._library.llama_supports_gpu_offload():
             raise DraftwoodError(
@@ -70,34 +68,34 @@ class LlamaCpp:
         self._room = 0
 
     def begin(self, batch: int) -> Decode:  # noqa: ARG002
-        """Nothing is kept between calls but the opened file."""
+        """The decoder; only the opened file outlives a call."""
         return self.decode
 
     def tried(self) -> "LlamaCpp":
-        """Itself, after a few tokens.
+        """Decode a few tokens, then return ``self``.
 
         Raises:
-            DraftwoodError: the installed llama.cpp cannot decode this file; its reason is in the
-                message.
+            DraftwoodError: the installed llama.cpp cannot decode this file; the message has its
+                reason.
         """
         try:
             self.decode([_TRIAL])
         except _REFUSALS as error:
             reason = str(error).strip() or type(error).__name__
             raise DraftwoodError(
-                "the installed llama-cpp-python does not decode this model, leave its peers out: "
+                "the installed llama-cpp-python cannot decode this model, leave its peers out: "
                 f"{reason.splitlines()[0]}"
             ) from error
         return self
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """The answers in order, whose seconds include the time spent waiting for earlier ones."""
+        """Answers in order; their seconds include the wait for earlier ones."""
         asked = perf_counter()
         llama = self._with_room(max(len(r.prompt) + r.max_new_tokens for r in requests))
         return [self._answer(llama, request, asked) for request in requests]
 
     def _with_room(self, tokens: int) -> Any:
-        """The opened file, with a context for so many tokens and drafts beyond them."""
+        """The opened file, with a context for ``tokens`` and the drafts beyond them."""
         room = -(-(tokens + self._ahead) // _BLOCK) * _BLOCK
         if room > self._room:
             if self._opened is not None:
@@ -117,12 +115,12 @@ class LlamaCpp:
             n_threads_batch=threads,
             n_gpu_layers=-1 if self._gpu else 0,
             main_gpu=self._model.device.index or 0,
-            # A library built for a GPU would send large products there, weights and all.
+            # Otherwise, a library built for a GPU computes large products there.
             offload_kqv=self._gpu,
             op_offload=self._gpu,
             type_k=cache,
             type_v=cache,
-            # Drafting turns this on by itself, but makes room for the logits of one batch only.
+            # Drafting turns this on, but allocates the logits of one batch only.
             logits_all=self._drafts is not None,
             draft_model=self._drafts,
             verbose=False,
@@ -134,7 +132,7 @@ class LlamaCpp:
         tokens: list[int] = []
         first = asked
         reason: FinishReason = "length"
-        llama.reset()  # else what is common with the request before would be reused
+        llama.reset()  # else the common prefix with the previous request would be reused
         llama.set_seed(request.sampling.seed % _SEEDS)
         with closing(llama.generate(list(request.ids), **_sampling(request.sampling))) as stream:
             for token in stream:
@@ -163,20 +161,20 @@ class LlamaCpp:
 
 
 class _Drafts:
-    """A lookup that keeps what it drafted, which the library does not tell."""
+    """A lookup that records its drafts, which the library does not report."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._kept: list[Any] = []
+        self._recorded: list[Any] = []
 
     def begin(self) -> list[Any]:
-        """The drafts of a new answer: one more entry, perhaps an empty one, for every forward."""
-        self._kept = []
-        return self._kept
+        """Drafts of a new answer: an entry per forward, possibly empty."""
+        self._recorded = []
+        return self._recorded
 
     def __call__(self, input_ids: Any, /, **kwargs: Any) -> Any:
         found = self._lookup(input_ids, **kwargs)
-        self._kept.append(found.tolist())  # a view of memory that is written over
+        self._recorded.append(found.tolist())  # a view of memory that will be overwritten
         return found
 
 
@@ -199,16 +197,16 @@ def _plain(tokens: Sequence[int]) -> Tally:
 def _drafted(
     tokens: Sequence[int], drafts: Sequence[Sequence[int]], starts: Sequence[int]
 ) -> Tally:
-    """The sums of all forwards after the prefill.
+    """Statistics of all forwards after the prefill.
 
     Args:
         tokens: the answer.
-        drafts: what each of these forwards was given beyond the last token.
-        starts: how many tokens were there before it.
+        drafts: drafted tokens of each forward.
+        starts: length of the answer before each forward.
     """
     ends = [*starts, len(tokens)][1:]
     accepted = sum(
-        _agreeing(draft, tokens[start:end])
+        _common_prefix(draft, tokens[start:end])
         for draft, start, end in zip(drafts, starts, ends, strict=True)
     )
     return Tally(
@@ -219,6 +217,6 @@ def _drafted(
     )
 
 
-def _agreeing(draft: Sequence[int], tokens: Sequence[int]) -> int:
+def _common_prefix(draft: Sequence[int], tokens: Sequence[int]) -> int:
     different = (i for i, (a, b) in enumerate(zip(draft, tokens, strict=False)) if a != b)
     return next(different, min(len(draft), len(tokens)))

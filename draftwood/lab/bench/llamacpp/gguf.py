@@ -1,18 +1,16 @@
-"""A Llama of transformers as GGUF's ``llama`` architecture names, orders and types it.
+"""Writes a Llama of transformers as a GGUF file of architecture ``llama``.
 
-Only ``LlamaForCausalLM`` and only what that architecture can hold: anything else is refused rather
-than left out, because llama.cpp would decode without a word of it. Knows nothing of files, and
-needs neither ``gguf`` nor llama.cpp.
+Only a ``LlamaForCausalLM`` that the architecture can represent: anything else is refused, because
+llama.cpp would ignore it without a message.
 
-Names, keys and types are the specification's (docs/gguf.md of the ggml project). Two things differ
-from the checkpoint. llama.cpp turns neighbouring dimensions (2i, 2i + 1) of a head by rotary angle
-i, where transformers turns dimensions (i, i + d/2); so the rows of the query and key projections
-are interleaved within each head, which changes no dot product of a query and a key. And where the
-angles are scaled by constants (Llama 3's rule, linear interpolation), these are written as
-``rope_freqs.weight``, by which llama.cpp divides each angle, computed from the model's own angles.
+Names, keys and types are those of the specification (docs/gguf.md of the ggml project). Two things
+differ from the checkpoint. llama.cpp rotates dimensions (2i, 2i + 1) of a head by angle i, and
+transformers dimensions (i, i + d/2). So the rows of query and key projections are interleaved
+within each head, which changes no dot product. If angles are scaled by constants (Llama 3's rule,
+linear interpolation), the constants are written as ``rope_freqs.weight``, by which llama.cpp
+divides each angle.
 
-There is no tokenizer in the file (``tokenizer.ggml.model`` is ``none``): ids go in and ids come
-out, and no token is special.
+The file has no tokenizer (``tokenizer.ggml.model`` is ``none``): input and output are token ids.
 """
 
 import shutil
@@ -27,8 +25,7 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import LlamaForCausalLM, PreTrainedModel
 
-from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.llamacpp.library import need
+from draftwood.errors import DraftwoodError, need
 
 ARCHITECTURE = "llama"
 FILE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 32}
@@ -52,6 +49,8 @@ _LAYER = {
     "mlp.down_proj.weight": "ffn_down.weight",
 }
 _LAYERS = "model.layers."
+_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_FILES: WeakKeyDictionary[PreTrainedModel, Path] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +58,9 @@ class Weight:
     """One tensor of the file.
 
     Attributes:
-        name: in the file.
-        source: the model's own tensor, ``[out, in]`` or ``[n]``; nothing is copied yet.
-        heads: as how many rotary heads its rows are interleaved; 0 if they keep their order.
+        name: name in the file.
+        source: the model's tensor, ``[out, in]`` or ``[n]``, not copied.
+        heads: number of heads within which rows are interleaved; 0: rows keep their order.
     """
 
     name: str
@@ -70,20 +69,20 @@ class Weight:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As numpy has it; the file spells it in reverse."""
+        """Shape in numpy's order; the file has the reverse."""
         return tuple(self.source.shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The model's for matrices; vectors are float32 in every file, which is exact."""
+        """The model's dtype for matrices; vectors are always float32, which is exact."""
         return torch.float32 if self.source.ndim == 1 else self.source.dtype
 
     def data(self) -> torch.Tensor:
-        """Its values as the file holds them: ``shape``, ``dtype``, contiguous, on the CPU."""
-        held = self.source.detach().to("cpu", self.dtype)
+        """Values as in the file: ``shape``, ``dtype``, contiguous, on the CPU."""
+        values = self.source.detach().to("cpu", self.dtype)
         if self.heads:
-            held = interleaved(held, self.heads)
-        return held.contiguous()
+            values = interleaved(values, self.heads)
+        return values.contiguous()
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -94,11 +93,11 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def check(model: PreTrainedModel) -> None:
-    """Refuse a model that this layout cannot hold.
+    """Refuse a model that the file cannot represent.
 
     Raises:
-        DraftwoodError: it is no Llama, or one with biases, another activation, rotary angles that
-            change while it decodes or leave a part of a head alone, or quantised weights.
+        DraftwoodError: it is not a Llama, or it has biases, another activation, rotary angles that
+            change while decoding or apply to a part of each head, or quantised weights.
     """
     if type(model) is not LlamaForCausalLM:
         raise DraftwoodError(
@@ -113,16 +112,16 @@ def check(model: PreTrainedModel) -> None:
         known = ", ".join(_CONSTANT_ANGLES)
         raise _unsuited(f"its rotary angles are scaled by the rule {angles!r}, not {known}")
     if 2 * model.model.rotary_emb.inv_freq.numel() != _head_dim(model):
-        raise _unsuited("its rotary angles turn a part of each head only")
+        raise _unsuited("its rotary angles apply to a part of each head only")
     for name, tensor in model.state_dict().items():
         if _name(name) is None:
-            raise _unsuited(f"the file has no place for its weight {name}")
+            raise _unsuited(f"GGUF's Llama has no weight {name}")
         if tensor.dtype not in FILE_TYPES:
             raise _unsuited(f"{name} is of {tensor.dtype}: load it unquantised")
 
 
 def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
-    """Keys and values of the file's head; whole numbers are uint32 there, others float32."""
+    """Metadata of the file; integers become uint32, other numbers float32."""
     config = model.config
     head_dim = _head_dim(model)
     return {
@@ -144,7 +143,7 @@ def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
 
 
 def weights(model: PreTrainedModel) -> Iterator[Weight]:
-    """All tensors of the file. A tied embedding comes once: llama.cpp takes it for both."""
+    """All tensors of the file; a tied embedding comes once, llama.cpp uses it for both."""
     config = model.config
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
@@ -191,16 +190,12 @@ def _unsuited(reason: str) -> DraftwoodError:
     )
 
 
-_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-_FILES: WeakKeyDictionary[PreTrainedModel, Path] = WeakKeyDictionary()
-
-
 def file_of(model: PreTrainedModel) -> Path:
-    """Where the model's weights lie as GGUF; written now unless they have been.
+    """GGUF file of the model's weights, written on the first call and deleted with the model.
 
     Raises:
-        DraftwoodError: ``gguf`` is not installed, the layout cannot hold the model, or the file
-            cannot be written.
+        DraftwoodError: ``gguf`` is not installed, the file cannot represent the model, or it cannot
+            be written.
     """
     if model not in _FILES:
         directory = Path(tempfile.mkdtemp(prefix="draftwood-gguf-"))
@@ -212,17 +207,17 @@ def file_of(model: PreTrainedModel) -> Path:
 
 
 def write(model: PreTrainedModel, path: Path) -> None:
-    """Write the model's weights, in its own precision, to a GGUF file of little-endian numbers.
+    """Write the model's weights, in their precision, to a little-endian GGUF file.
 
     Args:
         model: a Llama on any device; one tensor at a time is copied.
-        path: replaced in one step if there is such a file.
+        path: file to write, whole or not at all.
 
     Raises:
-        DraftwoodError: ``gguf`` is not installed, the layout cannot hold the model, or the file
-            cannot be written.
+        DraftwoodError: ``gguf`` is not installed, the file cannot represent the model, or it cannot
+            be written.
     """
-    gguf = need("gguf")
+    gguf = need("gguf", "llamacpp")
     check(model)
     part = path.with_name(f".{path.name}.part")
     writer = gguf.GGUFWriter(part, ARCHITECTURE)
@@ -233,7 +228,7 @@ def write(model: PreTrainedModel, path: Path) -> None:
     except OSError as error:
         raise DraftwoodError(
             f"cannot write the weights for llama.cpp to {path.parent}: {error.strerror or error}; "
-            "TMPDIR names another place"
+            "set TMPDIR to another directory"
         ) from error
     finally:
         writer.close()
@@ -248,8 +243,8 @@ def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
             writer.add_uint32(key, value)
         else:
             writer.add_float32(key, value)
-    held = list(weights(model))
-    for weight in held:
+    found = list(weights(model))
+    for weight in found:
         bits = _bits(torch.empty(0, dtype=weight.dtype))
         size = int(torch.Size(weight.shape).numel()) * bits.itemsize
         kind = types[_TYPES[weight.dtype]]
@@ -257,11 +252,11 @@ def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for weight in held:
+    for weight in found:
         writer.write_tensor_data(_bits(weight.data()))
 
 
 def _bits(tensor: torch.Tensor) -> Any:
-    """As numpy, which has no bfloat16: such numbers come as the integers of the same bits."""
+    """The tensor in numpy; bfloat16, which numpy lacks, as int16 with the same bits."""
     plain = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     return plain.numpy()

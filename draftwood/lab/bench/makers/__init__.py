@@ -1,9 +1,8 @@
-"""Searches that make values of a setting for a pair of models, such as a static tree.
+"""Searches for values of a setting that depend on a pair of models, such as a static tree.
 
-A setting names one by its module here (``searched_by``). Such a module has a function
-``make(place, settings)``: ``place`` is a path beside which it writes, ``settings`` say on which
-models and prompts to search. It returns the values, the published one first, and takes files that
-are there already as they are.
+A setting names its search by a module here (``searched_by``) with a function
+``make(place, settings)``: it writes files beside the path ``place`` and returns the values, the
+published one first. Existing files are used as they are.
 """
 
 from pathlib import Path
@@ -13,11 +12,11 @@ from draftwood.methods import registry
 
 
 def make(name: str, place: Path, settings: Settings) -> tuple[str, ...]:
-    """The values that the search of this name finds.
+    """Values found by a search.
 
     Args:
-        name: of a module here.
-        place: files are written beside it.
+        name: name of a module here.
+        place: path beside which files are written.
         settings: models, prompts and sampling.
     """
     found: tuple[str, ...] = registry.part(__name__, name, "make")(place, settings)

@@ -1,9 +1,8 @@
-"""Sequoia's own search: static trees for the acceptance by rank of a pair of models.
+"""Sequoia's search: static trees for the acceptance by rank of a pair of models.
 
-Two trees are made of one count: the one that is fastest on this machine, its size and depth
-searched too (Sequoia's hardware-aware optimizer, what its paper runs), and the one of all nodes
-that is expected to be accepted longest. The counting is in :mod:`draftwood.lab.bench.ranks`, the
-search in :mod:`draftwood.lab.theory`.
+One count gives two trees: the fastest one on this machine, with its size and depth (Sequoia's
+hardware-aware optimizer, as in its paper), and the largest one. :mod:`draftwood.lab.bench.ranks`
+counts, :mod:`draftwood.lab.theory.sequoia_tree` searches.
 """
 
 from collections.abc import Iterable
@@ -28,14 +27,14 @@ RANKS, NODES, DEEPEST, CONTEXT = 10, 59, 12, 512
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Acceptance by rank, and seconds of one target forward over 0 nodes and more."""
+class RankCounts:
+    """Acceptance by rank, and seconds of a target forward with 0, 1, ... drafted nodes."""
 
     ranks: Ranks
     seconds: list[float]
 
     def tree(self, *, fastest: bool, nodes: int = NODES, deepest: int = DEEPEST) -> RankTree:
-        """The fastest tree, or the one of so many nodes with the longest expected path."""
+        """The fastest tree, or the tree of ``nodes`` nodes with the largest expected length."""
         if fastest:
             return fastest_tree(
                 self.ranks.acceptance, self.ranks.draft_seconds, self.seconds, deepest
@@ -43,7 +42,7 @@ class Counted:
         return best_tree(self.ranks.acceptance, nodes, deepest)
 
     def content(self, tree: RankTree) -> dict[str, object]:
-        """The file of a tree."""
+        """Content of a tree file."""
         return {
             "acceptance": list(self.ranks.acceptance),
             "paths": [list(path) for path in tree.paths],
@@ -55,7 +54,7 @@ class Counted:
 
 
 def one_level(ranks: int, **given: object) -> Method:
-    """The method that drafts the best children of the root alone; ``given`` names its drafter."""
+    """A method that drafts only the best children of the root; ``given`` names its drafter."""
     text = f"fixed-tree:breadth={ranks}:depth=1:threshold=0:budget={ranks}"
     return method(text, **{name: value for name, value in given.items() if value is not None})
 
@@ -63,7 +62,7 @@ def one_level(ranks: int, **given: object) -> Method:
 def make(place: Path, settings: Settings) -> tuple[str, ...]:
     """The fastest tree, then the largest; see :mod:`draftwood.lab.bench.makers`.
 
-    Where no tree is faster than plain decoding there is only the largest one.
+    Without a tree that is faster than plain decoding, only the largest tree.
 
     Raises:
         DraftwoodError: no drafted token was accepted.
@@ -85,7 +84,7 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
     return tuple(str(path) for path in (fastest, largest) if path.exists())
 
 
-def _count(settings: Settings) -> Counted:
+def _count(settings: Settings) -> RankCounts:
     drafting = one_level(RANKS, draft=settings.draft)
     prompts = read(settings.prompts, settings.limit)
     loaded = load_quietly(
@@ -107,4 +106,4 @@ def _count(settings: Settings) -> Counted:
     )
     ranks = count_ranks(Engine(target, drafting, loaded.tokenizer), requests, RANKS)
     room = max(1, min(CONTEXT, limit - NODES - 1))
-    return Counted(ranks, target_seconds(target, NODES, room))
+    return RankCounts(ranks, target_seconds(target, NODES, room))

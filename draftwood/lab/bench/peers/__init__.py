@@ -1,8 +1,7 @@
-"""Other libraries' ways of decoding, for comparison; a peer is one file here, found by its name.
+"""Peers: decoding with other libraries, for comparison; each peer is a module here.
 
-Such a module names its class in a constant ``PEER``: a frozen dataclass whose fields are its
-settings, with a method ``enter`` that returns a contender on an untouched model. An underscore in
-the file's name is a hyphen in the peer's.
+Its constant ``PEER`` is a frozen dataclass whose fields are the peer's settings, with a method
+``enter`` that returns a contender. An underscore in the file's name is a hyphen in the peer's.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """The settings of a peer."""
+    """Settings of a peer."""
 
     def enter(self, stock: Loaded) -> Contender:
-        """The peer on this model, which is nobody else's.
+        """Build the contender on a model that methods do not use.
 
         Raises:
-            DraftwoodError: the model or the settings do not suit it.
+            DraftwoodError: the peer does not support the model or the settings.
         """
         ...
 
@@ -35,12 +34,14 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Any:
-    """The class of a peer.
+    """Class of a peer.
 
     Raises:
-        DraftwoodError: what it needs is not installed.
+        DraftwoodError: its library is not installed.
     """
     try:
         return registry.part(__name__, name.replace("-", "_"), "PEER")
     except ImportError as error:
-        raise DraftwoodError(f"peer {name!r} needs what is not installed: {error}") from error
+        raise DraftwoodError(
+            f"peer {name!r} needs a library that is not installed: {error}"
+        ) from error

@@ -1,12 +1,12 @@
-"""transformers' own ``generate`` on an untouched model: what a user has without Draftwood.
+"""transformers' ``generate`` on an untouched model.
 
-A group of prompts is padded on the left and comes back as a whole, so all of its requests share
-one end: their ``seconds`` are the group's.
+A group of prompts is padded on the left and decoded together, so the ``seconds`` of its requests
+are the group's.
 """
 
 from dataclasses import dataclass
 
-from draftwood.lab.bench.generating import Together
+from draftwood.lab.bench.generating import BatchedGenerate
 from draftwood.models import Loaded
 
 
@@ -14,9 +14,9 @@ from draftwood.models import Loaded
 class HuggingFace:
     """Plain ``generate``; it has no settings."""
 
-    def enter(self, stock: Loaded) -> Together:
+    def enter(self, stock: Loaded) -> BatchedGenerate:
         """Plain decoding on the model."""
-        return Together(stock.model)
+        return BatchedGenerate(stock.model)
 
 
 PEER = HuggingFace

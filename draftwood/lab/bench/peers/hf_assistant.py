@@ -1,13 +1,11 @@
-"""transformers' own speculative decoding: ``generate`` with ``assistant_model``.
+"""transformers' speculative decoding: ``generate`` with ``assistant_model``.
 
-The assistant drafts a chain and stops early where it is not confident: below 0.4, transformers'
-default, which it adapts within a call if scikit-learn is installed. One prompt at a time, whatever
-the batch.
+The assistant drafts a chain and stops where its confidence is below 0.4, transformers' default,
+which is adapted within a call if scikit-learn is installed. Prompts are decoded one at a time.
 
-The assistant's generation config is replaced as the target's is. Vocabularies are transformers'
-business: of one size they are taken to be the same, else both tokenizers are handed over and
-drafts are translated through text. Only the embedded draft is refused for a target of another
-vocabulary, for which it was not made: nobody would decode so.
+The assistant's generation config is replaced like the target's. Vocabularies of equal size are
+taken to be the same; else transformers gets both tokenizers and translates drafts through text. The
+embedded draft model is refused for a target with another vocabulary.
 """
 
 from dataclasses import dataclass, field
@@ -17,13 +15,13 @@ from transformers import GenerationConfig
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.generating import OneByOne
+from draftwood.lab.bench.generating import SequentialGenerate
 from draftwood.models import Loaded
 
 
 @dataclass(frozen=True)
 class HuggingFaceAssistant:
-    """The settings of assisted generation; the default of ``tokens`` is transformers' own."""
+    """Settings of assisted generation; the default of ``tokens`` is transformers'."""
 
     draft: str = field(
         default="embedded-draft",
@@ -37,15 +35,15 @@ class HuggingFaceAssistant:
         if self.tokens < 1:
             raise DraftwoodError(f"tokens is {self.tokens}: hf-assistant needs at least 1")
 
-    def enter(self, stock: Loaded) -> OneByOne:
-        """Assisted generation on the model, with an assistant of the same dtype beside it."""
+    def enter(self, stock: Loaded) -> SequentialGenerate:
+        """Assisted generation, with an assistant of the model's dtype."""
         dtype = next((n for n, d in models.DTYPES.items() if d == stock.model.dtype), "auto")
         drafts = models.load(self.draft, dtype=dtype, device=str(stock.model.device))
         drafts.model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             num_assistant_tokens=self.tokens
         )
         extra = {"assistant_model": drafts.model, **self._tokenizers(stock, drafts)}
-        return OneByOne(stock.model, extra).tried()
+        return SequentialGenerate(stock.model, extra).tried()
 
     def _tokenizers(self, stock: Loaded, drafts: Loaded) -> dict[str, Any]:
         size, theirs = _vocab(stock), _vocab(drafts)

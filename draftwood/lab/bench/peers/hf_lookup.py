@@ -1,22 +1,22 @@
-"""transformers' own prompt lookup: ``generate`` with ``prompt_lookup_num_tokens``.
+"""transformers' prompt lookup: ``generate`` with ``prompt_lookup_num_tokens``.
 
-The text is searched for the earliest place where its last few tokens stand, and what follows there
-is drafted. One prompt at a time, whatever the batch.
+It drafts the tokens after the earliest occurrence of the last few tokens. Prompts are decoded one
+at a time.
 """
 
 from dataclasses import dataclass, field
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.generating import OneByOne
+from draftwood.lab.bench.generating import SequentialGenerate
 from draftwood.models import Loaded
 
 
 @dataclass(frozen=True)
 class HuggingFaceLookup:
-    """The settings of prompt lookup; ``ngram``'s default is transformers' own.
+    """Settings of prompt lookup; the default of ``ngram`` is transformers'.
 
-    transformers has no default for the number of tokens in ``generate`` (giving it is what turns
-    prompt lookup on); 10 is that of its candidate generator.
+    ``generate`` has no default for the number of tokens, which turns prompt lookup on; 10 is the
+    default of its candidate generator.
     """
 
     tokens: int = field(
@@ -32,10 +32,10 @@ class HuggingFaceLookup:
             if value < 1:
                 raise DraftwoodError(f"{name} is {value}: hf-lookup needs at least 1")
 
-    def enter(self, stock: Loaded) -> OneByOne:
+    def enter(self, stock: Loaded) -> SequentialGenerate:
         """Prompt lookup on the model."""
         extra = {"prompt_lookup_num_tokens": self.tokens, "max_matching_ngram_size": self.ngram}
-        return OneByOne(stock.model, extra).tried()
+        return SequentialGenerate(stock.model, extra).tried()
 
 
 PEER = HuggingFaceLookup

@@ -1,13 +1,13 @@
-"""llama.cpp's plain decoding, through llama-cpp-python, on the very weights of the target.
+"""llama.cpp's plain decoding, with llama-cpp-python and the target's weights; for Llamas only.
 
-One prompt at a time, whatever the batch. For Llamas only;
-:mod:`draftwood.lab.bench.llamacpp.decoding` says what is the library's default and what is not.
+Prompts are decoded one at a time. :mod:`draftwood.lab.bench.llamacpp.decoding` lists settings that
+differ from the library's defaults.
 """
 
 from dataclasses import dataclass
 
+from draftwood.errors import need
 from draftwood.lab.bench.llamacpp import decoding
-from draftwood.lab.bench.llamacpp.library import need
 from draftwood.models import Loaded
 
 
@@ -17,10 +17,10 @@ class LlamaCpp:
 
     def __post_init__(self) -> None:
         for library in ("llama_cpp", "gguf"):
-            need(library)
+            need(library, "llamacpp")
 
     def enter(self, stock: Loaded) -> decoding.LlamaCpp:
-        """llama.cpp on a file with the model's weights."""
+        """Plain decoding from a file with the model's weights."""
         return decoding.LlamaCpp(stock).tried()
 
 

@@ -1,21 +1,20 @@
-"""llama-cpp-python's own prompt lookup: ``Llama`` with ``LlamaPromptLookupDecoding``.
+"""llama-cpp-python's prompt lookup: ``Llama`` with ``LlamaPromptLookupDecoding``; for Llamas only.
 
-The text is searched for the earliest place where its last few tokens stand, longest suffix first,
-and what follows there is drafted. One prompt at a time, whatever the batch. For Llamas only;
-:mod:`draftwood.lab.bench.llamacpp.decoding` says what is the library's default and what is not.
+It drafts the tokens after the earliest occurrence of the last few tokens, longest suffix first.
+Prompts are decoded one at a time. :mod:`draftwood.lab.bench.llamacpp.decoding` lists settings that
+differ from the library's defaults.
 """
 
 from dataclasses import dataclass, field
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.llamacpp import decoding
-from draftwood.lab.bench.llamacpp.library import need
 from draftwood.models import Loaded
 
 
 @dataclass(frozen=True)
 class LlamaCppLookup:
-    """The settings of prompt lookup; the defaults are the library's."""
+    """Settings of prompt lookup, with the library's defaults."""
 
     tokens: int = field(
         default=10, metadata={"help": "most tokens drafted a step (num_pred_tokens)"}
@@ -28,11 +27,11 @@ class LlamaCppLookup:
             if value < 1:
                 raise DraftwoodError(f"{name} is {value}: llamacpp-lookup needs at least 1")
         for library in ("llama_cpp", "gguf"):
-            need(library)
+            need(library, "llamacpp")
 
     def enter(self, stock: Loaded) -> decoding.LlamaCpp:
-        """Prompt lookup on a file with the model's weights."""
-        lookup = need("llama_cpp.llama_speculative").LlamaPromptLookupDecoding(
+        """Prompt lookup from a file with the model's weights."""
+        lookup = need("llama_cpp.llama_speculative", "llamacpp").LlamaPromptLookupDecoding(
             max_ngram_size=self.ngram, num_pred_tokens=self.tokens
         )
         return decoding.LlamaCpp(stock, lookup, ahead=self.tokens).tried()

@@ -9,7 +9,7 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ForwardLog
-from draftwood.lab.replay.pricing import ModelFreeHost, PricedHost
+from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
 from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, Watch, decode
 from draftwood.lab.replay.simulated.drafter import SimulatedSpec
 from draftwood.lab.replay.simulated.language import Language

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from draftwood.engine.request import Completion, Request
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import choose
 from draftwood.lab.bench.llamacpp.decoding import LlamaCpp, _drafted
-from draftwood.lab.bench.llamacpp.library import need
 from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
@@ -236,7 +235,9 @@ def test_a_missing_library_is_named_before_a_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, missing: str, peer: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    said = rf"\(pip install 'draftwood\[llamacpp\]'\): import of {missing} halted"
+    said = (
+        rf"this needs {missing} \(import of {missing} halted.*pip install 'draftwood\[llamacpp\]'"
+    )
     for chosen in (lambda: choose([peer]), peers.load(peer)):
         with pytest.raises(DraftwoodError, match=said):
             chosen()
@@ -247,5 +248,5 @@ def test_a_library_that_cannot_be_loaded_is_missing_too(
 ) -> None:
     (tmp_path / "broken_binding.py").write_text("raise RuntimeError('Failed to load libx.so')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DraftwoodError, match=r"draftwood\[llamacpp\].*Failed to load libx\.so"):
-        need("broken_binding")
+    with pytest.raises(DraftwoodError, match=r"Failed to load libx\.so.*draftwood\[llamacpp\]"):
+        need("broken_binding", "llamacpp")

@@ -1,4 +1,4 @@
-"""A tuner whose costs are true, and candidates with given chances."""
+"""A tuner whose costs are true, and candidates with given probabilities."""
 
 from collections.abc import Sequence
 
@@ -55,19 +55,19 @@ class Settled(Pool):
 
 
 def bid(
-    *chances: float,
+    *probabilities: float,
     limit: int = 1000,
     levels: tuple[int, ...] = (),
     settled: int = 0,
     worth: float = 1.0,
 ) -> Bid:
-    """Candidates below the root, tokens 0, 1, ..., with these chances."""
+    """Candidates below the root, tokens 0, 1, ..., with these probabilities."""
     pool = Settled(99, Sure(), floor=0.0, most=1000)
     pool.settled = settled
-    if chances:
-        tokens = np.arange(len(chances))[None]
+    if probabilities:
+        tokens = np.arange(len(probabilities))[None]
         pool.offer(TABLE, "table", [ROOT], tokens, np.zeros(tokens.shape, dtype=np.float32))
-    pool.path[1:] = chances
+    pool.path[1:] = probabilities
     return bid_of(pool, limit, levels, worth)
 
 

@@ -45,7 +45,7 @@ FOREVER = 1e12
 NOTHING: Prior = {}
 
 # Sources alone, in pairs and all at once; two of them against a third that offers other tokens.
-SPOKEN: tuple[Codes, ...] = (
+SEEN: tuple[Codes, ...] = (
     (5, NOT_ASKED, NOT_ASKED),
     (NOT_ASKED, 9, NOT_ASKED),
     (NOT_ASKED, NOT_ASKED, 11),
@@ -80,11 +80,11 @@ class Literal:
     now: int = 0
     seen: list[tuple[int, Codes, bool]] = field(default_factory=list)
 
-    def sums(self, voice: int | None, code: int | Codes | None) -> tuple[float, float]:
-        """Offered and taken, of one code of a voice, of one cell (no voice), or of all."""
+    def sums(self, source: int | None, code: int | Codes | None) -> tuple[float, float]:
+        """Offered and taken, of one code of a source, of one cell (no source), or of all."""
 
         def counts_here(codes: Codes) -> bool:
-            return code is None or (codes if voice is None else codes[voice]) == code
+            return code is None or (codes if source is None else codes[source]) == code
 
         old = 2.0 ** (-self.now / self.half_life)
         offered = sum(o for codes, (o, _) in self.prior.items() if counts_here(codes)) * old
@@ -103,9 +103,9 @@ class Literal:
         offered, taken = self.sums(None, None)
         common = (taken + pseudo[1]) / (offered + pseudo[0])
         odds = math.log(common / (1 - common))
-        for voice, code in enumerate(codes):
+        for source, code in enumerate(codes):
             if code != NOT_ASKED:
-                offered, taken = self.sums(voice, code)
+                offered, taken = self.sums(source, code)
                 rate = (taken + own * common) / (offered + own)
                 odds += math.log(rate / (1 - rate)) - math.log(common / (1 - common))
         guess = 1 / (1 + math.exp(-odds))
@@ -137,34 +137,34 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
                 )
 
 
-def test_what_was_worked_out_once_follows_what_is_taught() -> None:
+def test_estimates_follow_observations() -> None:
     asked, other = counts(50.0), counts(50.0)
     for taken in (True, True, False, True):
-        before = [asked.table.probability(codes) for codes in SPOKEN]
+        before = [asked.table.probability(codes) for codes in SEEN]
         for of in (asked, other):
             teach(of, [((8, 12, 0), taken)])
-        taught = [asked.table.probability(codes) for codes in SPOKEN]
+        taught = [asked.table.probability(codes) for codes in SEEN]
         assert all((a > b) == taken for a, b in zip(taught, before, strict=True) if a != b)
         assert taught[3] != before[3]
         for of in (asked, other):
             of.fade()
     # Whoever is asked for the first time has the same answers.
-    assert [asked.table.probability(codes) for codes in SPOKEN] == [
-        other.table.probability(codes) for codes in SPOKEN
+    assert [asked.table.probability(codes) for codes in SEEN] == [
+        other.table.probability(codes) for codes in SEEN
     ]
 
 
 def test_a_table_is_frozen() -> None:
     of = counts(50.0, table(((5, 0, 0), 6.0, 2.0)))
     frozen = of.table
-    before = {codes: frozen.probability(codes) for codes in SPOKEN[:4]}
+    before = {codes: frozen.probability(codes) for codes in SEEN[:4]}
     for _ in range(300):  # more new buckets than rows are spare
         teach(of, [((i % 38, i % 32, i % 92), True) for i in range(20)])
-        teach(of, [(codes, True) for codes in SPOKEN])
+        teach(of, [(codes, True) for codes in SEEN])
         of.fade()
     assert all(frozen.probability(codes) == before[codes] for codes in before)
     fresh = counts(50.0, table(((5, 0, 0), 6.0, 2.0))).table
-    for codes in SPOKEN:  # estimated late, but from the counts of then
+    for codes in SEEN:  # estimated late, but from the counts of then
         assert frozen.probability(codes) == fresh.probability(codes)
         assert of.table.probability(codes) > frozen.probability(codes)
 
@@ -189,18 +189,18 @@ def other_domain(factor: float) -> Prior:
     """Much of cells that use the same codes in other company, and the cells themselves."""
     rng = random.Random(5)
     entries = []
-    for codes in SPOKEN:
+    for codes in SEEN:
         entries.append((codes, 4000.0, 4000.0 * min(0.95, factor * RATES[codes])))
-        for voice, n in enumerate(CODES):
+        for source, n in enumerate(CODES):
             other = [*codes]
-            other[voice] = rng.randrange(n)
-            if (other[0], other[1], other[2]) not in SPOKEN:
+            other[source] = rng.randrange(n)
+            if (other[0], other[1], other[2]) not in SEEN:
                 entries.append(((other[0], other[1], other[2]), 3000.0, 3000.0 * rng.random()))
     return table(*entries)
 
 
-# None is what its voices one by one would lead to expect.
-RATES = dict(zip(SPOKEN, (0.6, 0.25, 0.45, 0.97, 0.3, 0.8, 0.9, 0.7, 0.1), strict=True))
+# None is what its sources one by one would lead to expect.
+RATES = dict(zip(SEEN, (0.6, 0.25, 0.45, 0.97, 0.3, 0.8, 0.9, 0.7, 0.1), strict=True))
 
 
 @pytest.mark.parametrize("prior", [NOTHING, other_domain(2.5), other_domain(0.3)])
@@ -208,19 +208,19 @@ def test_after_200_steps_of_another_domain_estimates_are_its_rates(
     prior: Prior,
 ) -> None:
     learnt = counts(calibration.HALF_LIFE, prior)
-    before = {codes: learnt.table.probability(codes) for codes in SPOKEN}
-    assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SPOKEN) > 0.2
+    before = {codes: learnt.table.probability(codes) for codes in SEEN}
+    assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SEEN) > 0.2
     for step in range(200):
         teach(learnt, spread(RATES, 6, step))
         learnt.fade()
-    for codes in SPOKEN:
+    for codes in SEEN:
         assert learnt.table.probability(codes) == pytest.approx(RATES[codes], rel=0.1), codes
 
 
-def test_chance_does_not_hide_the_rates() -> None:
+def test_random_labels_do_not_hide_the_rates() -> None:
     rng = np.random.default_rng(11)
-    codes = np.repeat(np.array(SPOKEN[:-1]), 25, axis=0)
-    truth = np.repeat([RATES[c] for c in SPOKEN[:-1]], 25)
+    codes = np.repeat(np.array(SEEN[:-1]), 25, axis=0)
+    truth = np.repeat([RATES[c] for c in SEEN[:-1]], 25)
     learnt = counts(calibration.HALF_LIFE, other_domain(2.5))
     for _ in range(200):
         learnt.observe([*map(tuple, codes.tolist())], (rng.random(len(truth)) < truth).tolist())
@@ -229,7 +229,7 @@ def test_chance_does_not_hide_the_rates() -> None:
         assert learnt.table.probability(tuple(each)) == pytest.approx(rate, rel=0.1)
 
 
-def test_a_voice_alone_of_which_much_was_seen_is_counted() -> None:
+def test_a_frequent_code_has_its_own_frequency() -> None:
     learnt = counts()
     for codes, offered, taken in (((5, 0, 0), 40_000, 1_234), ((0, 3, 0), 30_000, 29_876)):
         teach(learnt, [(codes, i < taken) for i in range(offered)])
@@ -237,18 +237,18 @@ def test_a_voice_alone_of_which_much_was_seen_is_counted() -> None:
     assert learnt.table.probability((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
 
 
-def test_voices_that_were_only_seen_apart_add_their_evidence() -> None:
+def test_log_odds_of_sources_seen_apart_add_up() -> None:
     learnt = counts()
     for step in range(300):
         alone: dict[Codes, float] = {(5, 0, 0): 0.7, (0, 3, 0): 0.7, (0, 4, 0): 0.1, (0, 0, 5): 0.1}
         teach(learnt, spread(alone, 1, step))
     copied = learnt.table.probability((5, 0, 0))
-    assert learnt.table.probability((5, 3, 0)) > copied, "another voice agrees"
-    assert learnt.table.probability((5, 4, 0)) < copied, "another voice doubts"
+    assert learnt.table.probability((5, 3, 0)) > copied, "another source agrees"
+    assert learnt.table.probability((5, 4, 0)) < copied, "another source doubts"
     assert learnt.table.probability((5, 4, 5)) < learnt.table.probability((5, 4, 0))
 
 
-def test_a_cell_of_which_nothing_was_seen_has_the_chance_of_all() -> None:
+def test_an_unseen_bucket_has_the_frequency_of_all() -> None:
     learnt = counts()
     assert 0.0 < learnt.table.probability((0, 0, 0)) < 0.5
     assert learnt.table.probability((5, 6, 7)) == learnt.table.probability((0, 0, 0))
@@ -256,12 +256,12 @@ def test_a_cell_of_which_nothing_was_seen_has_the_chance_of_all() -> None:
     assert learnt.table.probability((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
 
 
-def test_what_is_given_has_the_weight_of_little() -> None:
+def test_a_prior_has_the_weight_of_few_observations() -> None:
     """However long ago and however often: a few dozen candidates outweigh what a file says."""
     much = table(((5, 0, 0), 1e4, 9e3), ((0, 6, 0), 1e4, 1e3))
     more = counts(prior={codes: (1000 * n, 1000 * hits) for codes, (n, hits) in much.items()})
     less = counts(prior=much)
-    for codes in SPOKEN:
+    for codes in SEEN:
         assert more.table.probability(codes) == pytest.approx(less.table.probability(codes))
     assert more.table.probability((5, 0, 0)) == pytest.approx(0.9, rel=0.1), (
         "but it is believed at first"
@@ -272,7 +272,7 @@ def test_what_is_given_has_the_weight_of_little() -> None:
 
 
 def test_forgetting_follows_a_change() -> None:
-    codes = SPOKEN[6]
+    codes = SEEN[6]
     found = {}
     for half_life in (20.0, 200.0, FOREVER):
         learnt = counts(half_life)
@@ -292,11 +292,11 @@ def test_forgetting_follows_a_change() -> None:
 
 def test_a_step_without_candidates_moves_little() -> None:
     learnt = counts(calibration.HALF_LIFE)
-    teach(learnt, [(SPOKEN[0], True)] * 500)
-    before = learnt.table.probability(SPOKEN[0])
+    teach(learnt, [(SEEN[0], True)] * 500)
+    before = learnt.table.probability(SEEN[0])
     teach(learnt, [])
     learnt.fade()
-    assert learnt.table.probability(SPOKEN[0]) == pytest.approx(before, rel=1e-3)
+    assert learnt.table.probability(SEEN[0]) == pytest.approx(before, rel=1e-3)
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -304,11 +304,11 @@ def test_a_text_of_one_kind_alone_stays_a_probability(taken: bool) -> None:
     """For a hundred half-lives nothing else is seen."""
     learnt = counts(half_life=1.0)
     for _ in range(100):
-        teach(learnt, [(SPOKEN[0], taken)])
+        teach(learnt, [(SEEN[0], taken)])
         learnt.fade()
-        assert 0.0 < learnt.table.probability(SPOKEN[0]) <= 1.0
-        assert 0.0 < learnt.table.probability(SPOKEN[6]) <= 1.0
-    assert (learnt.table.probability(SPOKEN[0]) > 0.5) == taken
+        assert 0.0 < learnt.table.probability(SEEN[0]) <= 1.0
+        assert 0.0 < learnt.table.probability(SEEN[6]) <= 1.0
+    assert (learnt.table.probability(SEEN[0]) > 0.5) == taken
 
 
 @given(seed=st.integers(0, 10**6))
@@ -353,7 +353,7 @@ def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
     assert low.table.probability((5, 0, 0)) < 0.1
 
 
-def test_a_calibration_fades_as_it_is_told() -> None:
+def test_a_calibration_decays_by_its_half_life() -> None:
     found = []
     for half_life in (1.0, FOREVER):
         learnt = Calibration(half_life=half_life).at(0.0)
@@ -369,7 +369,7 @@ def test_a_calibration_fades_as_it_is_told() -> None:
 # --- the file -------------------------------------------------------------------------------------
 
 
-def test_what_is_saved_is_where_the_next_process_begins(tmp_path: Path) -> None:
+def test_a_saved_calibration_is_where_the_next_process_begins(tmp_path: Path) -> None:
     prior = {"greedy": table(((5, 0, 0), 6.0, 2.0)), "high": table(((0, 9, 0), 7.0, 7.0))}
     known = Calibration(prior, half_life=FOREVER)
     teach(known.at(0.0), [((5, 0, 0), True), ((5, 0, 0), False), ((0, 7, 16), True)])
@@ -382,7 +382,7 @@ def test_what_is_saved_is_where_the_next_process_begins(tmp_path: Path) -> None:
     assert found["high"] == prior["high"], "a band that was not used is written as well"
     again = Calibration(found, half_life=FOREVER)
     for temperature in (0.0, 0.3, 1.0):
-        for codes in SPOKEN:
+        for codes in SEEN:
             expected = known.at(temperature).table.probability(codes)
             assert again.at(temperature).table.probability(codes) == pytest.approx(expected)
     path.write_text(dumps(found), encoding="utf-8")

@@ -31,37 +31,38 @@ from tests.policies.auto.known_costs import (
 
 @dataclass(frozen=True)
 class Candidate:
-    """A chain of tokens 0, 1, 2, ... that goes on with one chance, or a fan of siblings."""
+    """A chain of tokens 0, 1, 2, ... that goes on with one probability, or a fan of siblings."""
 
-    chances: tuple[float, ...]
+    probabilities: tuple[float, ...]
     deep: bool
 
     def bid(self) -> Bid:
         if self.deep:
             pool = Pool(99, Sure(), floor=0.0, most=1000)
-            pool.copy(range(len(self.chances)), 3, "context", preferred=True)
-            pool.path[1:] = accumulate(self.chances, mul)
+            pool.copy(range(len(self.probabilities)), 3, "context", preferred=True)
+            pool.path[1:] = accumulate(self.probabilities, mul)
             return bid_of(pool)
-        return bid(*self.chances)
+        return bid(*self.probabilities)
 
     def committed(self, tree: TokenTree, rng: random.Random) -> tuple[int, ...]:
         """What is drawn for the candidates, as far as it was drafted, and one token more."""
         if not self.deep:
             right = rng.choices(
-                [*range(len(self.chances)), 500], [*self.chances, 1.0 - sum(self.chances)]
+                [*range(len(self.probabilities)), 500],
+                [*self.probabilities, 1.0 - sum(self.probabilities)],
             )[0]
             return (right, 600) if tree.child(ROOT, right) is not None else (right,)
         n = 0
-        while n < tree.drafted and rng.random() < self.chances[n]:
+        while n < tree.drafted and rng.random() < self.probabilities[n]:
             n += 1
         return (*range(n), 500)
 
     @property
     def paths(self) -> list[float]:
-        """Path chances of all its tokens."""
+        """Path probabilities of all its tokens."""
         if self.deep:
-            return list(itertools.accumulate(self.chances, operator.mul))
-        return list(self.chances)
+            return list(itertools.accumulate(self.probabilities, operator.mul))
+        return list(self.probabilities)
 
 
 SITUATIONS = (
@@ -77,7 +78,7 @@ SAMPLED = Curve((1, 8, 9, 24, 64), (1.0, 1.0, 1.2, 1.3, 3.0))
 @pytest.mark.parametrize("curve", [LINEAR, STEPPED, SAMPLED, Curve((1, 33), (1.0, 5.0))])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
-    """Over steps that promise much and steps that promise little, in an order left to chance.
+    """Over steps that promise much and steps that promise little, in an order left to probability.
 
     Both are held to what they may expect of what they draft, and pay what it costs.
     """

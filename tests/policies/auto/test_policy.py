@@ -1,4 +1,4 @@
-"""All sources in one tree, from canned sources and canned chances."""
+"""All sources in one tree, from canned sources and canned probabilities."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ Table = Mapping[int, Row] | Callable[[int], Row]
 
 @dataclass(frozen=True)
 class Given:
-    """A chance for who speaks, whatever it is that is said, halved for each that disagrees."""
+    """A probability for who speaks, whatever it is that is said, halved for each that disagrees."""
 
     copied: float = 0.8
     ranked: float = 0.4
@@ -143,14 +143,14 @@ def test_sources_are_merged_in_one_tree() -> None:
         (4, 7): "draft",
     }
     assert tree.route == "auto"
-    chances = {path: math.exp(tree.logq[i]) for i, path in enumerate(paths(tree), start=1)}
+    probabilities = {path: math.exp(tree.logq[i]) for i, path in enumerate(paths(tree), start=1)}
     # Token 1 has all on its side, 3 and 4 two against them each.
-    assert chances[(1,)] == pytest.approx(0.6)
-    assert chances[(3,)] == pytest.approx(0.4 / 4)
-    assert chances[(4,)] == pytest.approx(0.6 / 4)
+    assert probabilities[(1,)] == pytest.approx(0.6)
+    assert probabilities[(3,)] == pytest.approx(0.4 / 4)
+    assert probabilities[(4,)] == pytest.approx(0.6 / 4)
 
 
-def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
+def test_the_first_continuation_is_the_preferred_one() -> None:
     class Told(Given):
         def probability(self, codes: Codes) -> float:
             return 0.5 + codes[0] / 100
@@ -170,7 +170,7 @@ def test_of_several_continuations_the_first_is_the_preferred_one() -> None:
     )
 
 
-def test_a_price_says_what_is_drafted() -> None:
+def test_a_price_decides_which_candidates_are_drafted() -> None:
     stage = Stage(offer(1, 2), {0: [(3, 0.3)], 1: [(4, 0.3)]})
     forecast = Given()
     prices = {0.0: 4, 0.16: 4, 0.17: 3, 0.4: 2, 0.41: 1, 0.5: 0, 1.0: 0, 2.0: 0}
@@ -222,7 +222,7 @@ def test_without_a_model_none_is_asked() -> None:
 @pytest.mark.parametrize(
     ("cost", "levels"), [(0.32, 3), (0.33, 2), (0.53, 2), (0.55, 1), (0.89, 1), (0.91, 0)]
 )
-def test_levels_are_asked_while_what_they_add_exceeds_their_cost(cost: float, levels: int) -> None:
+def test_levels_are_asked_while_their_gain_exceeds_their_cost(cost: float, levels: int) -> None:
     """A chain of the model's: its root is worth 0.9, its first node 0.9 * 0.6, its second 0.324."""
     stage = Stage(model=lambda token: [(token + 1, 0.5)])
     stage.grow(NEURAL, Given(cost=cost), room=3)
@@ -237,7 +237,7 @@ def test_a_backlog_is_paid_for_once_a_step() -> None:
         assert stage.bid.levels == (1,) * levels
 
 
-def test_a_level_is_asked_for_what_others_leave_open() -> None:
+def test_a_level_gains_only_what_other_sources_leave_open() -> None:
     """A likely copy leaves little to gain: 0.9 * (1 - 0.8)."""
     stage = Stage(offer(1), model={0: [(5, 0.5)]})
     stage.grow(NEURAL, Given(cost=0.17), room=1)
@@ -246,7 +246,7 @@ def test_a_level_is_asked_for_what_others_leave_open() -> None:
     assert not stage.bid.levels
 
 
-def test_a_level_costs_what_its_width_does() -> None:
+def test_a_level_has_the_cost_of_its_width() -> None:
     widths: list[int] = []
 
     class Wide(Given):
@@ -286,7 +286,7 @@ def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: li
     assert [len(nodes) for nodes in stage.nodes("draft")] == asked
 
 
-def test_where_nothing_is_worth_looking_at_nobody_is_asked() -> None:
+def test_a_floor_above_one_asks_no_source() -> None:
     growth = Growth(0, 10, 10, forecast=Given(floor=2.0))
     growing = Auto().grow(growth, None)
     with pytest.raises(StopIteration) as end:
@@ -318,7 +318,7 @@ def test_the_bid_shows_all_candidates_and_the_limit() -> None:
     assert stage.grow(Auto(budget=5), Given(), budget=2).drafted == 2
 
 
-def test_silence_all_around_is_plain_decoding() -> None:
+def test_no_answer_from_any_source_is_plain_decoding() -> None:
     stage = Stage()
     tree = stage.grow(Auto(), Given())
     assert (tree.drafted, tree.route) == (0, "plain")
@@ -344,13 +344,13 @@ def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
             assert all(query.tree.depths[node] < 3 for node in query.nodes)
 
 
-def test_the_floor_is_the_forecast_s() -> None:
+def test_the_floor_is_the_forecasts() -> None:
     stage = Stage(offer(*range(1, 20)))
     sizes = [stage.grow(Auto(), Given(floor=floor)).drafted for floor in (0.01, 0.3, 0.9)]
     assert sizes == [19, 5, 0]  # 0.8 ** 19 = 0.014, 0.8 ** 5 = 0.33
 
 
-def test_without_an_forecast_what_is_copied_counts_more_than_what_is_ranked() -> None:
+def test_without_a_forecast_a_copied_token_is_likelier_than_a_ranked_one() -> None:
     tree = Stage(offer(1), {0: [(3, 0.9)]}).grow(Auto(budget=1))
     assert paths(tree) == [(1,)]
     assert Stage(model={0: [(3, 0.9)]}).grow(NEURAL).drafted == 1

@@ -40,7 +40,7 @@ ALL = 10**6
 
 
 class Hashed:
-    """A chance for every cell, drawn from some values."""
+    """A probability for every cell, drawn from some values."""
 
     def __init__(self, seed: int, values: Sequence[float] = ()) -> None:
         rng = np.random.default_rng(seed)
@@ -51,8 +51,8 @@ class Hashed:
 
 
 @dataclass
-class Heard:
-    """Even chances; keeps the codes it was asked about."""
+class Even:
+    """Even probabilities; keeps the codes it was asked about."""
 
     codes: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -90,19 +90,23 @@ class Account:
             found = copied_code(match_length + i, preferred=preferred, first=i == 0)
             self.say(COPIED, tokens[:i], {tokens[i]: found})
 
-    def say(self, voice: int, above: Path, codes: dict[int, int]) -> None:
+    def say(self, source: int, above: Path, codes: dict[int, int]) -> None:
         if codes:
-            self.spoken.add((above, voice))
+            self.spoken.add((above, source))
         for token, found in codes.items():
-            self.said.setdefault((*above, token), {})[voice] = found
+            self.said.setdefault((*above, token), {})[source] = found
 
     def codes(self, path: Path) -> Codes:
-        silent = [NOT_LISTED if (path[:-1], voice) in self.spoken else NOT_ASKED for voice in EVERY]
-        copied, ranked, neural = (self.said[path].get(voice, silent[voice]) for voice in EVERY)
+        silent = [
+            NOT_LISTED if (path[:-1], source) in self.spoken else NOT_ASKED for source in EVERY
+        ]
+        copied, ranked, neural = (self.said[path].get(source, silent[source]) for source in EVERY)
         return copied, ranked, neural
 
-    def path_chance(self, chances: Hashed, path: Path) -> float:
-        return math.prod(chances.probability(self.codes(path[: i + 1])) for i in range(len(path)))
+    def path_probability(self, probabilities: Hashed, path: Path) -> float:
+        return math.prod(
+            probabilities.probability(self.codes(path[: i + 1])) for i in range(len(path))
+        )
 
 
 def cut(pool: Pool, price: float, most: int) -> TokenTree:
@@ -124,32 +128,32 @@ def said(pool: Pool, committed: Path) -> list[tuple[int, ...]]:
 
 
 def known(pool: Pool) -> dict[Path, float]:
-    """Path chances of all candidates."""
+    """Path probabilities of all candidates."""
     return {path_of(pool, node): pool.path[node] for node in range(1, len(pool))}
 
 
 def grown(
-    seed: int, chances: Hashed, floor: float = 0.0, most: int = ALL
+    seed: int, probabilities: Hashed, floor: float = 0.0, most: int = ALL
 ) -> tuple[Pool, Account, list[list[int]]]:
-    """A pool of random offers of all voices, what was said, and what each offer was answered."""
+    """A pool of random offers of all sources, what was said, and what each offer was answered."""
     rng = random.Random(seed)
-    pool, account, fresh = Pool(99, chances, floor, most), Account(), []
+    pool, account, fresh = Pool(99, probabilities, floor, most), Account(), []
     for place, first in enumerate(rng.sample(range(5), rng.randint(0, 2))):
         tokens = (first, *rng.choices(range(5), k=rng.randint(0, 3)))
         length = rng.randint(1, 40)
         pool.copy(tokens, length, "copy", place == 0)
         account.copy(tokens, length, place == 0)
     for _ in range(rng.randint(0, 4)):
-        voice = rng.choice([TABLE, NEURAL])
-        open_ = [n for n in range(len(pool)) if not pool.answered(voice, n)]
+        source = rng.choice([TABLE, NEURAL])
+        open_ = [n for n in range(len(pool)) if not pool.answered(source, n)]
         nodes = rng.sample(open_, min(len(open_), rng.randint(1, 4)))
         rows = []
         for node in nodes:
             offered = rng.sample(range(5), rng.randint(0, 3))
             scores = sorted((rng.random() + 0.01 for _ in offered), reverse=True)
             rows.append(list(zip(offered, scores, strict=True)))
-            account.say(voice, path_of(pool, node), {t: code(rows[-1], t) for t in offered})
-        fresh.append(pool.offer(voice, str(voice), nodes, *ranked(*rows)))
+            account.say(source, path_of(pool, node), {t: code(rows[-1], t) for t in offered})
+        fresh.append(pool.offer(source, str(source), nodes, *ranked(*rows)))
     return pool, account, fresh
 
 
@@ -157,61 +161,61 @@ def grown(
 
 
 @given(seed=st.integers(0, 10**6))
-def test_every_candidate_is_one_node_with_all_that_was_said_of_it(seed: int) -> None:
-    chances = Hashed(seed)
-    pool, account, fresh = grown(seed, chances)
+def test_every_candidate_is_one_node_with_the_codes_of_all_sources(seed: int) -> None:
+    probabilities = Hashed(seed)
+    pool, account, fresh = grown(seed, probabilities)
     found = known(pool)
     assert len(found) == len(pool) - 1 == pool.builder.drafted
     assert found.keys() == account.said.keys()
-    for path, chance in found.items():
-        assert chance == pytest.approx(account.path_chance(chances, path))
-    for voice, node in itertools.product(EVERY, range(len(pool))):
-        assert pool.answered(voice, node) == ((path_of(pool, node), voice) in account.spoken)
+    for path, probability in found.items():
+        assert probability == pytest.approx(account.path_probability(probabilities, path))
+    for source, node in itertools.product(EVERY, range(len(pool))):
+        assert pool.answered(source, node) == ((path_of(pool, node), source) in account.spoken)
     # The new ones are those that nobody had offered before, in the order of the nodes.
     offered = [node for nodes in fresh for node in nodes]
     assert offered == list(range(len(pool) - len(offered), len(pool)))
 
 
 def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
-    chances = Heard()
-    pool = Pool(99, chances, floor=0.0, most=ALL)
+    probabilities = Even()
+    pool = Pool(99, probabilities, floor=0.0, most=ALL)
     pool.copy((1, 2), 4, "context", preferred=True)
     copied = copied_code(4, preferred=True, first=True)
     second = copied_code(5, preferred=True, first=False)
     assert said(pool, (1, 2)) == [(copied, NOT_ASKED, NOT_ASKED), (second, NOT_ASKED, NOT_ASKED)]
-    chances.codes.clear()
+    probabilities.codes.clear()
     row = [(3, 0.6), (1, 0.2)]
     assert pool.offer(TABLE, "adjacency", [ROOT], *ranked(row)) == [3]
     assert pool.builder.sources == ["root", "context", "context", "adjacency"]
     three = (NOT_LISTED, code(row, 3), NOT_ASKED)
     one = (copied, code(row, 1), NOT_ASKED)
     assert said(pool, (1, 2)) == [one, three, (second, NOT_ASKED, NOT_ASKED)]
-    assert three in chances.codes
-    chances.codes.clear()
+    assert three in probabilities.codes
+    probabilities.codes.clear()
     assert pool.offer(NEURAL, "draft", [ROOT], *ranked([(3, 0.9)])) == []
     one = (copied, code(row, 1), NOT_LISTED)
     three = (NOT_LISTED, code(row, 3), code([(3, 0.9)], 3))
     assert said(pool, (1, 2)) == [one, three, (second, NOT_ASKED, NOT_ASKED)]
-    assert chances.codes[:2] == [one, three], "what was not spoken of is not estimated anew"
+    assert probabilities.codes[:2] == [one, three], "what was not spoken of is not estimated anew"
 
 
 def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
-    chances = Heard()
-    pool = Pool(99, chances, floor=0.0, most=ALL)
+    probabilities = Even()
+    pool = Pool(99, probabilities, floor=0.0, most=ALL)
     pool.copy((1,), 4, "context", preferred=True)
-    chances.codes.clear()
+    probabilities.codes.clear()
     assert pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked([], [])) == []
-    assert chances.codes == [], "nothing was said: nothing is estimated anew"
+    assert probabilities.codes == [], "nothing was said: nothing is estimated anew"
     assert not pool.answered(TABLE, ROOT)
     pool.offer(NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
     found = (NOT_LISTED, NOT_ASKED, code([(2, 0.5)], 2))
     assert said(pool, (2,))[-1] == found
-    assert found in chances.codes
+    assert found in probabilities.codes
 
 
 def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> None:
-    chances = Heard()
-    pool = Pool(99, chances, floor=0.0, most=ALL)
+    probabilities = Even()
+    pool = Pool(99, probabilities, floor=0.0, most=ALL)
     pool.copy((1, 5), 9, "context", preferred=True)
     pool.copy((2, 5), 3, "context", preferred=False)
     pool.copy((), 3, "context", preferred=False)
@@ -222,7 +226,7 @@ def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> Non
     assert below == (copied_code(4, preferred=False, first=False), NOT_ASKED, NOT_ASKED)
 
 
-def test_a_row_may_offer_what_is_there_and_what_is_new() -> None:
+def test_a_row_may_hold_known_and_new_candidates() -> None:
     pool = Pool(99, Hashed(3), floor=0.0, most=ALL)
     first = pool.offer(TABLE, "adjacency", [ROOT], *ranked([(1, 0.5), (2, 0.3)]))
     again = pool.offer(NEURAL, "draft", [ROOT, 1], *ranked([(4, 0.6), (2, 0.3)], [(2, 0.9)]))
@@ -234,8 +238,8 @@ def test_a_row_may_offer_what_is_there_and_what_is_new() -> None:
 
 
 @given(seed=st.integers(0, 10**6), floor=st.sampled_from([0.02, 0.2, 0.6]))
-def test_the_floor_keeps_what_lies_above_it_and_nothing_else(seed: int, floor: float) -> None:
-    """Of one voice alone, of which no estimate changes later."""
+def test_the_floor_keeps_the_candidates_above_it_and_no_others(seed: int, floor: float) -> None:
+    """Of one source alone, of which no estimate changes later."""
     rng = random.Random(seed)
     rows: dict[int, Row] = {}
     for above in (*range(5), 99):
@@ -249,11 +253,13 @@ def test_the_floor_keeps_what_lies_above_it_and_nothing_else(seed: int, floor: f
             nodes = pool.offer(TABLE, "table", nodes, *answer)
         found.append(known(pool))
     kept, everything = found
-    assert kept == {path: chance for path, chance in everything.items() if chance >= floor}
+    assert kept == {
+        path: probability for path, probability in everything.items() if probability >= floor
+    }
 
 
 def test_nothing_below_a_candidate_that_is_not_kept() -> None:
-    pool = Pool(99, Heard(), floor=0.2, most=ALL)
+    pool = Pool(99, Even(), floor=0.2, most=ALL)
     pool.copy((1, 2, 3, 4), 3, "context", preferred=True)
     assert list(known(pool).values()) == [0.5, 0.25]
     assert pool.offer(TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
@@ -262,7 +268,7 @@ def test_nothing_below_a_candidate_that_is_not_kept() -> None:
 
 
 def test_the_floor_itself_is_kept() -> None:
-    pool = Pool(99, Heard(), floor=0.25, most=ALL)
+    pool = Pool(99, Even(), floor=0.25, most=ALL)
     pool.copy((1, 2, 3), 3, "context", preferred=True)
     assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
     assert list(known(pool)) == [(1,), (1, 2), (1, 7)]
@@ -276,12 +282,12 @@ def test_never_more_than_most(seed: int, most: int) -> None:
 
 
 def test_of_too_many_the_likeliest_are_kept() -> None:
-    chances = Hashed(8)
+    probabilities = Hashed(8)
     row = [(t, 0.5 / (t + 1)) for t in range(5)]
     rows = [row, [(t + 10, score) for t, score in row]]
     pools = []
     for most in (ALL, 4):
-        pool = Pool(99, chances, floor=0.0, most=most)
+        pool = Pool(99, probabilities, floor=0.0, most=most)
         pool.copy((1,), 3, "context", preferred=True)
         new = pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked(*rows))
         assert new == list(range(2, len(pool)))
@@ -297,7 +303,7 @@ def test_of_too_many_the_likeliest_are_kept() -> None:
 
 
 def choices(pool: Pool, most: int) -> list[float]:
-    """Sums of the path chances of every set of at most ``most`` nodes that is a tree."""
+    """Sums of the path probabilities of every set of at most ``most`` nodes that is a tree."""
     nodes = range(1, len(pool))
     parents = pool.builder.parents
     found = []
@@ -318,8 +324,8 @@ TIES = (1.0, 0.5)
 def test_the_likeliest_are_a_tree_and_no_other_tree_is_better(
     seed: int, most: int, values: Sequence[float]
 ) -> None:
-    chances = Hashed(seed, values)
-    pool, _, _ = grown(seed, chances, most=9)
+    probabilities = Hashed(seed, values)
+    pool, _, _ = grown(seed, probabilities, most=9)
     tree = cut(pool, 0.0, most)
     found = check_part(pool, tree)
     assert tree.drafted == min(most, len(pool) - 1)
@@ -331,21 +337,21 @@ def test_the_likeliest_are_a_tree_and_no_other_tree_is_better(
     price=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.0001, 2.0]),
     values=st.sampled_from([(), TIES]),
 )
-def test_the_price_is_what_the_least_likely_must_be_worth(
+def test_the_price_is_the_lowest_path_probability_chosen(
     seed: int, price: float, values: Sequence[float]
 ) -> None:
     pool, _, _ = grown(seed, Hashed(seed, values))
     tree = cut(pool, price, ALL)
     check_part(pool, tree)
-    expected = [path for path, chance in known(pool).items() if chance >= price]
+    expected = [path for path, probability in known(pool).items() if probability >= price]
     assert sorted(paths(tree)) == sorted(expected)
     if price > 1.0:
         assert not tree.drafted
 
 
 def check_part(pool: Pool, tree: TokenTree) -> list[float]:
-    """The path chances of a tree's nodes, which the pool holds with the same tokens and sources."""
-    chances = known(pool)
+    """Path probabilities of a tree's nodes; the pool has their tokens and sources."""
+    probabilities = known(pool)
     sources = {path_of(pool, n): pool.builder.sources[n] for n in range(1, len(pool))}
     own = {
         path_of(pool, n): pool.path[n] / pool.path[pool.builder.parents[n]]
@@ -359,7 +365,7 @@ def check_part(pool: Pool, tree: TokenTree) -> list[float]:
         assert tree.parents[node] < node
     assert (tree.route == "auto") == (tree.drafted > 0)
     assert tree.route in {"auto", "plain"}
-    return [chances[path] for path in paths(tree)]
+    return [probabilities[path] for path in paths(tree)]
 
 
 def test_a_certain_child_goes_with_its_parent() -> None:
@@ -382,13 +388,13 @@ def test_a_child_is_never_likelier_than_its_parent(seed: int) -> None:
         assert 0.0 < pool.path[node] <= pool.path[pool.builder.parents[node]] <= 1.0
 
 
-def test_what_covers_a_node() -> None:
-    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+def test_a_node_is_covered_by_its_children() -> None:
+    pool = Pool(99, Even(), floor=0.0, most=ALL)
     assert pool.covered(ROOT) == 0.0
     pool.copy((1, 2), 3, "context", preferred=True)
     assert [pool.covered(node) for node in range(3)] == [0.5, 0.5, 0.0]
     pool.offer(TABLE, "adjacency", [1], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
-    assert pool.covered(1) == 1.0, "chances of siblings may add up to more than there is"
+    assert pool.covered(1) == 1.0, "probabilities of siblings may add up to more than there is"
     assert pool.covered(ROOT) == 0.5
 
 
@@ -396,7 +402,7 @@ def test_what_covers_a_node() -> None:
 
 
 @given(seed=st.integers(0, 10**6), committed=st.lists(st.integers(0, 5), min_size=1, max_size=6))
-def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
+def test_committed_tokens_label_candidates(seed: int, committed: list[int]) -> None:
     pool, account, _ = grown(seed, Hashed(seed))
     candidates = set(known(pool))
     # Where the tokens lead, as long as they are candidates; the last one's children stay unknown.
@@ -412,25 +418,25 @@ def test_what_committed_tokens_show(seed: int, committed: list[int]) -> None:
     own = [Hashed(seed).probability(each) for each in codes]
     assert labelled.probabilities == pytest.approx(own)
     assert len(labelled.sources) == len(shown)
-    for voice, accepted in itertools.product(EVERY, range(len(committed))):
+    for source, accepted in itertools.product(EVERY, range(len(committed))):
         found = []
         for i, token in enumerate(committed):
             above = tuple(committed[:i])
-            if (i and above not in candidates) or (above, voice) not in account.spoken:
+            if (i and above not in candidates) or (above, source) not in account.spoken:
                 continue
             below = [path for path in candidates if path[:-1] == above]
-            alone = {path for path in below if set(account.said[path]) == {voice}}
+            alone = {path for path in below if set(account.said[path]) == {source}}
             others = sum(
                 Hashed(seed).probability(account.codes(path)) for path in below if path not in alone
             )
             found.append((i < accepted and (*above, token) in alone, max(0.0, 1.0 - others)))
-        gains = Report(pool, ALL).gains(voice, committed, accepted)
+        gains = Report(pool, ALL).gains(source, committed, accepted)
         assert [each.accepted for each in gains] == [hit for hit, _ in found]
         assert [each.open for each in gains] == pytest.approx([left for _, left in found])
 
 
 def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
-    pool = Pool(99, Heard(), floor=0.0, most=ALL)
+    pool = Pool(99, Even(), floor=0.0, most=ALL)
     pool.copy((1, 2), 3, "context", preferred=True)
     pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
     report = Report(pool, ALL)
@@ -439,22 +445,22 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     def taken(*committed: int) -> list[bool]:
         return list(report.labelled(committed)[1].taken)
 
-    def gains(*committed: int, accepted: int, voice: int = NEURAL) -> list[Gain]:
-        return report.gains(voice, committed, accepted)
+    def gains(*committed: int, accepted: int, source: int = NEURAL) -> list[Gain]:
+        return report.gains(source, committed, accepted)
 
     assert taken(5) == [False, True, False]
     assert taken(1, 2, 9) == taken(1, 2) == [True, False, False, True]
     assert taken(9, 1) == [False, False, False]
     assert report.labelled((5,))[1].sources == ["context", "draft", "draft"]
     assert report.labelled((1, 2))[1].sources == ["context", "draft", "draft", "context"]
-    # Copied tokens leave half, as they stay at even chances.
+    # Copied tokens leave half, as they stay at even probabilities.
     assert gains(5, 1, accepted=1) == [(True, 0.5)]
     assert gains(5, 1, accepted=0) == [(False, 0.5)]
     assert gains(9, accepted=0) == [(False, 0.5)]
     assert gains(1, 2, accepted=2) == [(False, 0.5)]
-    assert gains(5, accepted=0, voice=TABLE) == []
+    assert gains(5, accepted=0, source=TABLE) == []
 
 
 def test_an_empty_pool_labels_nothing() -> None:
-    codes, labelled = Report(Pool(99, Heard(), floor=0.0, most=ALL), ALL).labelled((5, 1))
+    codes, labelled = Report(Pool(99, Even(), floor=0.0, most=ALL), ALL).labelled((5, 1))
     assert (codes, labelled.sources, labelled.probabilities, labelled.taken) == ([], [], [], [])

@@ -105,9 +105,13 @@ def test_the_price_is_that_of_the_best_size(
 
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("batch", [1, 3])
-def test_of_what_is_equally_likely_as_much_is_taken_as_pays(curve: Curve, batch: int) -> None:
-    for chances in ([0.9, 0.5, *[0.11] * 10], [0.2] * 6, [0.5, 0.5, 0.3, 0.3, 0.3, 0.05, 0.05]):
-        check_price(tuner(curve, [10] * batch), [bid(*chances) for _ in range(batch)])
+def test_of_equally_likely_candidates_as_many_are_taken_as_pay(curve: Curve, batch: int) -> None:
+    for probabilities in (
+        [0.9, 0.5, *[0.11] * 10],
+        [0.2] * 6,
+        [0.5, 0.5, 0.3, 0.3, 0.3, 0.05, 0.05],
+    ):
+        check_price(tuner(curve, [10] * batch), [bid(*probabilities) for _ in range(batch)])
 
 
 def test_worked_by_hand() -> None:
@@ -131,10 +135,10 @@ def taken(of: AutoTuner, *bids: Bid) -> list[list[float]]:
 
 def test_nothing_pays() -> None:
     of = tuner(STEEP)
-    for chances in ((), (0.05, 0.02), (0.3,) * 8):
-        price = of.price([bid(*chances)])
+    for probabilities in ((), (0.05, 0.02), (0.3,) * 8):
+        price = of.price([bid(*probabilities)])
         assert price == NOTHING_PAYS
-        assert tree_at(bid(*chances), price).route == "plain"
+        assert tree_at(bid(*probabilities), price).route == "plain"
     assert of.price([bid(0.9, limit=0)]) == NOTHING_PAYS
     # Where nodes are free, whatever may be right pays.
     assert taken(tuner(FLAT), bid(0.05, 0.02)) == [[0.05, 0.02]]
@@ -157,7 +161,7 @@ def test_a_price_is_one_for_all() -> None:
     assert taken(of, bid(*poor)) == [[0.25]]
 
 
-def test_what_costs_outside_of_the_forward_each_node_must_be_worth() -> None:
+def test_each_node_pays_its_own_cost_outside_of_the_forward() -> None:
     """Padding is free in the forward, and there only."""
     of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
     settle(of, gain=1, batch=2)
@@ -166,7 +170,7 @@ def test_what_costs_outside_of_the_forward_each_node_must_be_worth() -> None:
     assert taken(of, bid(0.9, 0.5, 0.19), bid(0.21, 0.15)) == [[0.9, 0.5], [0.21]]
 
 
-def test_what_is_worth_more_may_be_less_likely() -> None:
+def test_a_heavier_request_has_less_likely_candidates_taken() -> None:
     of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
@@ -184,7 +188,7 @@ def test_what_is_worth_more_may_be_less_likely() -> None:
     assert tree_at(bid(0.3, 0.3, worth=0.5), price).route == "plain"
 
 
-def test_what_is_settled_is_counted_whatever_it_is_worth() -> None:
+def test_settled_nodes_are_counted_whatever_their_value() -> None:
     """Two nodes of one request were drawn: the other one's second is in the forward for nothing."""
     of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
     settle(of, gain=1, batch=2)
@@ -196,11 +200,11 @@ def test_what_is_settled_is_counted_whatever_it_is_worth() -> None:
 
 def test_a_longer_context_makes_nodes_dearer() -> None:
     curve = Curve((1, 1001), (1.0, 1.1), per_pair=1e-4)
-    chances = [0.9**i for i in range(1, 60)]
+    probabilities = [0.9**i for i in range(1, 60)]
     sizes = []
     for context in (0, 1000, 10_000):
         of = tuner(curve, [context])
-        sizes.append(len(admitted([bid(*chances)], of.price([bid(*chances)]))))
+        sizes.append(len(admitted([bid(*probabilities)], of.price([bid(*probabilities)]))))
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
 

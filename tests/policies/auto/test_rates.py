@@ -26,7 +26,7 @@ def seconds(left: list[float], paces: list[float], alone: float) -> float:
     )
 
 
-def test_tokens_of_requests_that_are_alike_are_worth_the_same() -> None:
+def test_equal_requests_have_equal_token_weights() -> None:
     assert token_weights(loads((50, 3.0)), 1.0, queued=False) == [1.0]
     assert token_weights(loads((50, 3.0)), 1.0, queued=True) == [1.0]
     for queued in (False, True):
@@ -47,7 +47,7 @@ def test_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("alone", [0.3, 0.7, 1.0])
-def test_a_token_is_worth_the_time_that_it_saves(alone: float) -> None:
+def test_a_token_weighs_the_time_that_it_saves(alone: float) -> None:
     """Where there is no doubt who ends when."""
     left, paces = [10_000.0, 1_000.0, 40.0], [2.0, 3.0, 1.0]
     requests = loads(*zip(map(int, left), paces, strict=True))

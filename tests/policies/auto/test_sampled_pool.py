@@ -41,7 +41,7 @@ WITHOUT = Draw.WITHOUT_REPLACEMENT
 
 @dataclass(frozen=True)
 class Given:
-    """A chance for each kind of candidate, whatever is said of it."""
+    """A probability for each kind of candidate, whatever is said of it."""
 
     copied: float = 0.6
     ranked: float = 0.3
@@ -128,7 +128,7 @@ DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
 # --- what is drawn, and what is not ---------------------------------------------------------------
 
 
-def test_the_likeliest_comes_last_and_is_kept_out_of_the_drawing() -> None:
+def test_the_likeliest_comes_last_and_is_excluded_from_sampling() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
     tree = stage.grow(DRAWN, Given(top=0.3))
     assert [(list(q.nodes), q.k, list(q.exclude)) for q in stage.asked] == [
@@ -169,13 +169,13 @@ def test_the_layout_that_is_expected_to_add_more(
 
 
 @pytest.mark.parametrize(("price", "draws"), [(0.6, 0), (0.4, 1), (0.1, 2), (0.04, 3), (0.001, 3)])
-def test_as_many_are_drawn_as_are_worth_the_price(price: float, draws: int) -> None:
+def test_as_many_are_sampled_as_pay(price: float, draws: int) -> None:
     stage = Stage(model=model(ROWS, {(): [2, 3, 4]}))
     tree = stage.grow(DRAWN, Given(price=price))
     assert tree.draws.tolist().count(WITHOUT) == draws
 
 
-def test_who_is_not_worth_the_price_is_not_kept_out_and_may_be_drawn() -> None:
+def test_a_candidate_that_does_not_pay_may_be_sampled() -> None:
     # The copied token and the model's best are too unlikely; one of them is drawn.
     stage = Stage(offer(7), model=model({0: [(1, 0.5), (7, 0.5)]}, {(): [7, 1]}))
     forecast = Given(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
@@ -190,7 +190,7 @@ def test_who_is_not_worth_the_price_is_not_kept_out_and_may_be_drawn() -> None:
     assert [list(q.exclude) for q in stage.asked] == [[frozenset({1, 7})]]
 
 
-def test_the_code_of_a_draw_says_what_its_siblings_leave() -> None:
+def test_a_sampled_tokens_code_is_the_probability_its_siblings_leave() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
     stage.grow(DRAWN, Given(top=0.3))
     assert stage.bid is not None
@@ -200,7 +200,7 @@ def test_the_code_of_a_draw_says_what_its_siblings_leave() -> None:
     assert labelled.taken == [False, False, True]
 
 
-def test_what_was_drawn_stays_whatever_the_price() -> None:
+def test_sampled_nodes_stay_whatever_the_price() -> None:
     rows = ROWS | {4: [(5, 0.9)], 5: [(6, 0.9)]}
     policy = Auto(neural="draft", max_depth=3, layout="drawn")
     forecast = Given(drawn=(0.5, 0.01, 0.01))
@@ -216,7 +216,7 @@ def test_what_was_drawn_stays_whatever_the_price() -> None:
 
 
 def reach(tree: TokenTree) -> float:
-    """Sum of path chances."""
+    """Sum of path probabilities."""
     found = [0.0] * len(tree)
     for node in range(1, len(tree)):
         found[node] = found[tree.parents[node]] + float(tree.logq[node])
@@ -321,7 +321,7 @@ FORECASTS = (
 
 
 @contextmanager
-def told(forecast: Given) -> Iterator[None]:
+def given_forecast(forecast: Given) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auto, "UNTAUGHT", forecast)
         yield
@@ -330,7 +330,7 @@ def told(forecast: Given) -> Iterator[None]:
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
 @pytest.mark.parametrize("forecast", FORECASTS)
 def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier) -> None:
-    with told(forecast):
+    with given_forecast(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1, layout="either"), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
@@ -340,18 +340,18 @@ def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier
 @pytest.mark.slow
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection(), Walk()], ids=type)
 @pytest.mark.parametrize("forecast", FORECASTS[1:4])
-def test_so_is_what_is_drawn_with_the_targets_numbers_and_may_be_dropped(
+def test_coupled_candidates_may_be_dropped_and_stay_lossless(
     forecast: Given, verifier: Verifier
 ) -> None:
-    with told(forecast):
+    with given_forecast(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
     assert check.outcomes > 50
 
 
-def test_dropping_what_was_drawn_is_not() -> None:
-    with told(FORECASTS[2]):
+def test_dropping_sampled_nodes_is_not_lossless() -> None:
+    with given_forecast(FORECASTS[2]):
         check = check_exact(
             "careless", Careless(neural="draft", width=1, layout="either"), Traversal()
         )
@@ -362,7 +362,7 @@ def test_dropping_what_was_drawn_is_not() -> None:
 # --- as a method ----------------------------------------------------------------------------------
 
 
-def test_what_may_be_drawn_decides_which_verifiers_are_lossless() -> None:
+def test_the_layout_decides_which_verifiers_are_lossless() -> None:
     assert recipes()["auto"].verifier == "traversal"
     assert method("auto").policy.draws == {Draw.ONE_HOT}
     assert method("auto:verifier=walk").policy.draws == {Draw.ONE_HOT}

@@ -40,7 +40,7 @@ from tests.policies.auto.known_costs import (
 )
 
 
-def test_the_rate_is_what_is_made_and_not_how_many_share_it() -> None:
+def test_the_rate_does_not_depend_on_the_batch() -> None:
     found = {}
     for gain, batch in itertools.product((1, 2), (1, 4)):
         of = tuner(FLAT)
@@ -170,14 +170,14 @@ def test_a_level_is_paid_for_by_those_that_ask_together() -> None:
     assert found[3] == pytest.approx(draft.seconds(16) / 2), "three and one"
 
 
-def floors(curve: Curve, *chances: float) -> tuple[AutoTuner, list[float]]:
+def floors(curve: Curve, *probabilities: float) -> tuple[AutoTuner, list[float]]:
     """A tuner to which the same candidates were bid many times, and its floors of late."""
     of, seen = tuner(curve), []
     for _ in range(80):
         (forecast,) = begin(of, [10])
         seen.append(forecast.floor)
         if forecast.floor <= 1.0:  # else the policy looks at nothing, and bids for nothing
-            of.price([bid(*chances)])
+            of.price([bid(*probabilities)])
     assert all(0.0 < floor < 0.5 or floor > 1.0 for floor in seen)
     return of, seen[-16:]
 
@@ -195,7 +195,7 @@ def test_the_floor_follows_the_price_and_has_bounds() -> None:
     assert found["free"] < found["cheap"] < found["dear"]
 
 
-class Looks(TrueCosts):
+class Searching(TrueCosts):
     """Looking for candidates takes so many seconds."""
 
     seconds = 0.0
@@ -204,31 +204,31 @@ class Looks(TrueCosts):
         return self.seconds * batch
 
 
-def looks(seconds: float, *chances: float, batch: int = 2, steps: int = 200) -> list[bool]:
+def searches(seconds: float, *probabilities: float, batch: int = 2, steps: int = 200) -> list[bool]:
     """Whether steps of late looked for candidates, of which these were found."""
-    costs = Looks(StepCosts(LINEAR))
+    costs = Searching(StepCosts(LINEAR))
     costs.seconds = seconds
     of, seen = AutoTuner(Calibration(), costs), []
     for _ in range(steps):
         begin(of, [10] * batch)
         seen.append(of.floor(1.0) <= 1.0)
-        bids = [bid(*chances) if seen[-1] else None for _ in range(batch)]
+        bids = [bid(*probabilities) if seen[-1] else None for _ in range(batch)]
         if seen[-1]:
             of.price([b for b in bids if b is not None])
         observe(of, bids, [outcome(plain(), (50,))] * batch)
     return seen[-40:]
 
 
-def test_where_looks_add_less_than_their_time_is_worth_few_steps_have_one() -> None:
-    assert all(looks(0.0)), "they cost nothing"
-    assert all(looks(0.1, 0.5)), "half a token, less a fiftieth, for three twentieths"
-    assert looks(0.4, 0.5).count(True) == 10
-    assert looks(0.05).count(True) == 10, "nothing is found"
-    assert looks(0.4, 0.5, batch=7).count(True) == 10
+def test_few_steps_search_where_searching_adds_less_than_it_costs() -> None:
+    assert all(searches(0.0)), "they cost nothing"
+    assert all(searches(0.1, 0.5)), "half a token, less a fiftieth, for three twentieths"
+    assert searches(0.4, 0.5).count(True) == 10
+    assert searches(0.05).count(True) == 10, "nothing is found"
+    assert searches(0.4, 0.5, batch=7).count(True) == 10
 
 
-def test_a_look_now_and_then_notices_that_looks_pay_again() -> None:
-    costs = Looks(StepCosts(LINEAR))
+def test_a_rare_search_notices_that_searching_pays_again() -> None:
+    costs = Searching(StepCosts(LINEAR))
     costs.seconds = 0.2
     of = AutoTuner(Calibration(), costs)
     seen: list[bool] = []
@@ -243,7 +243,7 @@ def test_a_look_now_and_then_notices_that_looks_pay_again() -> None:
     assert all(seen[230:])
 
 
-def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
+def test_expected_tokens_are_one_and_the_drafted_path_probabilities() -> None:
     of = tuner(LINEAR, [10, 10, 10])
     bids = [bid(0.5, 0.3, 0.001), bid(0.9, 0.8, 0.7, limit=2), None]
     price = of.price([b for b in bids if b is not None])
@@ -263,7 +263,7 @@ def test_what_was_expected_is_one_and_the_chances_that_were_admitted() -> None:
     assert prediction.tokens == 1.0
 
 
-def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
+def test_predictions_are_from_before_the_step() -> None:
     of = tuner(STEEP)
     for number in (1, 2, 3):
         pool = Pool(99, of.calibration.at(0.0).table, floor=0.0, most=9)
@@ -283,7 +283,7 @@ def test_what_was_foretold_of_candidates_is_from_before_the_step() -> None:
         assert after[1] > before[1]
 
 
-def test_a_step_teaches_what_steps_cost() -> None:
+def test_a_step_teaches_the_costs() -> None:
     seen: list[tuple[float, ...]] = []
 
     class Recording(LiveCosts):
@@ -312,10 +312,10 @@ def test_a_step_teaches_what_steps_cost() -> None:
     assert seen[4:] == [(1, 7, 1, 1.0, 0.25)], "nobody has looked"
 
 
-def test_what_drafts_add_pays_for_their_forwards_and_not_for_looks() -> None:
+def test_the_gain_of_drafts_pays_for_their_forwards_and_not_for_searches() -> None:
     """A look finds what is worth 0.28 tokens, to which a cheap level or a dear one has helped."""
     for seconds, often in ((0.1, True), (0.5, False)):
-        costs = Looks(StepCosts(LINEAR, {"draft": Curve((1, 2), (seconds, seconds))}))
+        costs = Searching(StepCosts(LINEAR, {"draft": Curve((1, 2), (seconds, seconds))}))
         costs.seconds = 0.1
         of, seen = AutoTuner(Calibration(), costs), []
         for _ in range(300):
@@ -371,7 +371,7 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
     assert cold.table.probability(codes) > 0.25 > hot.table.probability(codes)
 
 
-def test_coverage_is_how_often_a_model_adds_what_is_accepted() -> None:
+def test_coverage_is_how_often_a_model_adds_an_accepted_token() -> None:
     def asked(hit: bool) -> tuple[Bid, Outcome]:
         pool = Pool(99, Sure(), floor=0.0, most=9)
         tokens = np.array([[3]])

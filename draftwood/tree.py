@@ -20,7 +20,7 @@ ROOT_SOURCE = "root"
 
 
 class Draw(IntEnum):
-    """How a node's token was drawn; it decides which verifiers are lossless.
+    """The way a node's token was drawn, which decides which verifiers are lossless.
 
     * ``ONE_HOT``: deterministically (copied, looked up, top-k of q, anything pruned or re-ranked);
     * ``WITHOUT_REPLACEMENT``: sampled from q with its earlier siblings removed;

@@ -1,7 +1,4 @@
-"""Costs of a step beside the drafters of a host: recalled, or measured on first use.
-
-Knows nothing of how drafters and targets are made.
-"""
+"""Live step costs of a host: read from the cache, or measured on first use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +12,10 @@ from draftwood.costs.store import key_of, read_or_measure
 from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
 
 _OUTSIDE, _NODE = 0.08, 0.001
-"""Costs of a step and of a node outside of forwards, over a forward of one token, until steps have
-been timed."""
+"""Host time per step and per node, relative to a forward of one token, until steps are timed."""
 
 _FLAT = Curve((1, 2), (1.0, 1.0))
-"""Costs of a model whose context has no room for drafts: one second a forward of any size."""
+"""Costs of a model whose context has no room for drafts: one second per forward of any size."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,13 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
 
 def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
     if target.info.context_limit < SHORTEST:
-        # Nothing can be drafted there, so that nobody asks what it would cost.
+        # Nothing can be drafted there, so the costs are never used.
         return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
     with working("timing what a step costs, once for this machine and model"):
         grid = Grid().fitted(target.info.context_limit)
         curve = fit(measure_target(target, grid, Needs(top_k=10)))
         levels = {source: _level(source, built, target, grid) for source, built in drafters.items()}
-        # Outside of forwards nothing is known yet; live costs soon do.
+        # Host time is a guess until live costs are updated by the first steps.
         first = curve.seconds(1)
         return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
 

@@ -84,12 +84,12 @@ def read_or_measure(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
     """
     found = read(key)
     if found is not None:
-        logger.info("costs: as kept in %s", cache.directory(cache.COSTS))
+        logger.info("costs: as cached in %s", cache.directory(cache.COSTS))
     else:
         with watched() as neighbours:
             found = measure()
         if cache.disturbed(neighbours.others):
-            logger.info("costs are not kept: other processes used too much of the cores")
+            logger.info("costs are not cached: other processes used too much of the cores")
         else:
             cache.try_write(cache.COSTS, asdict(key), found.to_json(), _about(key, found))
     return found

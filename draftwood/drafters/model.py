@@ -1,7 +1,6 @@
-"""A smaller causal language model of the same vocabulary: what it would say after any path.
+"""A draft model: a smaller causal language model with the target's vocabulary.
 
-It ranks tokens by its own distribution q, or draws from it. It refuses to know why nodes are asked
-about and which of its tokens become nodes.
+It ranks tokens by its distribution q after a path, or samples from q.
 
 Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over trees as in SpecInfer.
 """

@@ -1,7 +1,6 @@
-"""The drafter: offers candidate tokens; and the host that hands it the models it runs.
+"""The drafter, which proposes candidate tokens, and the host that gives it models.
 
-A drafter with a model neither loads it nor knows how trees run on it: its host hands it a
-:class:`DraftModel`.
+A drafter does not load its model: its host returns a :class:`DraftModel` that runs trees.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ class DraftNoise(Protocol):
         ...
 
     def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The numbers ``[size]``, above 0, that the target's token after a node at ``depth`` is
-        drawn with: it is the one of the largest p / clock."""
+        """The Exp(1) variates ``[size]``, above 0, that draw the target's token after a node at
+        ``depth``: the token with the largest p / variate."""
         ...
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """Text copied from earlier in the context, offered as a chain.
+    """Text copied from earlier in the context, proposed as a chain.
 
     Attributes:
         tokens: the continuation, first token first.
-        match_length: length of the suffix that matched, in tokens (may exceed the query length).
+        match_length: length of the matched suffix in tokens (may exceed the query length).
         count: occurrences of the matched query that continued with the same first token.
-        agreeing: how many of the query lengths offer the same first token.
+        agreeing: number of query lengths whose continuation has the same first token.
     """
 
     tokens: tuple[int, ...]
@@ -58,8 +57,10 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Continue:
-    """A policy's query: what does ``source`` copy after the root? Answered with
-    ``tuple[Continuation, ...]``, the preferred one first, first tokens distinct."""
+    """A policy's query for the continuations that ``source`` copies after the root.
+
+    The answer is ``tuple[Continuation, ...]``, preferred first, with distinct first tokens.
+    """
 
     source: str
 
@@ -70,13 +71,13 @@ class Expand:
 
     Attributes:
         source: name of the drafter, as the method binds it.
-        tree: the tree so far; it names the path of every node, and only ever grows.
-        nodes: frontier nodes, ``m`` of them, to be answered in this order.
-        k: children wanted for each.
+        tree: the tree so far, which gives the path of every node; it only grows.
+        nodes: ``m`` frontier nodes; the answer has their order.
+        k: children per node.
         draw: ``ONE_HOT`` for the k likeliest, or how to sample.
-        exclude: tokens that may not be offered below each node (empty: none anywhere).
+        exclude: tokens that are excluded below each node (empty: none anywhere).
         temperature: of q, above 0.
-        noise: for sampling, which every node does with numbers of its own.
+        noise: for sampling; every node has random numbers of its own.
     """
 
     source: str
@@ -93,13 +94,13 @@ class Expand:
 class Candidates:
     """A drafter's answer to :class:`Expand`: ``m`` rows of at most ``k`` children.
 
-    Likeliest first or, if sampled, in the order in which they were drawn.
+    Likeliest first or, if sampled, in drawing order.
 
     Attributes:
-        tokens: int64 ``[m, k]``, ``-1`` where there is no further candidate.
-        logq: float32 ``[m, k]``, natural log of the drafter's estimate (of a sampled child: of q
-            before its siblings were taken out); ``-inf`` where none.
-        q_rows: int64 ``[m]``: if sampled, handles for :meth:`Drafter.proposals`.
+        tokens: int64 ``[m, k]``, ``-1`` if there is no further candidate.
+        logq: float32 ``[m, k]``, natural log of the drafter's estimate (for a sampled child: of q
+            before its siblings were removed); ``-inf`` without a candidate.
+        q_rows: int64 ``[m]``, if sampled: handles for :meth:`Drafter.proposals`.
     """
 
     tokens: NDArray[np.int64]
@@ -114,29 +115,28 @@ class Candidates:
 
 
 class Drafter:
-    """Owns an index, a table or a model's cache, kept apart per slot.
+    """A source of candidates, with an index, a table or a model's cache per slot.
 
-    A drafter overrides :meth:`continuations` (it copies text) or :meth:`expand` (it offers children
-    of nodes). The defaults are those of one without a model and without memory.
+    A drafter overrides :meth:`continuations` (it copies text) or :meth:`expand` (it proposes
+    children of nodes). The defaults are those of a drafter without a model or state.
     """
 
     @property
     def needs(self) -> Needs:
-        """What the target must hand over for this drafter to learn; by default nothing."""
+        """Outputs of the target that this drafter learns from; none by default."""
         return Needs()
 
     @property
     def forwards(self) -> int:
-        """Forward passes of a model of its own over drafted trees so far; 0 without a model."""
+        """Number of draft forwards over trees so far; 0 without a model."""
         return 0
 
     def backlog(self, slot: int) -> int:  # noqa: ARG002
-        """Committed tokens, the root aside, that a model of its own must read before it drafts in
-        ``slot``; 0 without a model."""
+        """Committed tokens, root excluded, that the draft model has not read; 0 without a model."""
         return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts in ``slot``; whatever was there before is forgotten."""
+        """A request starts in ``slot``; the slot's earlier state is dropped."""
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step of the request in ``slot`` has been committed."""
@@ -155,8 +155,8 @@ class Drafter:
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
         """Distributions that this step's sampled children were drawn from, by handle.
 
-        Float32 ``[n, V]`` over the target's vocabulary, on its device; excluded tokens have
-        probability 0, and siblings are still in.
+        Float32 ``[n, V]`` over the target's vocabulary, on its device. Excluded tokens have
+        probability 0; siblings are not removed.
 
         Raises:
             DraftwoodError: the drafter samples nothing.
@@ -170,20 +170,20 @@ class Drafter:
 class DraftModel(Protocol):
     """A model run level by level over growing trees, with a cache and slots of its own.
 
-    A tree's nodes are given in the order in which they were added, and node 0 follows what its slot
-    holds. ``done`` says how many nodes of each tree earlier calls since the last :meth:`commit`
-    have scored: these are in the cache already, and rows are returned for the others only.
+    Node 0 of a tree follows the slot's cached tokens. ``done`` is the number of nodes of each tree
+    that were scored since the last :meth:`commit`: they are cached, and rows are returned for the
+    other nodes only.
 
-    ``hidden`` is for models that are given a vector beside each token, such as an EAGLE head:
-    ``[m, H]`` for the m new nodes of each tree (or tokens of each prompt); such a model's
-    ``features`` are the vectors that it yields in turn.
+    ``hidden`` is for models that take a vector beside each token, such as an EAGLE head: ``[m, H]``
+    for the m new nodes of each tree (or tokens of each prompt). The ``features`` of such a model
+    are the vectors that it outputs.
     """
 
     @property
     def info(self) -> TargetInfo: ...
 
     def open(self, capacity: int) -> int:
-        """Reserve a slot for up to ``capacity`` tokens (it grows if need be); its number."""
+        """Reserve a slot for up to ``capacity`` tokens (it grows as needed); returns its number."""
         ...
 
     def prefill(
@@ -193,8 +193,8 @@ class DraftModel(Protocol):
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
     ) -> list[TargetOutput]:
-        """Cache every prompt behind what its slot holds, in chunks and with logits of their last
-        rows only; see :meth:`draftwood.protocols.Target.prefill`."""
+        """Append every prompt to its slot, in chunks, with logits of the last rows only; see
+        :meth:`draftwood.protocols.Target.prefill`."""
         ...
 
     def forward(
@@ -222,24 +222,24 @@ class DraftModel(Protocol):
 
 
 class Head(Protocol):
-    """What a drafter knows of a head on the target, beside running it as a :class:`DraftModel`."""
+    """A head on the target's features; a :class:`DraftModel` runs it."""
 
     @property
     def taps(self) -> tuple[int, ...]:
-        """The target's layers whose entering hidden states it reads, in this order."""
+        """The target's layers whose entering hidden states the head reads, in this order."""
         ...
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
-        """Its vectors ``[.., H]`` for the target's features ``[.., taps * Ht]``."""
+        """The head's vectors ``[.., H]`` for the target's features ``[.., taps * Ht]``."""
         ...
 
     def target_ids(self) -> NDArray[np.int64]:
-        """The target's id of each of its output ids."""
+        """The target's id of each output of the head."""
         ...
 
 
 class Host(Protocol):
-    """What a drafter may ask of the place where it is built."""
+    """The target and the models that a drafter may use."""
 
     @property
     def info(self) -> TargetInfo:
@@ -274,12 +274,11 @@ class Host(Protocol):
         ...
 
     def identity(self, name: Any) -> str:
-        """A digest of the configuration of a model or head; empty for an object, which has no name
-        to be remembered by."""
+        """A digest of the configuration of a model or head; empty for a loaded object."""
         ...
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object that this host keeps under ``key``; ``make`` makes it on first use."""
+        """The object shared under ``key``; ``make`` creates it on first use."""
         ...
 
 
@@ -290,11 +289,11 @@ class DrafterSpec(Part, ABC):
     """
 
     draws: ClassVar[frozenset[Draw]] = frozenset({Draw.ONE_HOT})
-    """How it can be asked to choose children."""
+    """The ways in which the drafter can choose children."""
 
     @property
     def model(self) -> Any:
-        """The model that it asks its host for, by name or loaded; None if it has none."""
+        """The draft model, by name or loaded; None if the drafter has none."""
         return None
 
     @abstractmethod

@@ -18,7 +18,7 @@ from draftwood.tree import TokenTree
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verifier's answer: accepted nodes from the root's child down, and the bonus token."""
+    """A verifier's result: accepted nodes from the root's child down, and the bonus token."""
 
     path: tuple[int, ...]
     bonus: int
@@ -26,12 +26,12 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Prefill:
-    """What a drafter and a policy learn when a request begins.
+    """A prefilled prompt, for drafters to learn from.
 
     Attributes:
         prompt: int64 ``[n]`` token ids.
-        first: the token that the prefill yielded (the first tree's root).
-        rows: the target's rows (all positions only if some drafter needs them).
+        first: the first generated token, which is the first tree's root.
+        rows: the target output (all positions only if some drafter needs them).
     """
 
     prompt: NDArray[np.int64]
@@ -41,13 +41,13 @@ class Prefill:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a drafter and a policy learn from a finished step.
+    """A finished step, for drafters and policies to learn from.
 
     Attributes:
         tree: the tree that was verified.
         path: accepted nodes, root excluded.
-        committed: tokens committed: the path's, then the bonus (the next root).
-        rows: the target's rows of all nodes, rejected ones included.
+        committed: committed tokens: the path's, then the bonus (the next root).
+        rows: the target output at all nodes, rejected ones included.
     """
 
     tree: TokenTree

@@ -42,12 +42,12 @@ class TargetOutput:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a drafter wants computed beyond the logits of the tree.
+    """Outputs that a drafter needs beyond the logits of the tree.
 
     Attributes:
-        top_k: how many best tokens of every row to hand over (0: none).
-        prompt_rows: whether rows of the prompt's positions are wanted as well.
-        taps: target layers whose input features are wanted, in this order.
+        top_k: tokens in the top-k of every row (0: none).
+        prompt_rows: whether the top-k is needed at all positions of the prompt too.
+        taps: target layers whose input hidden states are needed, in this order.
     """
 
     top_k: int = 0
@@ -67,13 +67,13 @@ class Needs:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a model's configuration says of the family that it belongs to.
+    """A model's family, from its configuration.
 
     Attributes:
-        name: directory or hub id that the model was loaded from; empty if it was made otherwise.
-        family: the configuration's ``model_type``, of the text part.
+        name: directory or hub id that the model was loaded from, else empty.
+        family: ``model_type`` of the text configuration.
         begins: id of the token that begins a text, or None.
-        ends: ids of the tokens that end one, ascending.
+        ends: ids of the tokens that end a text, ascending.
     """
 
     name: str
@@ -84,12 +84,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What the parts may know of the target model.
+    """Facts of a model.
 
-    ``context_limit`` is the longest sequence the model's positions reach, in tokens; ``identity``
-    is a digest of its configuration, empty if nothing is to be remembered of it; ``origin`` says
-    where it comes from, if that is known. ``eos`` are the token ids that end its sequences, none if
-    the model names none.
+    ``context_limit`` is its longest sequence in tokens. ``identity`` is a digest of its
+    configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
+    sequence.
     """
 
     vocab_size: int
@@ -104,22 +103,22 @@ class TargetInfo:
 
 
 class Target(Protocol):
-    """Owns the model's weights, the cache and its slots."""
+    """The target model with its KV cache and slots."""
 
     @property
     def info(self) -> TargetInfo: ...
 
     def open(self, capacity: int) -> int:
-        """Reserve a slot for a request that will cache up to ``capacity`` tokens; its number."""
+        """Reserve a slot for a request of up to ``capacity`` tokens; returns its number."""
         ...
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[TargetOutput]:
-        """Cache every prompt and return its rows.
+        """Cache every prompt and return its output.
 
         ``argmax`` and ``top_tokens`` cover all positions of the prompt if ``needs.prompt_rows``,
-        else the last one only; ``features`` always do, ``logits`` is always the last one.
+        else the last one. ``features`` always cover all positions, ``logits`` only the last.
         """
         ...
 

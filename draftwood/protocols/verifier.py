@@ -1,7 +1,4 @@
-"""The verifier: the accept rule, and the distributions and random numbers that it is given.
-
-Nothing here computes anything.
-"""
+"""The verifier: the accept rule, and the distributions and random numbers that it uses."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ class Noise(Protocol):
         ...
 
     def accepts(self, node: int, probability: float) -> bool:
-        """True with that probability; to be asked once a node."""
+        """True with this probability; to be called once per node."""
         ...
 
 
@@ -44,7 +41,7 @@ class Proposals(Protocol):
     """The drafters' distributions q that the sampled nodes of a tree were drawn from."""
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
-        """q as float32 ``[n, V]`` on the target's device, earlier siblings still in; read only."""
+        """q as float32 ``[n, V]`` on the target's device, with earlier siblings; read only."""
         ...
 
 

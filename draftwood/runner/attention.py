@@ -27,7 +27,7 @@ PREFIX = "draftwood_"
 
 
 class Visibility(Enum):
-    """How the queries of one forward see the keys.
+    """Visibility of keys to the queries of one forward.
 
     * ``OPEN``: every query sees every key (plain decoding of one sequence);
     * ``CAUSAL``: the queries are the first tokens of their sequences, in order;

@@ -31,7 +31,7 @@ _extents: ContextVar[Extents | None] = ContextVar("extents", default=None)
 
 @dataclass(frozen=True)
 class Regime:
-    """How rotary factors depend on the extent.
+    """The dependence of rotary factors on the extent.
 
     Attributes:
         limit: extents up to the limit share their factors.

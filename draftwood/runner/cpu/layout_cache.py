@@ -57,7 +57,7 @@ def cached_layouts(
         with working("choosing a layout for the weights, once for this machine"), watched() as near:
             found = choose(weights)
         if cache.disturbed(near.others):
-            logger.info("layouts are not kept: other processes used too much of the cores")
+            logger.info("layouts are not cached: other processes used too much of the cores")
         else:
             about = f"{key['processor']}, {key['threads']} threads: {len(weights)} weights"
             cache.try_write(cache.LAYOUTS, key, [_plain(choice) for choice in found], about)

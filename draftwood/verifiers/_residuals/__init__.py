@@ -43,7 +43,7 @@ from draftwood.verifiers.walk import walk
 
 
 class Mode(Enum):
-    """How siblings are tested; the results differ by rounding only."""
+    """Modes of the sibling test; their results differ by rounding only."""
 
     BATCHED = "batched"
     SEQUENTIAL = "sequential"

@@ -21,11 +21,13 @@ An ensemble is all trees of a ``shape`` (:mod:`tests.golden.shapes`) drawn from 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import Count, decode
 from draftwood.lab.lossless.tape import MOST
 from draftwood.lab.lossless.tiny import Prefix, Row
-from tests.golden.entries import Entry, Table
+from tests.golden.entries import Table, Values, law, rows, table
 from tests.golden.shapes import Place, parse_shape
 
 RULES = {
@@ -40,166 +42,194 @@ RULES = {
 LONGEST = 32
 
 
+@dataclass(frozen=True)
+class RuleRecord:
+    """One rule on one tree, as in the file."""
+
+    end_prob: Values
+    bonus: tuple[Values | None, ...]
+    expected_accepted: float
+    output_given_tree: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TreeRecord:
+    """The tree of a case, as in the file."""
+
+    token: tuple[int, ...]
+    parent: tuple[int, ...]
+    proposal_Q: tuple[Values | None, ...]  # noqa: N815 - the file's key
+    children_in_verification_order: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One verification with given uniforms by node, as in the file."""
+
+    u: Values
+    accepted_node: Count
+    accepted_tokens: Prefix
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """A case, as in the file; its rules are read apart."""
+
+    name: str
+    vocab: Count
+    Mb: Mapping[str, Values]
+    tree: TreeRecord
+    traversal_visit_order: tuple[int, ...]
+    traversal_accept_prob_when_reached: Values
+    runs_with_given_uniforms_by_node_id: tuple[RunRecord, ...]
+
+
+@dataclass(frozen=True)
+class EnsembleRecord:
+    """An ensemble, as in the file."""
+
+    name: str
+    vocab: Count
+    Mb: Mapping[str, Values]
+    Ms: Mapping[str, Values]
+    shape: str
+    length: Count
+    n_trees: Count
+    expected_accepted: Mapping[str, float]
+    output_joint: Mapping[str, float]
+
+
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected outcome of one rule on one tree; keys as in the module's docstring."""
+    """Expected outcome of one rule on one tree."""
 
-    end_prob: tuple[float, ...]
+    end_prob: Values
     bonus: tuple[Row | None, ...]
     expected_accepted: float
     output: Mapping[Prefix, float]
 
 
-@dataclass(frozen=True)
-class GivenRun:
-    """One verification with given uniforms (by node): its last accepted node and its tokens."""
-
-    uniforms: tuple[float, ...]
-    node: int
-    tokens: Prefix
-
-
 @dataclass(frozen=True, eq=False)
 class GoldenCase:
-    """One tree; nodes are numbered as in the file.
+    """A case with its distributions: p by prefix, q of each node, and outcomes by rule."""
 
-    Attributes:
-        name: name of the case.
-        p: the target's rows.
-        tokens: token of each node, -1 for the root.
-        parents: parent of each node, -1 for the root.
-        proposals: row of q that each node was drawn from; None for the root.
-        children: children of each node, in order of verification.
-        rules: expected outcomes by rule, under the file's names.
-        visits: nodes in the order in which traversal verification tests them.
-        when_reached: acceptance probability of each node once traversal verification reaches it.
-        runs: verifications with given uniforms.
-    """
-
-    name: str
+    record: CaseRecord
     p: Table
-    tokens: tuple[int, ...]
-    parents: tuple[int, ...]
     proposals: tuple[Row | None, ...]
-    children: tuple[tuple[int, ...], ...]
     rules: Mapping[str, Expected]
-    visits: tuple[int, ...]
-    when_reached: tuple[float, ...]
-    runs: tuple[GivenRun, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class GoldenEnsemble:
-    """All trees of a shape; see the module."""
+    """An ensemble with its distributions by prefix and its parsed shape."""
 
-    name: str
+    record: EnsembleRecord
     p: Table
     q: Table
     shape: tuple[Place, ...]
-    vocab: int
-    length: int
-    trees: int
-    accepted: Mapping[str, float]
     output: Mapping[Prefix, float]
 
 
-def read_verifications(whole: Entry) -> tuple[list[GoldenCase], list[GoldenEnsemble]]:
+@dataclass(frozen=True)
+class File:
+    """The entries of a file of either form."""
+
+    cases: tuple[Mapping[str, Any], ...]
+    ensembles: tuple[Mapping[str, Any], ...]
+
+
+def read_verifications(file: File) -> tuple[list[GoldenCase], list[GoldenEnsemble]]:
     """The cases and ensembles of a file.
 
     Raises:
         DraftwoodError: the file is not of the format above.
     """
-    cases = [_case(entry) for entry in whole.entries("cases")]
-    ensembles = [_ensemble(entry) for entry in whole.entries("ensembles")]
+    cases = [_case(raw, f"cases[{i}]") for i, raw in enumerate(file.cases)]
+    ensembles = [_ensemble(raw, f"ensembles[{i}]") for i, raw in enumerate(file.ensembles)]
     if not cases and not ensembles:
-        raise DraftwoodError(f"{whole.where}: there are neither cases nor ensembles")
+        raise DraftwoodError("there are neither cases nor ensembles")
     return cases, ensembles
 
 
-def _case(entry: Entry) -> GoldenCase:
-    entry.where = f"{entry.where} ({entry.text('name')})"
-    vocab = entry.count("vocab")
-    tree = entry.entry("tree")
-    tokens = tree.integers("token")
-    n = len(tokens)
-    parents = tree.integers("parent")
-    children = _children(tree, parents, n)
-    proposals = tree.rows("proposal_Q", vocab)
+def _case(raw: Mapping[str, Any], place: str) -> GoldenCase:
+    found = decode(CaseRecord, {"runs_with_given_uniforms_by_node_id": [], **raw}, place)
+    tree, vocab, n = found.tree, found.vocab, len(found.tree.token)
+    proposals = rows(tree.proposal_Q, vocab, f"{place}.tree.proposal_Q")
     if len(proposals) != n or any(
-        row is None or not 0 <= token < vocab or not row[token] > 0
-        for token, row in zip(tokens[1:], proposals[1:], strict=True)
+        q is None or not 0 <= token < vocab or not q[token] > 0
+        for token, q in zip(tree.token[1:], proposals[1:], strict=True)
     ):
-        raise tree.wrong(
-            "proposal_Q", "null for the root, and for each other node the distribution of its token"
+        raise DraftwoodError(
+            f"{place}.tree.proposal_Q: expected null for the root, and for each other node the "
+            "distribution of its token"
         )
-    visits = entry.integers("traversal_visit_order")
-    if sorted(visits) != list(range(n)):
-        raise entry.wrong("traversal_visit_order", "every node once")
+    _check_children(tree, n, f"{place}.tree")
+    if sorted(found.traversal_visit_order) != list(range(n)):
+        raise DraftwoodError(f"{place}.traversal_visit_order: expected every node once")
+    _check_length(found.traversal_accept_prob_when_reached, n, f"{place}.traversal_accept_prob")
+    for i, run in enumerate(found.runs_with_given_uniforms_by_node_id):
+        _check_length(run.u, n, f"{place}.runs_with_given_uniforms_by_node_id[{i}].u")
     return GoldenCase(
-        entry.text("name"),
-        entry.table("Mb", vocab),
-        tokens,
-        parents,
+        found,
+        table(found.Mb, vocab, f"{place}.Mb"),
         proposals,
-        children,
-        {rule: _expected(entry.entry(rule), n, vocab) for rule in RULES if rule in entry},
-        visits,
-        entry.numbers("traversal_accept_prob_when_reached", n),
-        tuple(_run(run, n) for run in entry.entries("runs_with_given_uniforms_by_node_id")),
+        {rule: _expected(raw[rule], n, vocab, f"{place}.{rule}") for rule in RULES if rule in raw},
     )
 
 
-def _children(tree: Entry, parents: Sequence[int], n: int) -> tuple[tuple[int, ...], ...]:
-    key = "children_in_verification_order"
-    raw = tree.of(key, list, "a list of lists of nodes")
-    if len(parents) != n or not n or parents[0] != -1 or len(raw) != n:
-        raise tree.wrong("parent", "as long as the others, -1 for node 0")
-    if not all(isinstance(own, list) and all(type(v) is int for v in own) for own in raw):
-        raise tree.wrong(key, "a list of lists of nodes")
-    found = tuple(tuple(own) for own in raw)
-    listed = sorted((child, parent) for parent, own in enumerate(found) for child in own)
-    # Earlier nodes first, so that every node hangs from the root.
-    if listed != list(enumerate(parents))[1:] or any(p >= c for c, p in enumerate(parents)):
-        raise tree.wrong(key, "every node but the root, once, below its earlier parent")
-    return found
+def _check_length(values: Sequence[object], n: int, place: str) -> None:
+    if len(values) != n:
+        raise DraftwoodError(f"{place}: expected {n} values, one for each node")
 
 
-def _expected(entry: Entry, n: int, vocab: int) -> Expected:
-    bonus = entry.rows("bonus", vocab)
-    if len(bonus) != n:
-        raise entry.wrong("bonus", f"a list of {n} distributions or nulls")
+def _check_children(tree: TreeRecord, n: int, place: str) -> None:
+    _check_length(tree.parent, n, f"{place}.parent")
+    listed = sorted(
+        (child, parent)
+        for parent, own in enumerate(tree.children_in_verification_order)
+        for child in own
+    )
+    # Parents are earlier nodes, so that every node is below the root.
+    if (
+        not n
+        or tree.parent[0] != -1
+        or len(tree.children_in_verification_order) != n
+        or listed != list(enumerate(tree.parent))[1:]
+        or any(parent >= child for child, parent in enumerate(tree.parent))
+    ):
+        raise DraftwoodError(
+            f"{place}.parent: expected -1 for node 0, and every other node once, below its earlier "
+            "parent"
+        )
+
+
+def _expected(raw: object, n: int, vocab: int, place: str) -> Expected:
+    found = decode(RuleRecord, raw, place)
+    _check_length(found.end_prob, n, f"{place}.end_prob")
+    _check_length(found.bonus, n, f"{place}.bonus")
     return Expected(
-        entry.numbers("end_prob", n),
-        bonus,
-        entry.number("expected_accepted"),
-        entry.law("output_given_tree"),
+        found.end_prob,
+        rows(found.bonus, vocab, f"{place}.bonus"),
+        found.expected_accepted,
+        law(found.output_given_tree, f"{place}.output_given_tree"),
     )
 
 
-def _run(entry: Entry, n: int) -> GivenRun:
-    return GivenRun(
-        entry.numbers("u", n), entry.count("accepted_node"), entry.integers("accepted_tokens")
-    )
-
-
-def _ensemble(entry: Entry) -> GoldenEnsemble:
-    entry.where = f"{entry.where} ({entry.text('name')})"
-    vocab, length = entry.count("vocab"), entry.count("length")
+def _ensemble(raw: Mapping[str, Any], place: str) -> GoldenEnsemble:
+    found = decode(EnsembleRecord, raw, place)
+    vocab, length = found.vocab, found.length
     if length > LONGEST or not 1 <= vocab**length <= MOST:
-        raise entry.wrong("length", f"small enough for {MOST} outcomes of {vocab} tokens each")
-    accepted = entry.entry("expected_accepted")
+        raise DraftwoodError(
+            f"{place}.length: expected at most {MOST} outcomes of {vocab} tokens each"
+        )
     try:
-        shape = parse_shape(entry.text("shape"))
+        shape = parse_shape(found.shape)
     except DraftwoodError as error:
-        raise DraftwoodError(f"{entry.where}: {error}") from error
+        raise DraftwoodError(f"{place}.shape: {error}") from error
     return GoldenEnsemble(
-        entry.text("name"),
-        entry.table("Mb", vocab),
-        entry.table("Ms", vocab),
+        found,
+        table(found.Mb, vocab, f"{place}.Mb"),
+        table(found.Ms, vocab, f"{place}.Ms"),
         shape,
-        vocab,
-        length,
-        entry.count("n_trees"),
-        {rule: accepted.number(rule) for rule in RULES if rule in accepted},
-        entry.law("output_joint"),
+        law(found.output_joint, f"{place}.output_joint"),
     )

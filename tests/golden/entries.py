@@ -1,8 +1,8 @@
-"""Typed reading of a golden file's JSON, with a clear error for each wrong value."""
+"""Values of golden files: distributions, laws by token prefix, and results of checks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from draftwood.lab.lossless.tiny import Prefix, Row
 
 SUM = 1e-6
 """Largest difference of a distribution's sum from 1."""
+
+Values: TypeAlias = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Check:
 class Table:
     """Rows by prefix: a :data:`draftwood.lab.lossless.tiny.Law`."""
 
-    where: str
+    place: str
     rows: Mapping[Prefix, Row]
 
     def __call__(self, prefix: Prefix) -> Row:
@@ -48,7 +50,7 @@ class Table:
             DraftwoodError: the file has no such row.
         """
         if prefix not in self.rows:
-            raise DraftwoodError(f'{self.where}: there is no row "{as_key(prefix)}"')
+            raise DraftwoodError(f'{self.place}: there is no row "{as_key(prefix)}"')
         return self.rows[prefix]
 
 
@@ -57,94 +59,32 @@ def as_key(prefix: Prefix) -> str:
     return ",".join(map(str, prefix))
 
 
-class Entry:
-    """A JSON object and its place in the file, which its errors name."""
+def prefix_of(key: str, place: str) -> Prefix:
+    """The prefix that a key names."""
+    if key and not all(part.isdecimal() for part in key.split(",")):
+        raise DraftwoodError(f'{place}: keys are comma-separated tokens, not "{key}"')
+    return tuple(int(part) for part in key.split(",")) if key else ()
 
-    def __init__(self, raw: object, where: str) -> None:
-        if not isinstance(raw, dict):
-            raise DraftwoodError(f"{where}: not an object; see tests/golden for the format")
-        self._raw = raw
-        self.where = where
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._raw
+def row(values: Values, vocab: int, place: str) -> Row:
+    """A distribution over ``vocab`` tokens."""
+    found = np.array(values, dtype=np.float64)
+    if len(found) != vocab or not (found >= 0).all() or abs(found.sum() - 1) > SUM:
+        raise DraftwoodError(f"{place}: expected a distribution over {vocab} tokens")
+    return found
 
-    def wrong(self, key: str, what: str) -> DraftwoodError:
-        return DraftwoodError(f'{self.where}: "{key}" must be {what}')
 
-    def of(self, key: str, kind: type, what: str) -> Any:
-        value = self._raw.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise self.wrong(key, what)
-        return value
+def rows(values: Sequence[Values | None], vocab: int, place: str) -> tuple[Row | None, ...]:
+    """Distributions; null stays None."""
+    return tuple(None if each is None else row(each, vocab, place) for each in values)
 
-    def entry(self, key: str) -> "Entry":
-        return Entry(self.of(key, dict, "an object"), f"{self.where}, {key}")
 
-    def entries(self, key: str) -> list["Entry"]:
-        if key not in self:
-            return []
-        found = self.of(key, list, "a list")
-        return [Entry(raw, f"{self.where}, {key} {i}") for i, raw in enumerate(found)]
+def table(values: Mapping[str, Values], vocab: int, place: str) -> Table:
+    """Distributions by prefix."""
+    found = {prefix_of(key, place): row(each, vocab, place) for key, each in values.items()}
+    return Table(place, found)
 
-    def text(self, key: str) -> str:
-        return str(self.of(key, str, "text"))
 
-    def number(self, key: str) -> float:
-        value = self._raw.get(key)
-        if type(value) not in {int, float}:
-            raise self.wrong(key, "a number")
-        return float(value)  # type: ignore[arg-type]
-
-    def integer(self, key: str) -> int:
-        value = self._raw.get(key)
-        if type(value) is not int:
-            raise self.wrong(key, "an integer")
-        return value
-
-    def count(self, key: str) -> int:
-        value = self._raw.get(key)
-        if type(value) is not int or value < 0:
-            raise self.wrong(key, "an integer, 0 or more")
-        return value
-
-    def numbers(self, key: str, n: int) -> tuple[float, ...]:
-        found = self.of(key, list, f"a list of {n} numbers")
-        if len(found) != n or not all(type(value) in {int, float} for value in found):
-            raise self.wrong(key, f"a list of {n} numbers")
-        return tuple(map(float, found))
-
-    def integers(self, key: str) -> tuple[int, ...]:
-        found = self.of(key, list, "a list of integers")
-        if not all(type(value) is int for value in found):
-            raise self.wrong(key, "a list of integers")
-        return tuple(found)
-
-    def rows(self, key: str, vocab: int) -> tuple[Row | None, ...]:
-        found = self.of(key, list, "a list of distributions")
-        return tuple(None if row is None else self.row(key, row, vocab) for row in found)
-
-    def row(self, key: str, row: object, vocab: int) -> Row:
-        what = f"made of distributions over {vocab} tokens"
-        if not isinstance(row, list) or not all(type(value) in {int, float} for value in row):
-            raise self.wrong(key, what)
-        values = np.array(row, dtype=np.float64)
-        if len(values) != vocab or not (values >= 0).all() or abs(values.sum() - 1) > SUM:
-            raise self.wrong(key, what)
-        return values
-
-    def table(self, key: str, vocab: int) -> Table:
-        raw = self.of(key, dict, "an object of rows by prefix")
-        rows = {self.prefix(key, name): self.row(key, row, vocab) for name, row in raw.items()}
-        return Table(f"{self.where}, {key}", rows)
-
-    def law(self, key: str) -> dict[Prefix, float]:
-        raw = self.of(key, dict, "an object of probabilities by tokens")
-        if not all(type(value) in {int, float} for value in raw.values()):
-            raise self.wrong(key, "an object of probabilities by tokens")
-        return {self.prefix(key, name): float(value) for name, value in raw.items()}
-
-    def prefix(self, key: str, name: str) -> Prefix:
-        if name and not all(part.isdecimal() for part in name.split(",")):
-            raise self.wrong(key, f'keyed by comma-separated tokens, not by "{name}"')
-        return tuple(int(part) for part in name.split(",")) if name else ()
+def law(values: Mapping[str, float], place: str) -> dict[Prefix, float]:
+    """Probabilities by tokens."""
+    return {prefix_of(key, place): value for key, value in values.items()}

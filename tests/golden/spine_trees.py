@@ -7,18 +7,57 @@ best first), ``params`` (GOOSE's ``B``, root included, ``r``, ``rho``, ``D``, ``
 in order of attachment.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from draftwood.errors import DraftwoodError
+from draftwood.files import Count, Range, decode
 from draftwood.policies._spine import SpineShape
 from draftwood.policies.spine import Successors, attach_branches
 from draftwood.tree import ROOT_SOURCE, TreeBuilder
-from tests.golden.entries import Check, Entry
+from tests.golden.cases import File
+from tests.golden.entries import Check
 
 KINDS = {ROOT_SOURCE: 0, "spine": 1, "branch": 2}
 
-Row = tuple[tuple[int, float], ...]
+Row = tuple[tuple[Count, Annotated[float, Range(0)]], ...]
+Positive = Annotated[int, Range(1)]
+Share = Annotated[float, Range(0, 1)]
+
+
+@dataclass(frozen=True)
+class TablesRecord:
+    """Rows of a case, as in the file."""
+
+    unigram: Mapping[str, Row]
+    bigram: Mapping[str, Row]
+
+
+@dataclass(frozen=True)
+class ParamsRecord:
+    """GOOSE's parameters, as in the file."""
+
+    B: Positive
+    D: Positive
+    K: Positive
+    r: Share
+    rho: Share
+    min_score: Share
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """A case, as in the file."""
+
+    prev: int
+    anchor: int
+    chain: tuple[int, ...]
+    tables: TablesRecord
+    params: ParamsRecord
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    kinds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -56,15 +95,15 @@ class SpineCase:
         return [[t for t, _ in row] for row in rows], [[s for _, s in row] for row in rows]
 
 
-def check_spine_trees(whole: Entry) -> list[Check]:
+def check_spine_trees(file: File) -> list[Check]:
     """Rebuild every case and compare tokens, parents and kinds.
 
     Raises:
         DraftwoodError: a case does not have the keys above.
     """
-    cases = [_read(entry) for entry in whole.entries("cases")]
+    cases = [_read(raw, f"cases[{i}]") for i, raw in enumerate(file.cases)]
     if not cases:
-        raise whole.wrong("cases", "a list of spine trees")
+        raise DraftwoodError("cases: expected a list of spine trees")
     return [_check(f"case {i}", case) for i, case in enumerate(cases)]
 
 
@@ -92,41 +131,23 @@ def _first_difference(expected: Sequence[int], rebuilt: Sequence[int]) -> int | 
     return None if len(expected) == len(rebuilt) else min(len(expected), len(rebuilt))
 
 
-def _read(entry: Entry) -> SpineCase:
-    tables, params = entry.entry("tables"), entry.entry("params")
-    size, depth, top_k = (params.count(name) for name in ("B", "D", "K"))
-    ratio, rho, least = (params.number(name) for name in ("r", "rho", "min_score"))
-    if min(size, depth, top_k) < 1 or not all(0.0 <= share <= 1.0 for share in (ratio, rho, least)):
-        raise entry.wrong("params", "B, D and K of at least 1, and r, rho and min_score in [0, 1]")
+def _read(raw: object, place: str) -> SpineCase:
+    found = decode(CaseRecord, raw, place)
+    params = found.params
     return SpineCase(
-        before=entry.integer("prev"),
-        anchor=entry.integer("anchor"),
-        chain=entry.integers("chain"),
-        unigram=_table(tables, "unigram"),
-        bigram=_table(tables, "bigram"),
-        shape=SpineShape(
-            size=size,
-            ratio=ratio,
-            rho=rho,
-            max_depth=depth,
-            top_k=top_k,
-            room=size,  # no tree of this size is deeper
-            min_score=least,
+        found.prev,
+        found.anchor,
+        found.chain,
+        found.tables.unigram,
+        found.tables.bigram,
+        SpineShape(
+            size=params.B,
+            ratio=params.r,
+            rho=params.rho,
+            max_depth=params.D,
+            top_k=params.K,
+            room=params.B,  # no tree of this size is deeper
+            min_score=params.min_score,
         ),
-        expected={name: entry.integers(name) for name in ("tokens", "parents", "kinds")},
+        {"tokens": found.tokens, "parents": found.parents, "kinds": found.kinds},
     )
-
-
-def _table(entry: Entry, key: str) -> dict[str, Row]:
-    form = "rows of [token, score] pairs, with tokens and finite scores of 0 or more"
-    table = entry.of(key, dict, form)
-    try:
-        rows = {
-            name: tuple((int(token), float(score)) for token, score in row)
-            for name, row in table.items()
-        }
-    except (TypeError, ValueError) as error:
-        raise entry.wrong(key, form) from error
-    if any(t < 0 or not 0.0 <= score < math.inf for row in rows.values() for t, score in row):
-        raise entry.wrong(key, form)
-    return rows

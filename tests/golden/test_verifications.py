@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import decode
 from draftwood.methods import registry
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import Draw
 from tests.factories.literal_verifiers import Rejection
-from tests.golden.cases import read_verifications
-from tests.golden.entries import Entry
+from tests.golden.cases import File, read_verifications
 from tests.golden.forms import check_file
 from tests.golden.recompute import document
 from tests.golden.trees import tree_from_golden
@@ -50,9 +50,9 @@ def test_the_stored_file_is_reproduced() -> None:
 
 def test_a_childs_kind_of_draw_is_inferred_from_its_distribution() -> None:
     kinds = {}
-    for case in read_verifications(Entry(STORED, "stored"))[0]:
+    for case in read_verifications(decode(File, STORED))[0]:
         drafted, _ = tree_from_golden(case, torch.float64, Draw.ONE_HOT)
-        kinds[case.name] = [Draw(kind).name[0] for kind in drafted.tree.draws[1:]]
+        kinds[case.record.name] = [Draw(kind).name[0] for kind in drafted.tree.draws[1:]]
     assert kinds == {
         "forked": ["W", "W", "W", "W", "W"],
         "chain": ["W", "W", "W"],
@@ -163,41 +163,41 @@ def test_every_number_counts(tmp_path: Path, where: str, value: object, complain
 @pytest.mark.parametrize(
     ("where", "value", "complaint"),
     [
-        ("cases.0", 3, "cases 0: not an object"),
-        ("cases", {}, '"cases" must be a list'),
-        ("cases.0.name", 5, '"name" must be text'),
-        ("cases.0.vocab", 4, "over 4 tokens"),
-        ("cases.0.vocab", -1, '"vocab" must be an integer'),
-        ("cases.0.Mb", None, '"Mb" must be'),
-        ("cases.0.Mb.0,1", [0.5, 0.5, 0.5], '"Mb" must be made of distributions'),
-        ("cases.0.Mb.0,1", [1.5, -0.5, 0.0], '"Mb" must be made of distributions'),
-        ("cases.0.Mb.0,1", ["0.5", 0.5, 0.0], '"Mb" must be made of distributions'),
-        ("cases.0.Mb.x", [0.5, 0.5, 0.0], 'not by "x"'),
+        ("cases.0", 3, r"cases\[0\]: expected an object"),
+        ("cases", {}, "cases: expected a list"),
+        ("cases.0.name", 5, r"cases\[0\].name: expected a string"),
+        ("cases.0.vocab", 4, r"cases\[0\].tree.proposal_Q: .* over 4 tokens"),
+        ("cases.0.vocab", -1, r"cases\[0\].vocab: expected"),
+        ("cases.0.Mb", None, r"cases\[0\].Mb is missing"),
+        ("cases.0.Mb.0,1", [0.5, 0.5, 0.5], r"cases\[0\].Mb: expected a distribution"),
+        ("cases.0.Mb.0,1", [1.5, -0.5, 0.0], r"cases\[0\].Mb: expected a distribution"),
+        ("cases.0.Mb.0,1", ["0.5", 0.5, 0.0], r"cases\[0\].Mb.0,1\[0\]: expected a number"),
+        ("cases.0.Mb.x", [0.5, 0.5, 0.0], 'comma-separated tokens, not "x"'),
         ("cases.0.Mb.0,2", None, 'no row "0,2"'),
-        ("cases.0.tree", [], '"tree" must be an object'),
-        ("cases.0.tree.token", [-1, 0.5], '"token" must be a list of integers'),
-        ("cases.0.tree.token.3", 3, '"proposal_Q" must be'),
+        ("cases.0.tree", [], r"cases\[0\].tree: expected"),
+        ("cases.0.tree.token", [-1, 0.5], r"tree.token\[1\]: expected an integer"),
+        ("cases.0.tree.token.3", 3, "tree.proposal_Q: expected null for the root"),
         ("cases.0.tree.parent.2", 5, "below its earlier parent"),
-        ("cases.0.tree.parent.0", 0, '"parent" must be'),
+        ("cases.0.tree.parent.0", 0, "expected -1 for node 0"),
         ("cases.0.tree.children_in_verification_order.0", [1], "below its earlier parent"),
-        ("cases.0.tree.proposal_Q.3", [0.0, 0.0, 1.0], '"proposal_Q" must be'),
+        ("cases.0.tree.proposal_Q.3", [0.0, 0.0, 1.0], "tree.proposal_Q: expected null"),
         ("cases.0.traversal_visit_order", [0, 1, 2], "every node once"),
-        ("cases.0.traversal_accept_prob_when_reached", [1.0], "6 numbers"),
-        ("cases.0.traversal.end_prob.1", "x", "6 numbers"),
-        ("cases.0.traversal.bonus", [], "6 distributions"),
-        ("cases.0.rrsw.expected_accepted", True, "a number"),
-        ("cases.0.rrsw.output_given_tree", {"0": "1"}, "probabilities by tokens"),
-        ("cases.0.runs_with_given_uniforms_by_node_id.0.u", [0.5], "6 numbers"),
-        ("cases.3.tree.token.3", 0, '"proposal_Q" must be'),
-        ("ensembles.0.shape", "a forest", "ensembles 0 .forked.: the shape 'a forest'"),
-        ("ensembles.0.Ms", {"": [1.0]}, '"Ms" must be made of distributions'),
+        ("cases.0.traversal_accept_prob_when_reached", [1.0], "6 values"),
+        ("cases.0.traversal.end_prob.1", "x", r"traversal.end_prob\[1\]: expected a number"),
+        ("cases.0.traversal.bonus", [], "traversal.bonus: expected 6 values"),
+        ("cases.0.rrsw.expected_accepted", True, "rrsw.expected_accepted: expected a number"),
+        ("cases.0.rrsw.output_given_tree", {"0": "1"}, "output_given_tree.0: expected a number"),
+        ("cases.0.runs_with_given_uniforms_by_node_id.0.u", [0.5], "6 values"),
+        ("cases.3.tree.token.3", 0, r"cases\[3\].tree.proposal_Q: expected"),
+        ("ensembles.0.shape", "a forest", r"ensembles\[0\].shape: the shape 'a forest'"),
+        ("ensembles.0.Ms", {"": [1.0]}, r"ensembles\[0\].Ms: expected a distribution"),
         ("ensembles.0.Ms", {}, "no row"),
-        ("ensembles.0.length", None, '"length" must be'),
-        ("ensembles.0.length", 40, '"length" must be small enough'),
-        ("cases.0.tree.children_in_verification_order.0", [1, "4"], "lists of nodes"),
-        ("cases.0.Mb.²", [0.5, 0.5, 0.0], 'not by "²"'),
+        ("ensembles.0.length", None, r"ensembles\[0\].length is missing"),
+        ("ensembles.0.length", 40, r"ensembles\[0\].length: expected at most"),
+        ("cases.0.tree.children_in_verification_order.0", [1, "4"], "expected an integer"),
+        ("cases.0.Mb.²", [0.5, 0.5, 0.0], 'not "²"'),
         ("cases.0.rrsw.expected_accepted", 10**400, "too large"),
-        ("ensembles.0.expected_accepted.naive", "1", "a number"),
+        ("ensembles.0.expected_accepted.naive", "1", "expected_accepted.naive: expected a number"),
     ],
 )
 def test_malformed_files_are_refused(

@@ -34,11 +34,12 @@ def tree_from_golden(
     proposed = ProposedRows(dtype)
     builder = TreeBuilder(0)
     numbers = [ROOT]
+    tree = case.record.tree
     for node, number in enumerate(numbers):  # the loop appends to `numbers`
         group: Row | None = None
         handle, drawn = -1, set[int]()
-        for child in case.children[number]:
-            q, token = case.proposals[child], case.tokens[child]
+        for child in tree.children_in_verification_order[number]:
+            q, token = case.proposals[child], tree.token[child]
             assert q is not None
             draw, row = Draw.IID, -1
             if group is not None and np.allclose(q, without(group, drawn), rtol=0, atol=SAME):
@@ -55,7 +56,8 @@ def tree_from_golden(
                 drawn.add(token)
             if builder.add(node, token, SOURCE, draw=draw, q_row=row) != len(numbers):
                 raise DraftwoodError(
-                    f"case {case.name}: node {child} was not drawn and repeats a sibling's token"
+                    f"case {case.record.name}: node {child} was not drawn and repeats a sibling's "
+                    "token"
                 )
             numbers.append(child)
     return with_distributions(builder.build(), case.p, proposed), numbers

@@ -20,8 +20,8 @@ from draftwood.lab.lossless.tiny import Prefix, Row, completed, joint
 from draftwood.methods import registry
 from draftwood.protocols import Verification, Verifier
 from draftwood.tree import ROOT, Draw, TokenTree
-from tests.golden.cases import RULES, Expected, GoldenCase, GoldenEnsemble, read_verifications
-from tests.golden.entries import Check, Entry, as_key
+from tests.golden.cases import RULES, Expected, File, GoldenCase, GoldenEnsemble, read_verifications
+from tests.golden.entries import Check, as_key
 from tests.golden.proposed import ProposedRows, with_distributions
 from tests.golden.shapes import grow
 from tests.golden.trees import tree_from_golden
@@ -32,16 +32,19 @@ REACHED = 1e-9
 TOLERANCES = {torch.float64: EXACT, torch.float32: ROUNDED}
 
 
-def check_verifications(whole: Entry) -> list[Check]:
+def check_verifications(file: File) -> list[Check]:
     """Recompute every case and ensemble of a file.
 
     Raises:
         DraftwoodError: the file is not of the format that :mod:`tests.golden.cases` describes.
     """
-    cases, ensembles = read_verifications(whole)
-    found = [_check(each.name, [_case(each, dtype) for dtype in TOLERANCES]) for each in cases]
+    cases, ensembles = read_verifications(file)
+    found = [
+        _check(each.record.name, [_case(each, dtype) for dtype in TOLERANCES]) for each in cases
+    ]
     return found + [
-        _check(each.name, [_ensemble(each, dtype) for dtype in TOLERANCES]) for each in ensembles
+        _check(each.record.name, [_ensemble(each, dtype) for dtype in TOLERANCES])
+        for each in ensembles
     ]
 
 
@@ -115,11 +118,16 @@ def _of_rule(
 
 def _when_reached(case: GoldenCase, ends: Row) -> Iterator[_Number]:
     reached = 1.0
-    for node in case.visits:
+    for node in case.record.traversal_visit_order:
         if reached <= REACHED:
             return
         what = f"traversal: acceptance of node {node} when reached"
-        yield _Number(what, float(ends[node]) / reached, case.when_reached[node], reached)
+        yield _Number(
+            what,
+            float(ends[node]) / reached,
+            case.record.traversal_accept_prob_when_reached[node],
+            reached,
+        )
         reached -= float(ends[node])
 
 
@@ -137,21 +145,20 @@ class _Given:
 
 
 def _runs(case: GoldenCase, dtype: torch.dtype) -> Iterator[_Number]:
-    if not case.runs:
+    runs = case.record.runs_with_given_uniforms_by_node_id
+    if not runs:
         return
     # IID, because a tree of one-hot nodes goes to the target walk, which takes no uniforms.
     drafted, numbers = tree_from_golden(case, dtype, Draw.IID)
-    given = [_Given([run.uniforms[number] for number in numbers]) for run in case.runs]
+    given = [_Given([run.u[number] for number in numbers]) for run in runs]
     cases = [Verification(drafted.tree, drafted.p, drafted.q, noise) for noise in given]
-    for i, (run, verdict) in enumerate(
-        zip(case.runs, _verifier("traversal").verify(cases), strict=True)
-    ):
+    found = _verifier("traversal").verify(cases)
+    for i, (run, verdict) in enumerate(zip(runs, found, strict=True)):
         end = (ROOT, *verdict.path)[-1]
-        yield _Number(f"run {i}: accepted_node", numbers[end], run.node)
-        for depth, (found, wanted) in enumerate(
-            zip_longest(drafted.tree.path_tokens(end), run.tokens, fillvalue=-1)
-        ):
-            yield _Number(f"run {i}: token {depth} of accepted_tokens", found, wanted)
+        yield _Number(f"run {i}: accepted_node", numbers[end], run.accepted_node)
+        tokens = zip_longest(drafted.tree.path_tokens(end), run.accepted_tokens, fillvalue=-1)
+        for depth, (token, wanted) in enumerate(tokens):
+            yield _Number(f"run {i}: token {depth} of accepted_tokens", token, wanted)
 
 
 def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]:
@@ -164,10 +171,10 @@ def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]
         ]
 
     (trees,) = explore(draw, [None])
-    yield _Number("n_trees", len(trees), ensemble.trees)
+    yield _Number("n_trees", len(trees), ensemble.record.n_trees)
     drafted = [with_distributions(tree, ensemble.p, proposed) for tree, _ in trees]
-    target = joint(ensemble.p, (), ensemble.length)
-    for rule, expected in ensemble.accepted.items():
+    target = joint(ensemble.p, (), ensemble.record.length)
+    for rule in filter(ensemble.record.expected_accepted.__contains__, RULES):
         ends = [
             (committed(tree, verdict), probability * weight)
             for (tree, probability), found in zip(
@@ -176,9 +183,10 @@ def _ensemble(ensemble: GoldenEnsemble, dtype: torch.dtype) -> Iterator[_Number]
             for verdict, weight in found
         ]
         accepted = sum((len(tokens) - 1) * share for tokens, share in ends)
+        expected = ensemble.record.expected_accepted[rule]
         yield _Number(f"{rule}: expected_accepted", accepted, expected)
-        law = completed(ensemble.p, ends, ensemble.length)
-        cells = product(range(ensemble.vocab), repeat=ensemble.length)
+        law = completed(ensemble.p, ends, ensemble.record.length)
+        cells = product(range(ensemble.record.vocab), repeat=ensemble.record.length)
         for tokens, share, wanted in zip(cells, law.tolist(), target.tolist(), strict=True):
             what = f'{rule}: probability of "{as_key(tokens)}"'
             yield _Number(f"{what} in output_joint", share, ensemble.output.get(tokens, 0.0))

@@ -59,7 +59,7 @@ class Pricing:
 
 @dataclass(frozen=True)
 class Output:
-    """What to compute from replayed steps, and where to write it.
+    """Figures to compute from replayed steps, and the file to write.
 
     Attributes:
         pricing: source of step costs.

@@ -1,1 +1,1 @@
-"""What measures, proves and trains: imported by the command line alone."""
+"""The laboratory: benchmarks, replay, proofs, theory and training; only ``cli`` imports it."""

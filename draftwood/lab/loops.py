@@ -1,28 +1,27 @@
-"""Tells how much of a text repeats itself. Knows token ids only.
+"""Measures how much a text repeats itself.
 
-Small models under greedy decoding end up repeating themselves, word for word or with a name
-changed here and there, and what repeats is what any drafter that copies predicts well. The measure
-is the share of the text's token 8-grams that were seen earlier in the same text; the prompt is not
-part of the text, so copying from a prompt is no loop.
+Small models often end in loops under greedy decoding, and drafters that copy predict loops well.
+The measure is the share of the text's token 8-grams that occurred earlier in the text. The prompt
+is not part of the text, so copying from the prompt is no loop.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SIZE = 8
-"""Tokens of an n-gram: some five words, which texts that go on seldom say twice."""
+"""Tokens per n-gram: about five words, which texts without loops rarely repeat."""
 
 LOOPING = 0.2
-"""Share of repeated 8-grams from which on a text counts as looping."""
+"""Least share of repeated 8-grams in a looping text."""
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The 8-grams of a text, or of several texts together.
+    """Counts of 8-grams in one or several texts.
 
     Attributes:
-        repeated: those that stand earlier in the same text too; overlaps count.
-        total: all of them; 0 for a text of fewer than 8 tokens, which has none.
+        repeated: 8-grams that occurred earlier in the same text; overlaps count.
+        total: all 8-grams; 0 for a text of fewer than 8 tokens.
     """
 
     repeated: int = 0
@@ -30,27 +29,22 @@ class Repeats:
 
     @property
     def share(self) -> float:
-        """Of the 8-grams those that are repeated; 0 if there are none."""
+        """Share of repeated 8-grams; 0 without 8-grams."""
         return self.repeated / self.total if self.total else 0.0
 
     @property
     def loops(self) -> bool:
-        """Whether a text loops; one without 8-grams does not."""
+        """Whether the share is at least ``LOOPING``; False without 8-grams."""
         return self.share >= LOOPING
 
 
 def repeats(tokens: Sequence[int]) -> Repeats:
-    """The 8-grams of one text, given by its token ids without the prompt's."""
+    """Count the 8-grams of a text, given by its token ids without the prompt."""
     grams = [tuple(tokens[i : i + SIZE]) for i in range(len(tokens) - SIZE + 1)]
     return Repeats(len(grams) - len(set(grams)), len(grams))
 
 
 def pooled(texts: Iterable[Repeats]) -> Repeats:
-    """The 8-grams of several texts together: long texts weigh more."""
+    """Sum of the counts of several texts; long texts weigh more."""
     found = list(texts)
     return Repeats(sum(each.repeated for each in found), sum(each.total for each in found))
-
-
-def looping(tokens: Sequence[int]) -> bool:
-    """Whether a fifth or more of the text's 8-grams are repeated."""
-    return repeats(tokens).loops

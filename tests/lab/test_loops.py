@@ -1,22 +1,22 @@
-"""How much of a text repeats itself, and from where on it counts as a loop."""
+"""Repeated 8-grams, and when a text counts as looping."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.lab.loops import Repeats, looping, pooled, repeats
+from draftwood.lab.loops import Repeats, pooled, repeats
 
 TEXTS = st.lists(st.integers(0, 2), max_size=60)
 
 
 def by_hand(tokens: list[int]) -> Repeats:
-    """Every 8-gram looked up among those before it."""
+    """Look up every 8-gram among those before it."""
     grams = [tokens[i : i + 8] for i in range(len(tokens)) if len(tokens[i : i + 8]) == 8]
     return Repeats(sum(gram in grams[:i] for i, gram in enumerate(grams)), len(grams))
 
 
 @given(TEXTS)
-def test_an_8_gram_is_repeated_if_it_stands_earlier_in_the_text(tokens: list[int]) -> None:
+def test_an_8_gram_is_repeated_if_it_occurred_earlier_in_the_text(tokens: list[int]) -> None:
     assert repeats(tokens) == by_hand(tokens)
 
 
@@ -38,26 +38,26 @@ def test_a_text_of_fewer_than_8_tokens_has_no_8_grams_and_does_not_loop(count: i
         # 4 of 20 and 4 of 21 8-grams: a fifth is enough, less is not.
         ([*range(16), *range(11)], True),
         ([*range(17), *range(11)], False),
-        # Said anew each time with another name: no exact period, and a loop all the same.
+        # Repeated with another name each time: no exact period, but a loop.
         ([token for k in range(6) for token in (100 + k, *range(12))], True),
-        # A loop that is left again.
+        # A loop that ends.
         ([*([1, 2, 3] * 10), *range(50, 90)], True),
     ],
     ids=["none", "one", "twice", "thrice", "a fifth", "less", "variation", "left"],
 )
-def test_a_text_loops_from_a_fifth_on(tokens: list[int], expected: bool) -> None:
-    assert looping(tokens) is expected
+def test_a_text_loops_if_a_fifth_is_repeated(tokens: list[int], expected: bool) -> None:
+    assert repeats(tokens).loops is expected
 
 
-def test_texts_are_pooled_by_their_8_grams_and_not_by_their_shares() -> None:
+def test_texts_are_pooled_by_counts_not_by_shares() -> None:
     short, long = repeats([7] * 12), repeats(list(range(103)))
     assert (short, long) == (Repeats(4, 5), Repeats(0, 96))
     assert pooled([short, long]) == Repeats(4, 101)
-    # What one text says is no repetition in another.
+    # 8-grams of another text are no repetitions.
     assert pooled([repeats(list(range(20)))] * 2).repeated == 0
     assert pooled([]) == Repeats()
 
 
 @given(TEXTS)
-def test_more_of_the_same_loops_more(tokens: list[int]) -> None:
+def test_a_doubled_text_has_more_repetitions(tokens: list[int]) -> None:
     assert repeats([*tokens, *tokens]).repeated >= repeats(tokens).repeated

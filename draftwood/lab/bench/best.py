@@ -27,7 +27,7 @@ _SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
 """Settings in which a run must agree with the search."""
 
 _OPTIONAL = ("draft", "head")
-"""Those of them that a run may leave out; methods that need them are refused elsewhere."""
+"""Settings that a run may leave out; methods that need them are refused elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class ReplayDrafter(Drafter):
         wanted = query.k + max(map(len, query.exclude), default=0)
         tokens, logq = table.take(known, wanted)
         if known and (tokens[:, 0] == NO_TOKEN).any():
-            return _empty(query)
+            return Candidates.none(query)
         if len(known) < len(rows) or _truncated(table, known, wanted):
             raise missing
         state.cached = state.root
@@ -207,16 +207,9 @@ def _truncated(table: RankedRows, rows: Sequence[int], wanted: int) -> bool:
     return any(bool((table.tokens[row, : table.asked[row]] != NO_TOKEN).all()) for row in short)
 
 
-def _empty(query: Expand) -> Candidates:
-    shape = (len(query.nodes), query.k)
-    return Candidates(
-        np.full(shape, NO_TOKEN, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    )
-
-
 def _without_excluded(given: Candidates, query: Expand) -> Candidates:
     """The first ``k`` tokens of each row that the query does not exclude."""
-    found = _empty(query)
+    found = Candidates.none(query)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
     for i, exclude in enumerate(excludes):
         row = given.tokens[i].tolist()

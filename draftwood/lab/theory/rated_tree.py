@@ -60,7 +60,7 @@ def expected_yield(tree: RatedTree) -> float:
 
 
 def enumerated_yield(tree: RatedTree) -> float:
-    """As `expected_yield`, by walking the tree once for each of the 2^n acceptance patterns.
+    """`expected_yield` by enumeration: one walk for each of the 2^n acceptance patterns.
 
     ValueError above `ENUMERATION_LIMIT` drafted nodes.
     """

@@ -92,7 +92,7 @@ def break_probabilities(spine_length: int, p_s: float) -> FloatArray:
 
 
 def exit_probabilities(spine_length: int, p_s: float) -> FloatArray:
-    """As `break_probabilities`, plus p_s^m for the spine's tip; float64 [m + 1], sums to 1.
+    """`break_probabilities` and p_s^m for the spine's tip; float64 [m + 1], sums to 1.
 
     Algorithm 1 gives the tip branches too, and the walk ends there if the whole spine is accepted.
     Eq. 1 has no term for it. ValueError for p_s outside [0, 1] or m < 0.

@@ -29,7 +29,7 @@ from draftwood.tree import Draw, TreeBuilder
 
 @dataclass(frozen=True, eq=False)
 class SimulatedSpec(DrafterSpec):
-    """Spec of a simulated drafter, in the request of any drafter of a method.
+    """Spec of a simulated drafter, in the place of any drafter of a method.
 
     Attributes:
         language: the target's language.

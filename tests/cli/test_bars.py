@@ -1,4 +1,4 @@
-"""transformers' bars while a model is loaded: hidden by every command that loads one."""
+"""Commands hide transformers' progress bars while they load a model."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_no_bars_of_transformers(command: str, checkpoint: str, tmp_path: Path) 
     argv = {
         "generate": ("abc", "--max-new-tokens", "2", *model),
         "bench": (*asked, *model, "--methods", "ar"),
-        "search": (str(out), *asked, *model, "--methods", "pld", "--by", "tau"),
+        "search": (str(out), *asked, *model, "--methods", "pld", "--by", "mean_acceptance_length"),
         "inflate": (str(tmp_path / "large"), *model, *smaller),
         "replay": (str(kept), *model, "--methods", "goose"),
     }[command]

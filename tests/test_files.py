@@ -9,7 +9,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 
 
-def test_text_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+def test_text_replaces_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "out.svg"
     path.write_text("old")
     write_text(path, "τ\n")
@@ -17,7 +17,7 @@ def test_text_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.svg"]
 
 
-def test_the_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
+def test_the_file_has_default_permissions(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write_text(tmp_path / "out.svg", "a")
     assert (tmp_path / "out.svg").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -39,7 +39,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert os.listdir(tmp_path) == ["out.svg"]
 
 
-def test_places_that_cannot_be_written_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_unwritable_paths_are_refused_and_no_file_is_left(tmp_path: Path) -> None:
     check_writable(tmp_path / "fine.svg")
     assert os.listdir(tmp_path) == []
     with pytest.raises(DraftwoodError, match="is a directory: name a file in it"):

@@ -21,7 +21,7 @@ def a_tree() -> TokenTree:
     return tree_of([9, 5, 6, 6, 7, 5], [-1, 0, 0, 1, 1, 2])
 
 
-def test_the_builder_keeps_what_it_is_given() -> None:
+def test_the_builder_stores_nodes_as_given() -> None:
     builder = TreeBuilder(9)
     first = builder.add(0, 5, "table", logq=-0.5)
     last = builder.add_chain([6, 7], "copy", parent=first)
@@ -84,7 +84,7 @@ def test_malformed_trees_are_refused(tokens: list[int], parents: list[int]) -> N
 
 
 @given(seed=st.integers(0, 10**6))
-def test_many_children_at_once_are_as_one_by_one(seed: int) -> None:
+def test_extend_equals_adding_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     one, many = TreeBuilder(7), TreeBuilder(7)
     for _ in range(rng.randint(0, 4)):
@@ -100,7 +100,7 @@ def test_many_children_at_once_are_as_one_by_one(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-def test_a_part_is_the_tree_of_some_nodes(seed: int) -> None:
+def test_part_is_the_tree_of_some_nodes(seed: int) -> None:
     rng = random.Random(seed)
     whole = TreeBuilder(7)
     for i in range(rng.randint(0, 12)):

@@ -61,7 +61,7 @@ def test_they_are_unknown_without_a_file_and_where_a_sandbox_shows_zeros(tmp_pat
     assert counters(stat(tmp_path, {0: "0 " * 10, 1: "0 " * 10})) is None
 
 
-def test_others_are_what_is_left_without_our_own() -> None:
+def test_own_time_is_subtracted() -> None:
     before = Counters(time=10.0, busy=100.0, own=5.0, cores=2)
     after = Counters(time=20.0, busy=116.0, own=14.0, cores=2)
     found = usage_between(before, after)
@@ -73,7 +73,7 @@ def test_others_are_what_is_left_without_our_own() -> None:
     assert Others(-0.01, 2.0).share == 0.0
 
 
-def test_stretches_of_time_add_up_and_one_unknown_makes_all_unknown() -> None:
+def test_periods_add_up_and_one_unknown_makes_the_sum_unknown() -> None:
     found = total_usage([Others(1.0, 2.0), Others(0.0, 8.0)])
     assert found == Others(1.0, 10.0)
     assert total_usage([Others(1.0, 2.0), None]) is None
@@ -91,7 +91,7 @@ def test_stretches_of_time_add_up_and_one_unknown_makes_all_unknown() -> None:
         (2.0, 1, "; wait until they have ended"),
     ],
 )
-def test_the_advice_fits_what_is_left(taken: float, threads: int, said: str | None) -> None:
+def test_the_advice_fits_the_free_cores(taken: float, threads: int, said: str | None) -> None:
     cores = 2 if taken < 5 else 8
     found = advice(taken, cores, threads)
     if said is None:
@@ -102,7 +102,7 @@ def test_the_advice_fits_what_is_left(taken: float, threads: int, said: str | No
         assert f"{taken:.1f} of the {cores} cores" in found
 
 
-def test_without_counters_the_load_average_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_counters_the_load_average_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "counters", lambda: None)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (4.0, 0.0, 0.0), raising=False)
@@ -135,7 +135,7 @@ def test_a_running_process_is_seen_and_our_own_work_is_not() -> None:
 
 
 @pytest.mark.parametrize("command", ["demo", "bench", "tune"])
-def test_what_times_something_warns_before_it_begins(
+def test_timing_commands_warn_before_they_begin(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(busy, "warning", lambda threads: f"no room for {threads}")

@@ -28,7 +28,7 @@ def test_every_file_belongs_to_its_key() -> None:
     assert cached.read("layouts", {"model": "a", "threads": 2}) is None
 
 
-def test_nothing_kept_is_an_empty_list(place: Path) -> None:
+def test_an_empty_cache_lists_nothing(place: Path) -> None:
     assert listed() == f"0 files in {place}\n"
     assert "deleted 0 files" in listed("--clear")
 
@@ -76,7 +76,7 @@ def test_another_kind_is_refused() -> None:
     assert "'costs', 'layouts'" in outcome.output
 
 
-def test_without_the_variable_it_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_variable_the_users_cache_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cached.VARIABLE)
     found = cached.directory("costs")
     assert found.name == "costs"

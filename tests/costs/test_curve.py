@@ -29,7 +29,7 @@ def test_the_table_is_linear_between_its_sizes() -> None:
     assert [CURVE.seconds(n) for n in (1, 2, 3, 4)] == [10.0, 12.0, 16.0, 20.0]
 
 
-def test_beyond_the_table_it_goes_on_from_half_of_the_largest_size() -> None:
+def test_beyond_the_table_the_slope_is_that_of_its_last_half() -> None:
     assert CURVE.seconds(6) == 20.0 + 2 * (20.0 - 12.0) / (4 - 2)
     # The last step alone is flat, but a larger forward is not free.
     flat = Curve((1, 2, 3, 4), (1.0, 2.0, 3.0, 3.0))
@@ -47,7 +47,7 @@ def test_no_tokens_are_no_forward() -> None:
 
 
 @given(curves(), st.integers(0, 80), st.integers(0, 3000), st.integers(1, 9))
-def test_one_by_one_or_at_once_is_the_same(curve: Curve, n: int, context: int, batch: int) -> None:
+def test_a_table_equals_single_sizes(curve: Curve, n: int, context: int, batch: int) -> None:
     table = curve.table(n, context, batch)
     assert table.shape == (n + 1,)
     assert table.dtype == np.float64
@@ -74,7 +74,7 @@ def test_a_larger_forward_is_never_cheaper(curve: Curve, context: int, batch: in
         ((1, 2), (2.0, 1.0), "never cheaper"),
     ],
 )
-def test_what_is_no_curve_is_refused(
+def test_invalid_curves_are_refused(
     sizes: tuple[int, ...], base: tuple[float, ...], message: str
 ) -> None:
     with pytest.raises(DraftwoodError, match=message):

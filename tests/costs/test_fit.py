@@ -24,7 +24,7 @@ def samples(
     ]
 
 
-def test_exact_samples_give_the_curve_back() -> None:
+def test_exact_samples_are_fitted_exactly() -> None:
     found = fit(samples(TRUE, (64, 512), (1, 4)))
     assert found.sizes == TRUE.sizes
     np.testing.assert_allclose(found.base, TRUE.base, rtol=1e-6)
@@ -33,7 +33,7 @@ def test_exact_samples_give_the_curve_back() -> None:
     assert found.per_sequence == pytest.approx(TRUE.per_sequence)
 
 
-def test_what_does_not_vary_is_part_of_the_table() -> None:
+def test_terms_that_do_not_vary_are_part_of_the_table() -> None:
     found = fit(samples(TRUE, (64,), (1,)))
     assert found.per_context == found.per_pair == found.per_sequence == 0.0
     np.testing.assert_allclose(found.base, TRUE.table(8, 64, 1)[[1, 2, 4, 8]], rtol=1e-9)
@@ -83,7 +83,7 @@ def test_a_pause_among_steps_does_not_count() -> None:
     assert found.node == pytest.approx(1e-4)
 
 
-def test_plain_steps_alone_say_nothing_of_nodes() -> None:
+def test_plain_steps_alone_give_no_cost_of_nodes() -> None:
     found = fit_host([HostSample(0, 1, 1e-3)])
     assert found.fixed == pytest.approx(1e-3)
     assert (found.node, found.sequence) == (0.0, 0.0)

@@ -16,7 +16,7 @@ GIVEN = StepCosts(
 )
 
 
-def test_nothing_seen_is_what_was_given() -> None:
+def test_without_observations_costs_are_as_given() -> None:
     live = LiveCosts(GIVEN)
     for batch in (1, 3, 16):
         found = live.now(batch)
@@ -46,7 +46,7 @@ TRUE = StepCosts(
 
 
 @pytest.mark.parametrize("batch", [1, 4, 16])
-def test_the_forward_comes_right_at_every_size_that_is_seen(batch: int) -> None:
+def test_the_forwards_cost_converges_at_every_observed_size(batch: int) -> None:
     found = taught(TRUE, batch).now(batch)
     for nodes in (0, 3, 7, 15):
         tokens = batch * (1 + nodes)
@@ -55,13 +55,13 @@ def test_the_forward_comes_right_at_every_size_that_is_seen(batch: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-def test_what_is_outside_of_forwards_comes_right(batch: int) -> None:
+def test_host_time_converges(batch: int) -> None:
     found = taught(TRUE, batch).now(batch)
     assert found.fixed == pytest.approx(TRUE.fixed, rel=0.2)
     assert found.node == pytest.approx(TRUE.node, rel=0.5)
 
 
-def test_the_first_steps_tell_at_once_that_a_batch_is_slower() -> None:
+def test_the_first_steps_show_that_a_batch_is_slower() -> None:
     live = LiveCosts(GIVEN)
     for _ in range(6):
         live.observe(16, 100, 16, 6.0, 0.2)
@@ -69,7 +69,7 @@ def test_the_first_steps_tell_at_once_that_a_batch_is_slower() -> None:
     assert live.now(16).target.seconds(16, 100, 16) > 1.5 * known
 
 
-def test_batches_of_other_sizes_are_left_alone() -> None:
+def test_batches_of_other_sizes_do_not_change() -> None:
     live = taught(TRUE, 16)
     assert live.now(1) == LiveCosts(GIVEN).now(1)
     assert live.now(4) == LiveCosts(GIVEN).now(4)
@@ -109,7 +109,7 @@ def test_a_search_takes_the_moving_average_of_searches() -> None:
 
 
 @pytest.mark.parametrize(("took", "factor"), [(1.0, 2.0), (0.6, 1.0), (0.25, 0.125), (0.1, 0.0)])
-def test_levels_take_what_trees_take_longer_with_them(took: float, factor: float) -> None:
+def test_levels_cost_the_additional_time_of_growing_trees(took: float, factor: float) -> None:
     live = LiveCosts(GIVEN)
     level = GIVEN.drafters["draft"].seconds(1)
     for _ in range(400):
@@ -130,7 +130,7 @@ def test_a_pause_among_levels_moves_little() -> None:
     assert before < live.now(1).drafters["draft"].seconds(1) < 1.2 * before
 
 
-def test_steps_that_wait_count_as_if_each_had_been_counted_at_once() -> None:
+def test_deferred_observations_equal_immediate_ones() -> None:
     live, refined = LiveCosts(GIVEN), Refined(GIVEN.target)
     rng = random.Random(1)
     known = [live.now(1)]

@@ -89,7 +89,7 @@ def test_the_targets_costs_are_found() -> None:
     assert 1000.0 <= clock.now < 1010.0
 
 
-def test_the_bound_may_end_the_first_round() -> None:
+def test_the_time_limit_may_end_the_first_round() -> None:
     clock = Clock()
     target = Slow(clock)
     found = measure_target(target, Grid(sizes=(1, 2, 4), contexts=(16,), seconds=1e-6), clock=clock)
@@ -119,7 +119,7 @@ def test_disturbed_rounds_do_not_count() -> None:
     assert (sample.tokens, sample.context, sample.batch, sample.seconds) == (2, 20, 2, 2.0)
 
 
-def test_sizes_take_turns() -> None:
+def test_sizes_are_timed_in_rounds() -> None:
     clock = Clock()
     order: list[int] = []
 
@@ -178,7 +178,7 @@ def test_a_grid_is_cut_to_what_a_short_context_holds(limit: int) -> None:
     assert fit(measure_target(MarkovTarget(context_limit=limit), quick)).seconds(64) > 0.0
 
 
-def test_a_grid_that_fits_is_left_alone() -> None:
+def test_a_grid_that_fits_is_unchanged() -> None:
     assert Grid().fitted(1024) == Grid()
     assert Grid((1, 8), (16, 60)).fitted(64) == Grid((1, 8), (16,))
     assert Grid((1, 8), (16, 60)).fitted(20) == Grid((1, 8), (12,))
@@ -200,13 +200,13 @@ def test_a_grid_out_of_range_is_refused(wrong: dict[str, object], message: str) 
         Grid(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_timed_tree_is_a_heap() -> None:
+def test_the_timed_tree_is_a_binary_tree() -> None:
     tree = binary_tree(7, 13)
     assert tree.parents.tolist() == [-1, 0, 0, 1, 1, 2, 2]
     assert np.all(tree.tokens < 13)
     assert len(binary_tree(64, 100)) == 64
 
 
-def test_on_a_real_clock_it_keeps_its_bound() -> None:
+def test_the_time_limit_holds_on_a_real_clock() -> None:
     samples = measure_target(MarkovTarget(), Grid((1, 2, 4), (8, 32), seconds=0.1))
     assert fit(samples).seconds(4, 32) > 0.0

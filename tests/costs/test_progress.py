@@ -10,7 +10,7 @@ from draftwood.costs.progress import working
 
 
 @pytest.mark.parametrize(("patience", "told"), [(0.0, ["doing a thing"]), (60.0, [])])
-def test_only_a_long_wait_is_explained(
+def test_only_a_long_wait_shows_a_message(
     patience: float,
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,

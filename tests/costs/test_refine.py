@@ -54,7 +54,7 @@ def test_one_observation_by_hand() -> None:
     assert Refined(curve).observe(1, 0, 1, 1e9) == Refined(curve).observe(1, 0, 1, 2.0)
 
 
-def test_a_size_that_was_never_seen_takes_what_those_around_it_say() -> None:
+def test_an_unobserved_size_interpolates_its_neighbours() -> None:
     curve = Curve((1, 2, 4, 8, 16), (1.0,) * 5)
     found = Refined(curve, drift=0.1, offsets={1: -0.2, 3: 0.2}, seen={1: 3, 3: 3})
     offsets = (-0.2, -0.2, 0.0, 0.2, 0.2)
@@ -74,13 +74,13 @@ def test_it_is_pure() -> None:
     assert refined.curve == TRUE
 
 
-def test_a_step_without_tokens_or_time_says_nothing() -> None:
+def test_a_step_without_tokens_or_time_is_ignored() -> None:
     refined = Refined(TRUE)
     for tokens, seconds in ((0, 1.0), (5, 0.0), (5, -1.0), (5, math.nan), (5, math.inf)):
         assert refined.observe(tokens, 100, 1, seconds) is refined
 
 
-def test_a_curve_of_a_busy_machine_comes_right_within_fifty_steps() -> None:
+def test_a_curve_of_a_busy_machine_converges_within_fifty_steps() -> None:
     busy = Refined(Curve(TRUE.sizes, tuple(2 * t for t in TRUE.base), 2e-3, 2e-4))
     for pauses in (0.0, 0.1):
         runs = [after(busy, 50, seed=seed, pauses=pauses) for seed in range(9)]
@@ -88,7 +88,7 @@ def test_a_curve_of_a_busy_machine_comes_right_within_fifty_steps() -> None:
     assert min(map(abs, errors(busy))) > 0.6
 
 
-def test_a_wrong_shape_is_learnt() -> None:
+def test_a_wrong_shape_is_corrected() -> None:
     flat = Refined(Curve(TRUE.sizes, (5.0,) * 7))
     before = shape(flat)
     found = [shape(after(flat, n, seed=seed)) for n in (50, 150) for seed in range(5)]
@@ -111,7 +111,7 @@ def test_a_slow_machine_is_one_factor() -> None:
         assert shape(run) < 0.12
 
 
-def test_noise_does_not_make_sizes_look_cheap() -> None:
+def test_noise_does_not_make_sizes_cheap() -> None:
     """Who takes the best of several sizes takes the one that looks cheapest."""
     for seed in range(5):
         rng = np.random.default_rng(seed)

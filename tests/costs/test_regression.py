@@ -21,7 +21,7 @@ def test_nonnegative_least_squares_is_scipys(seed: int, extra: int, n: int) -> N
     assert np.linalg.norm(a @ found - b) == pytest.approx(residual, rel=1e-6, abs=1e-9)
 
 
-def test_nothing_helps_a_target_on_the_other_side() -> None:
+def test_an_unreachable_target_gives_zero() -> None:
     assert nnls(np.eye(3), -np.ones(3)).tolist() == [0.0, 0.0, 0.0]
 
 

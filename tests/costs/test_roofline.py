@@ -19,7 +19,7 @@ def test_the_formula_by_hand() -> None:
         assert curve.seconds(tokens, context=8) == pytest.approx(plain + 4.0 + 0.8 * tokens)
 
 
-def test_the_bend_may_lie_before_the_first_token_or_beyond_the_limit() -> None:
+def test_the_bend_may_be_before_the_first_token_or_beyond_the_limit() -> None:
     bound = expected(GPU, Workload(weights=50.0, flops=200.0, cache=0.0, attention=0.0), 8)
     assert [bound.seconds(n) for n in (1, 2, 20)] == pytest.approx([4.0, 6.0, 42.0])
     reading = expected(GPU, Workload(weights=5e5, flops=200.0, cache=0.0, attention=0.0), 8)

@@ -61,7 +61,7 @@ def test_every_part_of_the_key_counts() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1, "value": 2}', "\xff"])
-def test_a_broken_file_is_measured_anew_with_a_warning(
+def test_a_broken_file_is_ignored_with_a_warning(
     content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = store.write(KEY, COSTS)
@@ -99,7 +99,7 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
 
 
 @pytest.mark.parametrize(("seconds", "is_kept"), [(0.0, True), (0.09, True), (0.5, False)])
-def test_what_was_measured_on_a_busy_machine_is_used_but_not_kept(
+def test_costs_measured_on_a_busy_machine_are_not_cached(
     neighbours: Others, seconds: float, is_kept: bool, cache: Path
 ) -> None:
     object.__setattr__(neighbours, "seconds", seconds)
@@ -122,7 +122,7 @@ def test_a_cache_that_cannot_be_written_only_warns(
     assert "cannot keep costs" in caplog.text
 
 
-def test_a_model_is_its_shape_not_its_place() -> None:
+def test_the_identity_depends_on_the_config_but_not_the_path() -> None:
     small, large = LlamaConfig(hidden_size=64), LlamaConfig(hidden_size=128)
     moved = LlamaConfig(hidden_size=64)
     moved._name_or_path = "/somewhere/else"

@@ -174,7 +174,7 @@ def one(
     return Outcome(tree.build(), path, committed, rows)
 
 
-def test_rejected_nodes_teach_unless_told_otherwise() -> None:
+def test_rejected_nodes_are_stored_by_default() -> None:
     for harvest, learnt in (("all", [5]), ("accepted", [])):
         tables = Adjacency(width=1, harvest=harvest).build(HOST)  # type: ignore[arg-type]
         begin(tables, [0], 1, rows_with([(1, 0.9)]))
@@ -187,7 +187,7 @@ def test_rejected_nodes_teach_unless_told_otherwise() -> None:
         assert successors(tables, 4, 3) == learnt
 
 
-def test_the_pair_is_asked_before_the_token() -> None:
+def test_the_pair_is_looked_up_before_the_token() -> None:
     tables = Adjacency(width=1).build(HOST)
     begin(tables, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
     assert successors(tables, 1, 2) == [3]
@@ -207,14 +207,14 @@ def test_the_root_is_paired_with_the_token_before_it() -> None:
     assert successors(tables, 4) == [5]  # (1, 4)
 
 
-def test_a_pair_without_likely_successors_still_answers() -> None:
+def test_a_pair_without_likely_successors_hides_the_token() -> None:
     tables = Adjacency(width=2, min_score=0.1).build(HOST)
     begin(tables, [1, 2, 3, 2], 0, rows_with(*([(5, p), (6, 0.05)] for p in (0.9, 0.09, 0.9, 0.9))))
     assert successors(tables, 1, 2) == []
     assert successors(tables, 3, 2) == [5]
 
 
-def test_the_last_of_equal_nodes_wins() -> None:
+def test_the_last_of_equal_pairs_counts() -> None:
     tables = Adjacency(width=1).build(HOST)
     begin(tables, [0], 1, rows_with([(1, 0.9)]))
     builder = TreeBuilder(1)
@@ -249,7 +249,7 @@ def test_the_oldest_pair_makes_room() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
-def test_a_full_table_never_answers_for_another_key(seed: int, rows: int, bigram: bool) -> None:
+def test_a_full_table_never_returns_another_keys_row(seed: int, rows: int, bigram: bool) -> None:
     rng = np.random.default_rng(seed)
     tables = Adjacency(width=1, max_rows=rows, bigram=bigram).build(HOST)
     prompt = [int(t) for t in rng.integers(V, size=30)]
@@ -297,7 +297,7 @@ def test_a_new_request_forgets_the_slots_last_one() -> None:
         successors(tables, 1)
 
 
-def test_it_says_what_it_needs_and_copies_nothing() -> None:
+def test_it_needs_prompt_rows_and_copies_nothing() -> None:
     tables = Adjacency().build(HOST)
     assert tables.needs == Needs(top_k=V, prompt_rows=True)  # a vocabulary of 7 has no 10 best
     assert tables.continuations([0, 4]) == [(), ()]

@@ -152,7 +152,9 @@ def test_drafts_are_those_of_one_forward_over_everything(
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_batch_of_which_some_are_behind(make: Callable[[], tuple[Drafter, Runner]]) -> None:
+def test_some_sequences_of_a_batch_may_have_a_backlog(
+    make: Callable[[], tuple[Drafter, Runner]],
+) -> None:
     def answers(together: bool) -> list[list[list[int]]]:
         drafter, _ = make()
         stories = [Story(drafter, slot, 3 + slot) for slot in range(3)]
@@ -169,7 +171,7 @@ def test_a_batch_of_which_some_are_behind(make: Callable[[], tuple[Drafter, Runn
     assert answers(together=True) == answers(together=False)
 
 
-def test_where_nothing_is_behind_a_level_is_one_forward() -> None:
+def test_without_a_backlog_a_level_is_one_forward() -> None:
     drafter, runner = text_model()
     forwards = Forwards(runner)
     story = Story(drafter, 0, prompt=30)

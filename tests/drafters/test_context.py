@@ -120,7 +120,7 @@ def test_counts_are_of_agreeing_occurrences() -> None:
     assert (second.tokens[0], second.count) == (7, 2)
 
 
-def test_a_match_is_measured_beyond_the_query_but_not_beyond_the_bound() -> None:
+def test_a_match_is_measured_up_to_the_limit() -> None:
     text = [9, *range(20), 99, *range(20)]
     assert offers(text, Context())[0].match_length == 20
     assert offers(text, Context(max_match=12))[0].match_length == 12
@@ -131,9 +131,7 @@ def test_a_repeated_token_matches_itself() -> None:
 
 
 @given(text=st.lists(st.integers(0, 2), min_size=1, max_size=14), most=st.integers(1, 20))
-def test_a_copy_that_wraps_goes_on_as_the_text_would_if_it_were_right(
-    text: list[int], most: int
-) -> None:
+def test_a_wrapped_copy_continues_with_the_copied_tokens(text: list[int], most: int) -> None:
     plain = offers(text, Context((2, 1), most))
     wrapped = offers(text, Context((2, 1), most, wrap=True))
     for before, after in zip(plain, wrapped, strict=True):
@@ -152,7 +150,7 @@ def test_a_copy_that_wraps_goes_on_as_the_text_would_if_it_were_right(
                 place += 1
 
 
-def test_a_loop_is_copied_as_long_as_wanted() -> None:
+def test_a_loop_is_copied_to_the_maximum_length() -> None:
     text = [9, 1, 2, 3, 1, 2, 3]
     (copied,) = offers(text, Context((3,), 8, wrap=True))
     assert copied.tokens == (1, 2, 3, 1, 2, 3, 1, 2)
@@ -160,12 +158,12 @@ def test_a_loop_is_copied_as_long_as_wanted() -> None:
     assert ended.tokens == (1, 2, 3)
 
 
-def test_nothing_is_offered_without_a_match() -> None:
+def test_without_a_match_there_are_no_continuations() -> None:
     assert offers(list(range(50)), Context()) == ()
     assert offers([3, 3], Context()) == ()
 
 
-def test_slots_are_apart_and_begin_anew() -> None:
+def test_slots_are_independent_and_reset() -> None:
     index = Context().build(HOST)
     begin(index, [1, 2, 3, 4, 1, 2, 3], slot=0)
     begin(index, [5, 6, 7, 8, 5, 6, 7], slot=3)

@@ -109,7 +109,7 @@ def drafter(target: Runner, head: Eagle3Head) -> Any:
     runner.detach()
 
 
-def test_every_answer_is_that_of_the_plain_recurrence(
+def test_every_answer_equals_the_plain_recurrence(
     target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
 ) -> None:
     rng = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def test_copied_nodes_are_forwarded_a_generation_at_a_time(
     assert drafter.forwards == 4  # the root's, and one per depth
 
 
-def test_a_reduced_vocabulary_speaks_the_targets_ids(target: Runner) -> None:
+def test_a_reduced_vocabulary_uses_the_targets_ids(target: Runner) -> None:
     head = made_head(vocab=24)
     head.d2t.copy_(torch.arange(24) * 9)
     drafter, _ = drafter_of(target, head)
@@ -152,7 +152,7 @@ def test_a_reduced_vocabulary_speaks_the_targets_ids(target: Runner) -> None:
         assert set(q.nonzero()[:, 0].tolist()) == set(range(0, 240, 10))
 
 
-def test_the_host_loads_the_head_once_and_lends_the_embedding(target: Runner) -> None:
+def test_the_host_loads_the_head_once_and_shares_the_embedding(target: Runner) -> None:
     host = ModelHost(target)
     given = made_head()
     first, second = host.head(given), host.head(given)

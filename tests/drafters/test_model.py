@@ -72,7 +72,7 @@ class Text:
         return Expand("draft", self.builder, nodes, k)
 
 
-def test_every_answer_is_the_plain_models(drafter: ModelDrafter, runner: Runner) -> None:
+def test_every_answer_equals_the_plain_model(drafter: ModelDrafter, runner: Runner) -> None:
     rng = np.random.default_rng(0)
     texts = [
         Text(drafter, runner.model, slot, rng.integers(VOCAB, size=n).tolist())
@@ -82,7 +82,7 @@ def test_every_answer_is_the_plain_models(drafter: ModelDrafter, runner: Runner)
     assert drafter.forwards == forwards
 
 
-def test_nodes_of_others_are_forwarded_with_what_is_asked(
+def test_nodes_of_other_drafters_are_forwarded_as_ancestors(
     drafter: ModelDrafter, runner: Runner
 ) -> None:
     text = Text(drafter, runner.model, 0, [1, 2, 3])
@@ -98,9 +98,7 @@ def test_nodes_of_others_are_forwarded_with_what_is_asked(
     assert drafter.forwards == 1
 
 
-def test_the_tree_that_is_verified_may_be_another_one(
-    drafter: ModelDrafter, runner: Runner
-) -> None:
+def test_another_tree_may_be_verified(drafter: ModelDrafter, runner: Runner) -> None:
     text = Text(drafter, runner.model, 0, [1, 2, 3])
     first = text.builder.add(ROOT, 11, "draft")
     second = text.builder.add(ROOT, 12, "draft")
@@ -114,7 +112,9 @@ def test_the_tree_that_is_verified_may_be_another_one(
     text.check(query, answer)
 
 
-def test_excluded_tokens_make_room_for_the_next(drafter: ModelDrafter, runner: Runner) -> None:
+def test_excluded_tokens_are_replaced_by_the_next_ones(
+    drafter: ModelDrafter, runner: Runner
+) -> None:
     text = Text(drafter, runner.model, 0, [1, 2, 3])
     best = text.best(ROOT, 4)
     exclude = [frozenset({best[0], best[2]})]
@@ -142,7 +142,7 @@ def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("k", [3, 20])
-def test_outputs_beyond_the_target_are_masked_before_all_else(runner: Runner, k: int) -> None:
+def test_outputs_beyond_the_target_are_masked_before_ranking(runner: Runner, k: int) -> None:
     kept = VOCAB - 32
     head = runner.model.lm_head
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_outputs_beyond_the_target_are_masked_before_all_else(runner: Runner, k:
         torch.testing.assert_close(q.sum(dim=1), torch.ones(len(nodes)))
 
 
-def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -> None:
+def test_beyond_the_draft_models_context_there_are_no_candidates(runner: Runner) -> None:
     limit = runner.info.context_limit
     drafter = ModelDrafter(runner, target_of(VOCAB))
     rng = np.random.default_rng(1)
@@ -195,7 +195,7 @@ def test_where_the_draft_models_context_ends_it_offers_nothing(runner: Runner) -
 
 
 @pytest.mark.parametrize("vocab", [VOCAB, VOCAB // 2])
-def test_a_level_answered_at_once_is_answered_node_by_node(runner: Runner, vocab: int) -> None:
+def test_ranking_a_level_equals_ranking_node_by_node(runner: Runner, vocab: int) -> None:
     answers = []
     for slot, node_by_node in enumerate((False, True)):
         drafter = ModelDrafter(runner, target_of(vocab))
@@ -228,7 +228,7 @@ def test_estimates_at_another_temperature(drafter: ModelDrafter, runner: Runner)
     assert (answer.tokens[0, -1], answer.logq[0, -1]) == (-1, -np.inf)
 
 
-def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
+def test_slots_are_released(drafter: ModelDrafter, runner: Runner) -> None:
     for _ in range(3):
         text = Text(drafter, runner.model, 4, [1, 2, 3])
         drafter.expand([4], [text.query([ROOT], 2)])
@@ -237,7 +237,7 @@ def test_slots_are_given_back(drafter: ModelDrafter, runner: Runner) -> None:
     assert runner.open(8) == 0
 
 
-def test_the_spec_asks_its_host_for_the_model() -> None:
+def test_the_settings_get_the_model_from_the_host() -> None:
     drafter = Model("some/name").build(FakeHost(target_of(13)))
     rows: TargetOutput = ANY_ROWS
     drafter.begin(0, Prefill(np.array([1, 2]), 3, rows))

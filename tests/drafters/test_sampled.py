@@ -68,7 +68,7 @@ def answered(drafter: ModelDrafter, requests: Sequence[Request], queries: Sequen
     return every
 
 
-def test_draws_depend_on_nothing_but_the_request_and_the_node() -> None:
+def test_draws_depend_on_the_request_and_the_node_only() -> None:
     kinds = (Draw.IID, Draw.ONE_HOT, Draw.WITHOUT_REPLACEMENT, Draw.WITHOUT_REPLACEMENT)
     heats = (0.5, 1.0, 0.9, 2.0)
     together = ModelDrafter(Watched(), target_of(13))
@@ -103,7 +103,7 @@ def test_samples_come_from_the_models_own_softmax() -> None:
             assert logq[node] == pytest.approx(expected[tokens[node]].log().tolist(), abs=1e-5)
 
 
-def test_likeliest_tokens_are_only_looked_for_where_they_are_asked_for() -> None:
+def test_top_k_is_computed_only_for_one_hot_queries() -> None:
     model = Watched()
     drafter = ModelDrafter(model, target_of(13))
     first, second = Request(drafter, 0), Request(drafter, 1)
@@ -146,7 +146,7 @@ def test_a_step_forgets_what_was_drawn() -> None:
         drafter.proposals(0, [0])
 
 
-def test_where_the_context_ends_nothing_is_drawn() -> None:
+def test_beyond_the_context_nothing_is_sampled() -> None:
     drafter = ModelDrafter(MarkovTarget(context_limit=5), target_of(13))
     request = Request(drafter, 0)
     query = dataclasses.replace(request.sampled(Draw.IID), nodes=[1, 2])
@@ -169,7 +169,7 @@ def test_where_the_context_ends_nothing_is_drawn() -> None:
         ({"temperature": float("inf")}, "temperature is inf"),
     ],
 )
-def test_queries_that_cannot_be_answered(changes: Any, wrong: str) -> None:
+def test_invalid_queries_are_refused(changes: Any, wrong: str) -> None:
     drafter = ModelDrafter(Watched(), target_of(13))
     request = Request(drafter, 0)
     with pytest.raises(DraftwoodError, match=wrong):

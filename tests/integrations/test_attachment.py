@@ -36,7 +36,7 @@ def ours(model: Any, method: str = "goose", **kwargs: Any) -> list[int]:
     return list(tokens[0].tolist())
 
 
-def test_an_attached_model_is_still_itself() -> None:
+def test_an_attached_model_still_generates_by_itself() -> None:
     model = tiny_llama()
     before, state = plain(model), {k: v.clone() for k, v in model.state_dict().items()}
     logits = model(IDS).logits
@@ -101,7 +101,7 @@ def test_attach_with_other_settings_serves_generate() -> None:
     assert attachment.attachment_of(model).runner is runner
 
 
-def test_detach_says_when_there_is_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_detach_warns_without_an_attachment(caplog: pytest.LogCaptureFixture) -> None:
     model = tiny_llama()
     ours(model)
     detach(model)

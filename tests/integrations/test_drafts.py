@@ -61,7 +61,7 @@ def test_equal_settings_share_an_engine() -> None:
     assert made[0].spelling == "sd:budget=3:draft=LlamaForCausalLM"
 
 
-def test_a_draft_lives_no_longer_than_what_was_attached() -> None:
+def test_a_draft_is_freed_with_its_attachment() -> None:
     target: Any = tiny_llama()
     draft = tiny_llama(seed=9)
     alive = weakref.ref(draft)
@@ -72,7 +72,7 @@ def test_a_draft_lives_no_longer_than_what_was_attached() -> None:
     assert alive() is None
 
 
-def test_a_draft_serves_several_targets_and_can_be_given_back() -> None:
+def test_a_draft_serves_several_targets_and_can_be_detached() -> None:
     draft = tiny_llama(seed=9)
     before = draft.config._attn_implementation
     for seed in (0, 1):
@@ -83,7 +83,7 @@ def test_a_draft_serves_several_targets_and_can_be_given_back() -> None:
     accepted(tiny_llama(), draftwood.sd(draft=draft))
 
 
-def test_a_draft_that_was_given_back_is_attached_again() -> None:
+def test_a_detached_draft_is_attached_again() -> None:
     target: Any = tiny_llama()
     draft = tiny_llama()
     method = draftwood.sd(draft=draft, budget=3)
@@ -92,7 +92,7 @@ def test_a_draft_that_was_given_back_is_attached_again() -> None:
     assert accepted(target, method) == first
 
 
-def test_a_head_that_was_given_back_is_attached_again() -> None:
+def test_a_detached_head_is_attached_again() -> None:
     target: Any = tiny_llama()
     config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
     head = Eagle3Head(config, target.get_input_embeddings())
@@ -148,14 +148,14 @@ def test_a_draft_with_other_padding_when_sampling(target_rows: int, draft_rows: 
     assert found_tokens[0] == found_tokens[1]
 
 
-def test_a_draft_of_which_nothing_is_known_is_refused() -> None:
+def test_an_unknown_draft_is_refused() -> None:
     draft = padded(320, seed=9)
     draft.config.bos_token_id = draft.config.eos_token_id = 3
     with pytest.raises(DraftwoodError, match=r"has 320 tokens and the target 260.*tokenizer="):
         accepted(tiny_llama(), draftwood.sd(draft=draft))
 
 
-def test_tokenizers_are_found_beside_the_weights_or_given(tmp_path: Path) -> None:
+def test_tokenizers_are_stored_with_the_weights_or_given(tmp_path: Path) -> None:
     # 300 rows are no padding of 260, so tokenizers must say that the ids agree.
     model, tokenizer = padded(300, seed=9), tiny_tokenizer()
     model.save_pretrained(tmp_path / "draft")

@@ -20,7 +20,7 @@ from tests.stub import STUB, written
 PACKAGE: Any = draftwood
 
 
-def test_the_stub_is_what_the_recipes_say() -> None:
+def test_the_stub_equals_the_recipes() -> None:
     assert STUB.read_text() == written(), "run: python -m tests.stub"
 
 
@@ -73,7 +73,7 @@ def test_settings_reach_the_method() -> None:
     assert PACKAGE.goose(**defaults).method == method("goose")
 
 
-def test_names_that_are_not_there() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="'draftwood' has no attribute 'gose'") as caught:
         getattr(PACKAGE, "gose")  # noqa: B009
     assert caught.value.name == "gose"

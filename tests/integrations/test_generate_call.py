@@ -32,7 +32,7 @@ def completion(*tokens: int) -> Completion:
     return Completion(tokens, "", "eos", Tally(), 4, 0.0, 0.0)
 
 
-def test_lengths_and_ends_are_the_engines_business() -> None:
+def test_length_and_eos_criteria_are_handled_by_the_engine() -> None:
     for request in call(MaxLengthCriteria(9), EosTokenCriteria([7, 8])).requests():
         assert request.max_new_tokens == 5
         assert request.eos == {7, 8}
@@ -40,7 +40,7 @@ def test_lengths_and_ends_are_the_engines_business() -> None:
         assert request.observer is None
 
 
-def test_other_criteria_are_asked() -> None:
+def test_other_criteria_are_called() -> None:
     criteria = (MaxLengthCriteria(3), EosTokenCriteria(7), MaxTimeCriteria(1e9))
     first, _ = call(*criteria).requests()
     assert first.max_new_tokens == 1  # generate looks at the length after the first token
@@ -51,7 +51,7 @@ def test_other_criteria_are_asked() -> None:
     assert not later(torch.tensor([[1, 2]]))
 
 
-def test_seeds_come_from_torch_and_only_for_drawing() -> None:
+def test_seeds_come_from_torch_and_only_for_sampling() -> None:
     def seeds(**settings: Any) -> list[int]:
         torch.manual_seed(5)
         made = call(MaxLengthCriteria(9), processors=(TopKLogitsWarper(3),), **settings)

@@ -65,7 +65,7 @@ def test_one_prompt_in_any_form(inputs: Any) -> None:
     assert ours(inputs) == [[*IDS, *alone(IDS)]]
 
 
-def test_what_a_tokenizer_returned_as_keywords() -> None:
+def test_a_tokenizers_output_as_keywords() -> None:
     assert ours(**ENCODED) == ours(ENCODED) == ours("a b") == ours(ENCODED["input_ids"])
     ids, mask = ENCODED["input_ids"], ENCODED["attention_mask"]
     assert ours(ids, attention_mask=mask) == ours("a b")
@@ -89,7 +89,7 @@ def test_several_prompts_of_ids() -> None:
     assert ours([IDS, torch.tensor(LONGER)]) == rows
 
 
-def test_rows_that_end_early_are_filled_up_without_a_pad_token() -> None:
+def test_rows_that_end_early_are_padded_without_a_pad_token() -> None:
     stop = alone(IDS)[2]
     assert stop not in alone(LONGER)
     rows = ours([IDS, LONGER], eos_token_id=stop)

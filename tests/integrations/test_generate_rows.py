@@ -40,7 +40,7 @@ class Longer(StoppingCriteria):
         return input_ids.shape[1] >= self.lengths
 
 
-def test_padding_is_taken_off_and_put_back() -> None:
+def test_padding_is_removed_and_restored() -> None:
     rows = rows_of(IDS, MASK)
     assert [row.prompt for row in rows] == [(1, 2), (3, 4, 5, 6)]
     assert [row.width for row in rows] == [4, 4]
@@ -56,7 +56,7 @@ def test_other_masks_are_refused(mask: list[list[int]]) -> None:
         rows_of(IDS, torch.tensor(mask))
 
 
-def test_a_callers_processor_is_shown_a_batch_and_answers_for_the_row() -> None:
+def test_a_callers_processor_gets_a_batch_and_scores_the_row() -> None:
     first, second = rows_of(IDS, MASK)
     noting = Noting()
     scores = torch.zeros(1, 3)
@@ -79,7 +79,7 @@ def test_transformers_own_processors_work_on_one_row(monkeypatch: pytest.MonkeyP
     assert shapes == [(1, 3)]
 
 
-def test_with_an_eos_criterion_every_row_ends_by_itself() -> None:
+def test_with_an_eos_criterion_rows_end_independently() -> None:
     rows = rows_of(IDS, MASK)
     stops = Stops(StoppingCriteriaList([Longer([6, 8]), EosTokenCriteria(99)]))
     assert stops.pads_finished
@@ -88,7 +88,7 @@ def test_with_an_eos_criterion_every_row_ends_by_itself() -> None:
     assert stops.cut(rows[0], [1, 1]) == (1, 1)
 
 
-def test_without_one_rows_go_on_until_the_last_has_ended() -> None:
+def test_without_an_eos_criterion_rows_continue_until_all_ended() -> None:
     rows = rows_of(IDS, MASK)
     stops = Stops(StoppingCriteriaList([Longer([6, 8])]))
     assert not stops.pads_finished

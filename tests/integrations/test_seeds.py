@@ -19,7 +19,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_seed_decides_what_generate_draws() -> None:
+def test_a_seed_determines_the_samples_of_generate() -> None:
     model: Any = tiny_llama()
     draft = tiny_llama(seed=1, layers=1)
     ids = torch.tensor([[5, 9, 2, 7, 5, 9, 2]] * 3)
@@ -40,7 +40,7 @@ def test_a_seed_decides_what_generate_draws() -> None:
     draftwood.detach(model)
 
 
-def test_a_seed_decides_what_the_command_line_draws(tmp_path: Path) -> None:
+def test_a_seed_determines_the_samples_of_the_command_line(tmp_path: Path) -> None:
     target = str(save_tiny(tmp_path / "target"))
     draft = str(save_tiny(tmp_path / "draft"))
     tiny_llama(seed=1, layers=1).save_pretrained(draft)

@@ -96,7 +96,7 @@ def test_a_text_streamer_prints_what_generate_prints(capsys: pytest.CaptureFixtu
     assert len(printed[0]) > len(TEXT) + 10
 
 
-def test_a_streamer_is_put_what_generate_puts_through_wrappers_too() -> None:
+def test_a_streamer_gets_the_tokens_of_generate_through_wrappers_too() -> None:
     model: Any = tiny_llama()
     method = goose()
 
@@ -194,7 +194,7 @@ def test_an_assistant_and_synced_gpus_are_refused_by_name() -> None:
     assert not deltas
 
 
-def test_stop_strings_and_the_tokenizer_are_served() -> None:
+def test_stop_strings_and_the_tokenizer_work() -> None:
     model: Any = tiny_llama()
     tokenizer = tiny_tokenizer()
     kwargs = encoded(TEXT) | SETTINGS | LETTERS
@@ -227,7 +227,7 @@ def test_a_tokenizer_gives_events_and_completions_their_text() -> None:
         assert "".join(piece for d in deltas for piece in d.pieces) == text
 
 
-def test_called_by_hand_nothing_was_kept_back() -> None:
+def test_called_directly_no_argument_is_withheld() -> None:
     model: Any = tiny_llama()
     found = kept_back(model)
     assert (found.streamer, found.assistant_model, found.synced_gpus) == (None, None, None)

@@ -192,7 +192,7 @@ def case(name: str, rows: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", settings())
-def test_greedy_is_generates(name: str, rows: int) -> None:
+def test_greedy_output_equals_generate(name: str, rows: int) -> None:
     prompts = PROMPTS[:rows]
     expected = plain(prompts, **case(name, rows))
     got = ours(prompts, **case(name, rows))
@@ -229,7 +229,7 @@ def test_another_architecture() -> None:
     assert torch.equal(run(model, PROMPTS, custom_generate=GOOSE), expected)
 
 
-def test_a_criterion_sees_what_it_would_see() -> None:
+def test_a_criterion_gets_the_padded_batch() -> None:
     for modulus in (5, 10_007):
         theirs, mine = Sum(modulus), Sum(modulus)
         plain(PROMPTS[:1], stopping_criteria=StoppingCriteriaList([theirs]))
@@ -238,7 +238,7 @@ def test_a_criterion_sees_what_it_would_see() -> None:
         assert mine.seen
 
 
-def test_a_criterion_is_shown_scores() -> None:
+def test_a_criterion_gets_scores() -> None:
     wanted: dict[str, Any] = {
         "return_dict_in_generate": True,
         "output_scores": True,
@@ -282,7 +282,7 @@ def test_scores_and_logits(rows: int) -> None:
     assert not torch.allclose(got.scores[0], got.logits[0])  # type: ignore[index]
 
 
-def test_only_what_was_asked_for_is_reported() -> None:
+def test_only_requested_outputs_are_reported() -> None:
     got = cast(GenerateDecoderOnlyOutput, ours(return_dict_in_generate=True, output_logits=True))
     assert got.scores is None
     assert got.logits is not None
@@ -295,7 +295,7 @@ def sampled(seed: int, method: CustomGenerate = GOOSE, **kwargs: Any) -> torch.T
     return ours(method=method, **kwargs)
 
 
-def test_seeds_decide_what_is_drawn() -> None:
+def test_seeds_determine_samples() -> None:
     first = sampled(1)
     assert torch.equal(first, sampled(1))
     assert not torch.equal(first, sampled(2))
@@ -303,11 +303,11 @@ def test_seeds_decide_what_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"repetition_penalty": 1.3}, {"min_p": 0.1, "top_p": 1.0}])
-def test_drafting_draws_what_plain_decoding_draws(kwargs: dict[str, Any]) -> None:
+def test_drafting_samples_the_tokens_of_plain_decoding(kwargs: dict[str, Any]) -> None:
     assert torch.equal(sampled(4, **kwargs), sampled(4, AR, **kwargs))
 
 
-def test_greedy_decoding_leaves_torchs_generator_alone() -> None:
+def test_greedy_decoding_does_not_use_torchs_generator() -> None:
     before = torch.get_rng_state()
     ours()
     assert torch.equal(torch.get_rng_state(), before)
@@ -419,7 +419,7 @@ class Refusing(LogitsProcessor):
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[1:2], PROMPTS[:2]])
-def test_what_a_processor_raises_is_raised(prompts: Sequence[Sequence[int]]) -> None:
+def test_a_processors_error_is_raised_unchanged(prompts: Sequence[Sequence[int]]) -> None:
     with pytest.raises(LookupError, match="not this one") as caught:
         ours(prompts, logits_processor=LogitsProcessorList([Refusing(PROMPTS[1][0])]))
     notes = getattr(caught.value, "__notes__", [])
@@ -427,7 +427,7 @@ def test_what_a_processor_raises_is_raised(prompts: Sequence[Sequence[int]]) -> 
     assert torch.equal(ours(prompts), plain(prompts)), "the model can be used on"
 
 
-def test_a_row_with_nothing_to_choose_is_named() -> None:
+def test_a_row_without_possible_tokens_is_named() -> None:
     ban: dict[str, Any] = {"suppress_tokens": list(range(VOCAB))}
     with pytest.raises(DraftwoodError, match=r"^no token can follow at position 5: "):
         ours(PROMPTS[:1], **ban)

@@ -36,7 +36,7 @@ def generated(model: Any) -> list[int]:
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("packing", [True, False])
-def test_the_model_stays_itself(implementation: str, packing: bool) -> None:
+def test_the_model_is_not_changed(implementation: str, packing: bool) -> None:
     model = FAMILIES["llama"]()
     model.set_attn_implementation(implementation)
     before = generated(model)
@@ -262,7 +262,7 @@ def test_transformers_adds_nothing_to_a_refusal(
         (lambda: nn.Linear(2, 2), "not a transformers model"),
     ],
 )
-def test_what_cannot_decode_trees_is_refused(make: Callable[[], Any], reason: str) -> None:
+def test_models_that_cannot_decode_trees_are_refused(make: Callable[[], Any], reason: str) -> None:
     if isinstance(make(), nn.Linear):
         with pytest.raises(DraftwoodError, match=reason):
             attach(make())
@@ -270,7 +270,7 @@ def test_what_cannot_decode_trees_is_refused(make: Callable[[], Any], reason: st
         _refused(make, reason)
 
 
-def test_a_second_attachment_is_the_first_unless_it_is_another() -> None:
+def test_a_second_attachment_is_the_first_unless_settings_differ() -> None:
     model = FAMILIES["llama"]()
     runner = attach(model, self_test=False)
     assert attach(model, self_test=False) is runner
@@ -295,7 +295,7 @@ def test_a_copy_of_an_attached_model_is_refused() -> None:
     attach(copy.deepcopy(model), self_test=False).detach()
 
 
-def test_detach_undoes_the_attachment_and_says_when_there_is_none(
+def test_detach_undoes_the_attachment_and_warns_without_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = FAMILIES["llama"]()
@@ -325,7 +325,7 @@ def test_a_wrapper_and_its_model_share_an_attachment() -> None:
     assert not model.config._attn_implementation.startswith("draftwood")
 
 
-def test_training_mode_is_noticed_later_too() -> None:
+def test_training_mode_is_refused_after_attaching_too() -> None:
     model = FAMILIES["llama"]()
     runner = attach(model, self_test=False)
     model.train()

@@ -37,7 +37,7 @@ def textbook(
 @pytest.mark.parametrize("cap", [None, 0.5])
 @pytest.mark.parametrize("step", list(Visibility))
 @pytest.mark.parametrize("width", [D, 5])
-def test_every_step_is_the_textbook_formula(
+def test_attention_equals_the_textbook_formula(
     step: Visibility, cap: float | None, width: int, sunk: bool
 ) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -80,7 +80,7 @@ def registered() -> Any:
     return ALL_ATTENTION_FUNCTIONS[register("sdpa")]
 
 
-def test_a_survey_notes_the_groups() -> None:
+def test_a_survey_records_the_groups() -> None:
     survey = Survey()
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     module = FAMILIES["llama"]().model.layers[0].self_attn
@@ -89,7 +89,7 @@ def test_a_survey_notes_the_groups() -> None:
 
 
 @pytest.mark.parametrize("demand", ["position_bias", "something_new"])
-def test_demands_that_would_be_ignored_are_refused(demand: str) -> None:
+def test_arguments_that_would_be_ignored_are_refused(demand: str) -> None:
     module = FAMILIES["llama"]().model.layers[0].self_attn
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     with pytest.raises(DraftwoodError, match=f"asks for {demand}"):

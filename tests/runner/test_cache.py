@@ -88,7 +88,7 @@ def test_growth_is_geometric(cache: KVCache) -> None:
     assert len(sizes) < 12
 
 
-def test_keeping_a_path_gathers_its_cells(cache: KVCache) -> None:
+def test_committing_a_path_gathers_its_entries(cache: KVCache) -> None:
     slots = [cache.open(20) for _ in range(2)]
     prefixes = [write(cache, slot, 4, seed) for seed, slot in enumerate(slots)]
     trees = []

@@ -55,7 +55,9 @@ def by_layer(model: Any, backend: Any) -> None:
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("compiled", [by_attribute, in_place, by_layer])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str, traced: bool) -> None:
+def test_a_compiled_model_decodes_as_an_uncompiled_one(
+    compiled: Any, when: str, traced: bool
+) -> None:
     """If ``traced``, the model's own calls are compiled too, which takes seconds."""
     model = FAMILIES["llama"]()
     expected = generated(model)
@@ -75,7 +77,7 @@ def test_a_compiled_model_decodes_as_plainly(compiled: Any, when: str, traced: b
         assert generated(model) == expected
 
 
-def test_a_compiled_wrapper_decodes_as_plainly() -> None:
+def test_a_compiled_wrapper_decodes_as_an_uncompiled_one() -> None:
     model = FAMILIES["llama"]()
     expected = generated(model)
     counter = CompileCounter()
@@ -88,7 +90,7 @@ def test_a_compiled_wrapper_decodes_as_plainly() -> None:
     draftwood.detach(model)
 
 
-def test_the_switch_is_given_back_when_the_last_user_leaves() -> None:
+def test_the_switch_is_released_by_the_last_user() -> None:
     counter = CompileCounter()
     model = FAMILIES["llama"]().model.layers[0].mlp
     model.compile(backend=counter)

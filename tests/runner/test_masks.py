@@ -42,7 +42,7 @@ def by_the_rule(kind: LayerKind, length: int, tree: TokenTree, q: int, kv: int) 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING,), (SLIDING, FULL), (CHUNKED, FULL)])
-def test_every_step_follows_the_rule(kinds: tuple[LayerKind, ...], dtype: torch.dtype) -> None:
+def test_masks_follow_the_definition(kinds: tuple[LayerKind, ...], dtype: torch.dtype) -> None:
     rng = np.random.default_rng(0)
     masks = TreeMasks(kinds, 2, dtype, CPU)
     # Sizes go up and down, so that whatever a step leaves behind would show.
@@ -101,7 +101,7 @@ def test_ancestors_are_those_of_the_tree(nodes: int) -> None:
         assert np.flatnonzero(seen).tolist() == sorted({0, node, *tree.path(node)})
 
 
-def test_kinds_are_read_as_the_models_read_them() -> None:
+def test_layer_kinds_are_those_of_the_models() -> None:
     def kinds(**fields: Any) -> tuple[LayerKind, ...]:
         return layer_kinds(SimpleNamespace(**fields))
 

@@ -16,7 +16,7 @@ from tests.factories.path_logits import TOLERANCE, plain_logits, random_prompts,
 
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2", "gemma3", "gpt2"])
 @pytest.mark.parametrize("chunk", [1000, 16, 5])
-def test_chunks_change_nothing(family: str, chunk: int) -> None:
+def test_chunked_prefill_equals_one_forward(family: str, chunk: int) -> None:
     runner = attach(FAMILIES[family](), chunk=chunk, self_test=False)
     texts = random_prompts(np.random.default_rng(0), (33, 4, 16, 41), VOCAB)
     slots = [runner.open(len(text)) for text in texts]
@@ -46,7 +46,7 @@ def llama() -> Runner:
     return attach(FAMILIES["llama"](), chunk=8, self_test=False)
 
 
-def test_a_prompt_may_continue_what_a_slot_holds(llama: Runner) -> None:
+def test_a_prompt_may_continue_a_slot(llama: Runner) -> None:
     texts = random_prompts(np.random.default_rng(1), (12, 20), VOCAB)
     slots = [llama.open(40) for _ in texts]
     llama.prefill(slots, [text[:7] for text in texts], Needs())
@@ -55,7 +55,7 @@ def test_a_prompt_may_continue_what_a_slot_holds(llama: Runner) -> None:
         assert worst(rows, plain_logits(llama.model, text)[-1:]) < TOLERANCE
 
 
-def test_only_the_rows_asked_for_reach_the_head(llama: Runner) -> None:
+def test_only_requested_rows_reach_the_lm_head(llama: Runner) -> None:
     seen: list[int] = []
     model: Any = llama.model
     model.lm_head.register_forward_hook(lambda module, given, out: seen.append(out.shape[1]))

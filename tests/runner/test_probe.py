@@ -28,7 +28,7 @@ def test_grouped_heads() -> None:
     assert len(layout.layers) == 2
 
 
-def test_latent_keys_are_cached_as_they_come() -> None:
+def test_latent_keys_are_cached() -> None:
     layout = learn(FAMILIES["deepseek_v3"]())
     keys, values = layout.layers[0]
     assert keys != values
@@ -40,7 +40,7 @@ def test_layers_that_cache_nothing_are_refused() -> None:
         learn(FAMILIES["llama"](), layers=3)
 
 
-def test_a_model_that_asks_its_cache_for_more_is_refused() -> None:
+def test_a_model_that_needs_other_cache_methods_is_refused() -> None:
     model = FAMILIES["llama"]()
 
     def forward(*args: Any, past_key_values: Any, **kwargs: Any) -> Any:

@@ -218,7 +218,7 @@ def test_logits_are_those_of_generate(name: str) -> None:
     runner.detach()
 
 
-def test_a_tree_that_grows_level_by_level_crosses_alike() -> None:
+def test_a_tree_that_grows_level_by_level_may_cross_the_limit() -> None:
     """As a draft model is run: nodes that are cached already are not forwarded again."""
     for make in TURNING.values():
         runner = attach(make(), chunk=7)
@@ -239,7 +239,7 @@ def test_a_tree_that_grows_level_by_level_crosses_alike() -> None:
         runner.detach()
 
 
-def test_text_may_be_added_and_taken_back_across_the_turn() -> None:
+def test_text_may_be_added_and_rolled_back_across_the_limit() -> None:
     for name in ("longrope", "phi3"):
         model = TURNING[name]()
         [text] = prompts_of((TURN + 8,))
@@ -266,7 +266,7 @@ def test_text_may_be_added_and_taken_back_across_the_turn() -> None:
 
 
 @pytest.mark.parametrize("draft", TURNING)
-def test_a_draft_model_may_turn_too(draft: str) -> None:
+def test_a_draft_model_may_cross_the_limit_too(draft: str) -> None:
     prompts = prompts_of(LENGTHS)
     target = _llama(_LONG)()
     expected = [tokens for tokens, _ in expected_of("longrope")]
@@ -279,14 +279,16 @@ def test_a_draft_model_may_turn_too(draft: str) -> None:
 
 
 @pytest.mark.parametrize("name", TURNING)
-def test_without_the_mend_the_self_test_refuses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_patch_the_self_test_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: RotaryPatches())
     with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
         attach(TURNING[name]())
 
 
 @pytest.mark.parametrize("name", ["longrope", "dynamic"])
-def test_without_the_mend_each_defect_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_patch_each_difference_shows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A prompt in chunks, a tree that crosses, and a batch mate each change the logits."""
     model = TURNING[name]()
     short, _, long = prompts_of(LENGTHS)
@@ -312,7 +314,7 @@ def test_without_the_mend_each_defect_shows(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("name", ["phi3", "phimoe"])
-def test_a_cache_that_is_kept_too_long_is_refused(
+def test_without_recomputing_the_self_test_fails(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("draftwood.runner.attach.recompute_limit", lambda *_: None)
@@ -321,7 +323,7 @@ def test_a_cache_that_is_kept_too_long_is_refused(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_models_own_calls_are_not_touched(name: str) -> None:
+def test_the_models_own_calls_are_unchanged(name: str) -> None:
     model = MODELS[name]()
     [short, long] = prompts_of((9, TURN + 9))
     expected = generated(model, long)
@@ -350,14 +352,14 @@ class _OfItsOwnKind(nn.Module):
         return self.inner[0](x, named["position_ids"] if where is None else where)
 
 
-def test_a_module_of_another_kind_is_seen_by_the_self_test() -> None:
+def test_an_unknown_rotary_module_fails_the_self_test() -> None:
     model = TURNING["longrope"]()
     model.model.rotary_emb = _OfItsOwnKind(model.model.rotary_emb)
     with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
         attach(model)
 
 
-def test_what_is_learnt_of_a_module() -> None:
+def test_regimes_of_rotary_modules() -> None:
     found = {}
     for name, make in MODELS.items():
         model = make()

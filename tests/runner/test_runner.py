@@ -103,7 +103,7 @@ def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner) -> None:
     assert worst(rows, path_logits(model, texts[1], single)) < TOLERANCE
 
 
-def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: Runner) -> None:
+def test_a_tree_forwarded_level_by_level_equals_one_forward(runner: Runner) -> None:
     rng, texts, slots = prefilled(runner, 3, *LENGTHS)
     trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
     whole = runner.forward(slots, trees, NOTHING)
@@ -129,7 +129,7 @@ def test_a_tree_forwarded_level_by_level_is_the_tree_forwarded_at_once(runner: R
         assert cache_error(runner, slot, text) < TOLERANCE
 
 
-def test_one_node_below_a_chain_is_a_plain_step_and_below_a_fork_is_not(llama: Runner) -> None:
+def test_one_node_needs_no_mask_below_a_chain_but_below_a_fork(llama: Runner) -> None:
     _, [text], [slot] = prefilled(llama, 4, 20)
     for parents in ((-1, 0, 1, 2), (-1, 0, 0, 2), (-1, 0, 1, 1)):
         tree = tree_of((9, 8, 7, 6), parents)
@@ -167,7 +167,7 @@ class _Shifted:
         return self._size
 
 
-def test_breadth_first_positions_would_be_noticed(llama: Runner) -> None:
+def test_breadth_first_positions_give_other_logits(llama: Runner) -> None:
     rng, [text], [slot] = prefilled(llama, 2, 20)
     tree = random_tree(rng, 10, VOCAB)
     expected = path_logits(llama.model, text, tree)
@@ -177,7 +177,7 @@ def test_breadth_first_positions_would_be_noticed(llama: Runner) -> None:
 
 
 @pytest.mark.parametrize("scatter", [False, True])
-def test_both_ways_to_write_the_cache_agree(llama: Runner, scatter: bool) -> None:
+def test_scattered_and_rectangular_cache_writes_agree(llama: Runner, scatter: bool) -> None:
     llama.cache.scatter = scatter
     rng, texts, slots = prefilled(llama, 4, 12, 12, room=30)
     trees = [random_tree(rng, 6, VOCAB) for _ in texts]
@@ -238,7 +238,7 @@ def test_release_between_forward_and_commit_moves_the_nodes_along(llama: Runner)
     assert cache_error(llama, slots[1], texts[1]) < TOLERANCE
 
 
-def test_rolling_back_forgets_the_end(llama: Runner) -> None:
+def test_rolling_back_drops_the_last_tokens(llama: Runner) -> None:
     rng, [text], [slot] = prefilled(llama, 8, 20, room=40)
     llama.roll_back(slot, 11)
     assert llama.length(slot) == 11
@@ -249,7 +249,7 @@ def test_rolling_back_forgets_the_end(llama: Runner) -> None:
         llama.roll_back(slot, 12)
 
 
-def test_a_released_row_leaves_nothing_behind(llama: Runner) -> None:
+def test_a_released_row_is_zeroed(llama: Runner) -> None:
     slots = [llama.open(20) for _ in range(2)]
     llama.prefill(slots, [list(range(20)), list(range(9))], NOTHING)
     with torch.inference_mode():
@@ -269,7 +269,7 @@ def test_a_slot_named_twice_is_refused(llama: Runner) -> None:
         llama.forward([slot, slot], [tree_of([3], [-1])] * 2, NOTHING)
 
 
-def test_what_a_drafter_needs_is_handed_over(llama: Runner) -> None:
+def test_outputs_that_a_drafter_needs_are_returned(llama: Runner) -> None:
     model: Any = llama.model
     rng, [text], [slot] = prefilled(llama, 9, 20, room=40)
     tree = random_tree(rng, 7, VOCAB)

@@ -102,19 +102,19 @@ def test_rows_that_depend_on_other_rows() -> None:
     refused(model, "self-test failed")
 
 
-def test_cells_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.runner.cache.KVCache.move", lambda *_: None)
     refused(FAMILIES["llama"](), "the logits after an accepted path are not those of its text")
 
 
-def test_attention_that_forgets_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_without_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.runner.masks.LayerKind.reach", float("inf"))
     model = FAMILIES["mistral_sliding"]()
     model.config.sliding_window = 4
     refused(model, "self-test failed")
 
 
-def test_the_end_of_a_short_window_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_short_window_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "draftwood.runner.masks.LayerKind.hidden", lambda _, queries, keys: keys + 0 * queries < -1
     )

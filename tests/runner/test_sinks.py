@@ -81,9 +81,7 @@ def test_tokens_are_those_of_generate(model: Any, name: str) -> None:
     runner.detach()
 
 
-def test_sinks_that_were_ignored_would_be_noticed(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ignored_sinks_fail_the_self_test(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attention._unfused
     monkeypatch.setattr(attention, "_unfused", lambda *given: whole(*given[:-1]))
     with pytest.raises(DraftwoodError, match="self-test failed"):

@@ -61,7 +61,7 @@ def test_the_first_of_equal_maxima_is_the_argmax(k: int) -> None:
         assert {*tokens[0, 4, :2].tolist()} == {1, 2000}
 
 
-def test_rows_with_removed_tokens() -> None:
+def test_rows_with_minus_infinity() -> None:
     logits = torch.full((1, 7, 4096), -torch.inf)
     logits[0, :, 17] = 1.0
     argmax, tokens, probs = to_host(logits, 5)
@@ -73,7 +73,7 @@ def test_rows_with_removed_tokens() -> None:
 @pytest.mark.parametrize("k", [0, 4])
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("vocab", [2048, 40_000])
-def test_a_row_that_is_not_numbers_has_no_argmax(vocab: int, plain: bool, k: int) -> None:
+def test_a_row_with_nan_has_no_argmax(vocab: int, plain: bool, k: int) -> None:
     logits = rows(8, vocab)
     expected = logits.argmax(-1)
     logits[0, 3, 99] = torch.nan
@@ -131,7 +131,7 @@ def test_the_two_stage_search_puts_the_lowest_of_equal_tokens_first() -> None:
     assert found[0].tolist() == order[:, 0].tolist()
 
 
-def test_a_search_that_two_stages_cannot_do() -> None:
+def test_rows_that_two_stages_cannot_search() -> None:
     for logits in (torch.zeros(2, 4096), rows(2, 4096)[0].fill_diagonal_(torch.nan)):
         assert module._two_stages(logits, module._chunks(logits).amax(2), 4) is None
     logits = rows(2, 4096)[0]

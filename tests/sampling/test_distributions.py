@@ -37,7 +37,7 @@ def grown() -> TokenTree:
         ([4, 1, 2, 3], [40, 4, 50, 6], {"b": [[4, 5]], "a": [[4, 6]]}),
     ],
 )
-def test_each_drafter_is_asked_once_for_its_own_nodes(
+def test_each_drafter_is_called_once_for_its_own_nodes(
     nodes: list[int], expected: list[float], asked: dict[str, list[list[int]]]
 ) -> None:
     drafters: dict[str, Any] = {"a": Canned(1), "b": Canned(10)}

@@ -73,7 +73,7 @@ def test_certain_decisions_need_no_numbers() -> None:
     assert not noise.accepts(0, math.nan)
 
 
-def test_draft_generators_start_over_and_differ_by_lane() -> None:
+def test_draft_generators_repeat_and_differ_by_lane() -> None:
     noise = RequestNoise(3, 9)
     numbers = noise.draft(0).random(1000)
     noise.choose(1, torch.ones(3))

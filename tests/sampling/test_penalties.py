@@ -5,7 +5,7 @@ import torch
 from draftwood.sampling.processors import PresenceFrequencyPenalty
 
 
-def test_generated_tokens_are_counted_and_the_prompt_is_not() -> None:
+def test_penalties_count_generated_tokens_only() -> None:
     penalty = PresenceFrequencyPenalty(presence=0.5, frequency=0.25, prompt_length=2)
     scores = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     after = penalty(torch.tensor([[3, 3, 1, 1, 0]]), scores)
@@ -13,7 +13,7 @@ def test_generated_tokens_are_counted_and_the_prompt_is_not() -> None:
     assert scores.tolist() == [[1.0, 2.0, 3.0, 4.0]]
 
 
-def test_nothing_generated_nothing_changed() -> None:
+def test_without_generated_tokens_scores_are_unchanged() -> None:
     penalty = PresenceFrequencyPenalty(presence=2.0, frequency=-1.0, prompt_length=3)
     scores = torch.tensor([[1.0, 2.0]])
     assert torch.equal(penalty(torch.tensor([[0, 1, 1]]), scores), scores)

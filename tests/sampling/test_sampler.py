@@ -128,7 +128,7 @@ def generated(
 
 
 @pytest.mark.parametrize(("ours", "theirs"), SETTINGS, ids=",".join)
-def test_nodes_see_what_generate_sees(
+def test_scores_at_nodes_equal_those_of_generate(
     model: LlamaForCausalLM, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
     tokens, logits, scores = generated(model, theirs)
@@ -147,7 +147,7 @@ def test_nodes_see_what_generate_sees(
             assert p.probabilities([node])[0].tolist() == [float(t == token) for t in range(VOCAB)]
 
 
-def test_a_given_list_is_applied_as_it_is(model: LlamaForCausalLM) -> None:
+def test_given_processors_are_applied_unchanged(model: LlamaForCausalLM) -> None:
     tokens, logits, scores = generated(
         model, {"no_repeat_ngram_size": 1, "temperature": 0.5, "top_k": 9}
     )
@@ -165,7 +165,7 @@ def test_a_given_list_is_applied_as_it_is(model: LlamaForCausalLM) -> None:
 
 
 @pytest.mark.parametrize(("ours", "_"), SETTINGS, ids=",".join)
-def test_own_processors_leave_the_logits_alone(ours: dict[str, Any], _: object) -> None:
+def test_own_processors_do_not_change_the_logits(ours: dict[str, Any], _: object) -> None:
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(5))
     before = logits.clone()
     sampler = Sampler(SamplingParams(**ours), 2)
@@ -173,7 +173,7 @@ def test_own_processors_leave_the_logits_alone(ours: dict[str, Any], _: object) 
     assert torch.equal(logits, before)
 
 
-def test_given_processors_cannot_touch_the_logits() -> None:
+def test_given_processors_cannot_change_the_logits() -> None:
     class InPlace(LogitsProcessor):
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             return scores.zero_()
@@ -185,7 +185,7 @@ def test_given_processors_cannot_touch_the_logits() -> None:
     assert logits.tolist() == [[1.0, 3.0, 2.0]]
 
 
-def test_processors_that_cannot_look_ahead_are_refused() -> None:
+def test_processors_with_other_arguments_are_refused() -> None:
     class Hungry(LogitsProcessor):
         def __call__(
             self, input_ids: torch.Tensor, scores: torch.Tensor, beams: int
@@ -196,7 +196,7 @@ def test_processors_that_cannot_look_ahead_are_refused() -> None:
         Sampler.from_processors([Hungry()], temperature=0.0)
 
 
-def test_plain_means_that_the_raw_argmax_decides() -> None:
+def test_a_plain_sampler_takes_the_raw_argmax() -> None:
     assert Sampler(SamplingParams(), 0).plain
     assert Sampler(SamplingParams(top_k=3, top_p=0.5, min_p=0.1), 0).plain
     assert Sampler.from_processors([], temperature=0.0).plain
@@ -225,7 +225,7 @@ def test_a_prefill_has_more_argmaxes_than_logits() -> None:
 # --- paths ----------------------------------------------------------------------------------------
 
 
-def test_penalties_see_the_path_and_only_the_path() -> None:
+def test_penalties_depend_on_the_path_only() -> None:
     #        0 (root, token 0)
     #       / \
     #   1 (1)   2 (2)
@@ -242,7 +242,7 @@ def test_penalties_see_the_path_and_only_the_path() -> None:
         assert torch.allclose(p.probabilities([node])[0], torch.softmax(penalised, 0))
 
 
-def test_rows_asked_together_are_rows_asked_alone() -> None:
+def test_rows_scored_together_equal_rows_scored_alone() -> None:
     torch.manual_seed(4)
     tree = tree_of([7, 1, 2, 3], [-1, 0, 1, 2])
     logits = torch.randn(4, 40) * 5
@@ -255,7 +255,7 @@ def test_rows_asked_together_are_rows_asked_alone() -> None:
     assert (alone > 0).sum(1).max() <= 9
 
 
-def test_answers_do_not_depend_on_the_order_of_questions() -> None:
+def test_scores_do_not_depend_on_the_order_of_calls() -> None:
     torch.manual_seed(3)
     tree = tree_of([7, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 0, 4])
     logits = torch.randn(6, 16)
@@ -291,13 +291,13 @@ def test_processors_run_once_for_a_node_and_never_for_others() -> None:
         assert counter.calls == 3
 
 
-def test_the_seams_fit() -> None:
+def test_the_protocols_are_implemented() -> None:
     p: Distributions = single([0.0, 1.0], SamplingParams(temperature=1.0))
     noise: Noise = RequestNoise(0, 5)
     assert p.draw(0, noise) in {0, 1}
 
 
-def test_a_history_that_grew_is_noticed() -> None:
+def test_a_history_that_grew_is_refused() -> None:
     history = History([1, 2])
     params = SamplingParams(temperature=1.0)
     p = TreeDistributions(rows_of(torch.zeros(1, 4)), ROOT_ONLY, Sampler(params, 2), history)
@@ -371,7 +371,7 @@ def test_half_precision_logits_become_float32() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("bad", [-math.inf, math.nan])
-def test_an_emptied_row_is_an_error(temperature: float, bad: float) -> None:
+def test_a_row_without_possible_tokens_is_an_error(temperature: float, bad: float) -> None:
     params = SamplingParams(temperature=temperature, banned_tokens=(0, 1))
     p = single([0.0, 1.0, bad], params)
     said = "logits are not numbers" if math.isnan(bad) else "no token can follow"

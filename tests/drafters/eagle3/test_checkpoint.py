@@ -173,7 +173,7 @@ def test_dtype_and_device(tmp_path: Path) -> None:
     )
 
 
-def test_without_any_embedding_it_waits_for_one(tmp_path: Path) -> None:
+def test_without_an_embedding_one_must_be_set(tmp_path: Path) -> None:
     head = load_head(save_head(tiny_head(), tmp_path), TARGET)
     with pytest.raises(DraftwoodError, match="set_input_embeddings"):
         head(torch.tensor([[1]]))
@@ -181,7 +181,7 @@ def test_without_any_embedding_it_waits_for_one(tmp_path: Path) -> None:
     same(head, tiny_head())
 
 
-def test_its_own_embedding_wins(tmp_path: Path) -> None:
+def test_its_own_embedding_is_used(tmp_path: Path) -> None:
     save_head(tiny_head(own_embedding=True), tmp_path)
     same(load_head(tmp_path, TARGET, embedding(seed=1)), tiny_head(own_embedding=True))
 
@@ -207,7 +207,7 @@ def test_t2d_follows_from_d2t(tmp_path: Path) -> None:
     same(found, tiny_head())
 
 
-def test_narrow_integers_will_do(tmp_path: Path) -> None:
+def test_narrow_integers_are_accepted(tmp_path: Path) -> None:
     narrow = tiny_head().d2t.to(torch.int32)
     same(load_head(broken(tmp_path, {"d2t": narrow}), TARGET, embedding()), tiny_head())
 

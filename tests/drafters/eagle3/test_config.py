@@ -109,7 +109,7 @@ def test_layers_named_twice() -> None:
         read(original(**{IDS: [1, 3], "eagle_config": {IDS: [1, 3]}}))
 
 
-def test_layers_that_the_target_has_not() -> None:
+def test_layers_that_the_target_lacks() -> None:
     with pytest.raises(DraftwoodError, match=r"entering layers \[2, 4, 8\].*are 0 to 7"):
         read(original(**{IDS: [2, 4, 8]}))
     said = r"output of the last layer \(7\) cannot be read: .* behind the final norm"
@@ -197,7 +197,7 @@ def test_qwen3_layers() -> None:
     assert (labelled.qk_norm, labelled.head_dim) == (True, 6)
 
 
-def test_what_tensors_say_of_what_is_left_out() -> None:
+def test_missing_config_fields_follow_from_tensors() -> None:
     short = original()
     del short["draft_vocab_size"], short["num_hidden_layers"]
     config = read_config(short, TARGET, Stored(draft_vocab_size=9, layers=2, fc_bias=True))
@@ -228,7 +228,7 @@ def test_the_last_hidden_state_alone() -> None:
     assert (config.fuse, config.taps, config.target_hidden_size) == (False, (8,), H)
 
 
-def test_flags_spelt_out_are_fine() -> None:
+def test_explicit_default_flags_are_accepted() -> None:
     spelt = {"norm_output": False, "logit_scale": 1.0, "use_sliding_window": False}
     nested = {"use_aux_hidden_state": True, "use_last_layernorm": True}
     assert read(original(**spelt, eagle_config=nested)).taps == (2, 4, 5)

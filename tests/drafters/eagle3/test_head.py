@@ -140,7 +140,7 @@ def test_a_chain_and_its_recurrence(changes: dict[str, Any]) -> None:
 
 
 @torch.inference_mode()
-def test_what_is_fed_back_matters() -> None:
+def test_the_fed_back_vector_matters() -> None:
     # A negative control: the explicit recurrence does tell the pre-norm output from the normed one.
     head = tiny_head()
     tokens, features = drawn(4)
@@ -296,7 +296,7 @@ def test_features_and_embeddings_of_another_dtype() -> None:
     assert (out.logits.dtype, out.hidden.dtype) == (torch.bfloat16, torch.bfloat16)
 
 
-def test_the_embedding_is_borrowed() -> None:
+def test_the_embedding_is_shared() -> None:
     lent = embedding()
     head = Eagle3Head(tiny_head().config, lent)
     assert head.get_input_embeddings() is lent

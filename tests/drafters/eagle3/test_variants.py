@@ -383,7 +383,7 @@ def test_decoding_is_lossless(target: Runner, variant: Variant, tmp_path: Path) 
         assert all(done.tally.drafted for done in found)
 
 
-def test_a_shared_lm_head_is_lent_not_owned(target: Runner, tmp_path: Path) -> None:
+def test_a_shared_lm_head_is_not_owned(target: Runner, tmp_path: Path) -> None:
     where = written(tmp_path / "head", VARIANTS["no lm_head, all tokens"])
     head = load_head(where, target.info, target.embedding())
     assert not [name for name in head.state_dict() if "lm_head" in name]

@@ -48,7 +48,7 @@ def ask(
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
-def test_where_the_models_agree_the_first_one_is_the_targets(temperature: float) -> None:
+def test_if_the_models_agree_the_first_token_is_the_targets(temperature: float) -> None:
     for seed in range(40):
         noise, rows = RequestNoise(seed, 10), logits(seed, 3)
         found = ask(noise, rows, (2, 0, 5), temperature=temperature)
@@ -58,7 +58,7 @@ def test_where_the_models_agree_the_first_one_is_the_targets(temperature: float)
         assert found.q_rows is None, "how it was drawn has no say in accepting it"
 
 
-def test_where_they_differ_it_agrees_as_often_as_it_must() -> None:
+def test_if_they_differ_the_agreement_reaches_its_lower_bound() -> None:
     """At least (1 - d) / (1 + d), and the next of the race are the next likeliest."""
     p, q = torch.softmax(logits(1), -1)[0], torch.softmax(logits(1) + 0.7 * logits(2), -1)[0]
     distance = float((p - q).abs().sum()) / 2
@@ -73,7 +73,7 @@ def test_where_they_differ_it_agrees_as_often_as_it_must() -> None:
     assert hits[0] / 1500 > 1.2 * ranked[1], "much more often than the likeliest token is drawn"
 
 
-def test_its_score_is_its_share_in_the_race() -> None:
+def test_the_score_is_the_share_in_the_sum_of_keys() -> None:
     noise, rows = RequestNoise(5, 7), logits(4, 2)
     found = ask(noise, rows, (1, 3), k=V)
     for row, depth in enumerate((1, 3)):
@@ -83,7 +83,7 @@ def test_its_score_is_its_share_in_the_race() -> None:
         assert np.exp(found.logq[row]) == pytest.approx(keys[order] / keys.sum(), rel=1e-5)
 
 
-def test_what_cannot_be_drawn_is_not_named() -> None:
+def test_zero_probability_tokens_are_not_proposed() -> None:
     noise, rows = RequestNoise(5, 7), logits(4)
     best = ask(noise, rows).tokens[0].tolist()
     left = ask(noise, rows, exclude=(frozenset(best[:2]),))
@@ -100,7 +100,7 @@ def test_what_cannot_be_drawn_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("size", [V - 20, V + 6])
-def test_a_vocabulary_of_another_size_has_the_targets_clocks(size: int) -> None:
+def test_another_vocabulary_size_uses_the_targets_variates(size: int) -> None:
     ids = [i if i < V else -1 for i in range(size)]
     noise, rows = RequestNoise(2, 4), logits(6, size=size)
     p = torch.full((V,), 0.0)
@@ -110,7 +110,7 @@ def test_a_vocabulary_of_another_size_has_the_targets_clocks(size: int) -> None:
     assert found.tokens[0, 0] == noise.choose(0, p)
 
 
-def test_a_head_with_tokens_of_its_own_order_has_them_too() -> None:
+def test_a_head_with_another_token_order_uses_the_targets_variates() -> None:
     ids = np.random.default_rng(0).permutation(V)[:30].tolist()
     noise, rows = RequestNoise(2, 4), logits(6, size=30)
     p = torch.zeros(V)
@@ -120,7 +120,7 @@ def test_a_head_with_tokens_of_its_own_order_has_them_too() -> None:
     assert set(found.tokens[0].tolist()) <= set(ids)
 
 
-def test_a_larger_race_begins_with_the_clocks_of_a_smaller_one() -> None:
+def test_more_variates_begin_with_fewer_variates() -> None:
     noise = RequestNoise(9, 1)
     longest: NDArray[np.float64] = noise.exponentials(3, 1000)
     for size in (1, 7, 999):
@@ -130,7 +130,7 @@ def test_a_larger_race_begins_with_the_clocks_of_a_smaller_one() -> None:
     )
 
 
-def test_no_policy_may_draw_with_the_targets_numbers_and_with_its_own() -> None:
+def test_no_policy_may_draw_both_coupled_and_sampled_nodes() -> None:
     class Both(Auto):
         @property
         def draws(self) -> frozenset[Draw]:
@@ -140,7 +140,7 @@ def test_no_policy_may_draw_with_the_targets_numbers_and_with_its_own() -> None:
         Method("both", Both(), {}, Traversal())
 
 
-def test_no_tree_may_have_nodes_of_both_kinds() -> None:
+def test_trees_with_coupled_and_sampled_nodes_are_refused() -> None:
     tree = TreeBuilder(0)
     tree.add(ROOT, 1, "draft", draw=Draw.COUPLED)
     tree.add(ROOT, 2, "draft", draw=Draw.WITHOUT_REPLACEMENT)

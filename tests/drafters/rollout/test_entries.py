@@ -22,7 +22,7 @@ def test_pending_tokens_come_first_as_a_chain() -> None:
     assert entries.tree.parents == [-1, 0, 1]
 
 
-def test_missing_ancestors_are_laid_too_and_nothing_twice() -> None:
+def test_missing_ancestors_are_appended_and_no_node_twice() -> None:
     entries, tree = RolloutEntries([50]), grown()
     entries.append(tree, [ROOT])
     assert len(entries) == 1
@@ -33,7 +33,7 @@ def test_missing_ancestors_are_laid_too_and_nothing_twice() -> None:
     assert len(entries) == 6
 
 
-def test_cells_follow_the_order_of_forwarding_not_of_the_tree() -> None:
+def test_entries_follow_the_order_of_forwards() -> None:
     entries, tree = RolloutEntries([49, 50]), grown()
     entries.append(tree, [2])
     entries.append(tree, [3])
@@ -42,7 +42,7 @@ def test_cells_follow_the_order_of_forwarding_not_of_the_tree() -> None:
     assert [entries.entry(node) for node in (0, 2, 1, 3)] == [1, 2, 3, 4]
 
 
-def test_a_step_keeps_the_pending_chain_and_what_was_accepted_and_forwarded() -> None:
+def test_a_commit_keeps_pending_tokens_and_accepted_entries() -> None:
     entries, tree = RolloutEntries([49, 50]), grown()
     entries.append(tree, [2])
     entries.append(tree, [3])

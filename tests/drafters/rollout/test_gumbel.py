@@ -131,9 +131,7 @@ def test_nodes_exclude_tokens_of_their_own() -> None:
 
 @each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_reduced_vocabulary_and_one_with_outputs_that_mean_nothing(
-    draw: Draw, variant: GumbelTopK
-) -> None:
+def test_reduced_vocabularies_and_unmapped_outputs(draw: Draw, variant: GumbelTopK) -> None:
     # VocabularyMap 0..4 are tokens 6, none, 1, 2 and none of a target that has eight.
     ids = [6, -1, 1, 2, -1]
     draws = Draws(outputs(ids, 8), variant)
@@ -163,7 +161,7 @@ def test_nodes_draw_independently(draw: Draw, variant: GumbelTopK) -> None:
 
 
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_level_is_raced_as_each_node_alone(draw: Draw) -> None:
+def test_a_level_draws_like_each_node_alone(draw: Draw) -> None:
     rng = np.random.default_rng(1)
     q = rng.dirichlet(np.full(40, 0.3), size=30).astype(np.float32)
     noise = RequestNoise(3, 11)
@@ -201,7 +199,7 @@ def all_clocks(
     return times.ravel()[: len(q)]
 
 
-def test_blocks_that_are_not_opened_hold_no_winner() -> None:
+def test_unopened_blocks_hold_no_drawn_token() -> None:
     rng = np.random.default_rng(2)
     q = rng.dirichlet(np.full(40, 0.3), size=50).astype(np.float32)
     q[0, 3:9] = 0
@@ -215,7 +213,7 @@ def test_blocks_that_are_not_opened_hold_no_winner() -> None:
             assert probs[node].tolist() == q[node, expected].tolist()
 
 
-def test_the_law_of_all_clocks_is_that_of_independent_ones() -> None:
+def test_block_times_have_the_law_of_independent_times() -> None:
     q = np.array([0.5, 0.1, 0.02, 0.3, 0.05, 0.03], dtype=np.float32)
     noise = RequestNoise(4)
     times = np.stack([all_clocks(q, 3, noise.draft(i)) for i in range(DRAWS)]) * q
@@ -244,7 +242,7 @@ def test_the_order_of_three_is_drawn_as_q_says(width: int) -> None:
     assert stats.chisquare(turned, law).pvalue < 1e-6
 
 
-def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
+def test_large_vocabularies_are_drawn_in_blocks_by_the_same_law() -> None:
     rng = np.random.default_rng(6)
     noise = RequestNoise(6)
     for vocab, variant in (
@@ -278,7 +276,9 @@ def test_large_vocabularies_are_raced_in_blocks_by_the_same_law() -> None:
 
 @each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, variant: GumbelTopK) -> None:
+def test_a_second_query_repeats_and_continues_a_nodes_draws(
+    draw: Draw, variant: GumbelTopK
+) -> None:
     draws = Draws(outputs(), variant)
     first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
     again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
@@ -291,7 +291,7 @@ def test_asked_again_a_node_repeats_its_draws_and_goes_on(draw: Draw, variant: G
     )
 
 
-def test_a_node_is_not_drawn_from_again_with_other_tokens_excluded() -> None:
+def test_a_second_query_with_other_exclusions_is_refused() -> None:
     draws = Draws(outputs())
     asked = query(Draw.WITHOUT_REPLACEMENT, 1, 2)
     first = draws.draw(asked, rows(LOGITS, 1)).tokens
@@ -307,7 +307,7 @@ def test_a_node_is_not_drawn_from_again_with_other_tokens_excluded() -> None:
 
 
 @each_variant
-def test_what_has_probability_zero_is_never_drawn(variant: GumbelTopK) -> None:
+def test_zero_probability_tokens_are_never_drawn(variant: GumbelTopK) -> None:
     logits = [-300.0, 0.5, -torch.inf, 0.5, -300.0]
     draws = Draws(outputs(), variant)
     found = draws.draw(query(Draw.WITHOUT_REPLACEMENT, 200, 4), rows(logits, 200))
@@ -320,7 +320,7 @@ def test_what_has_probability_zero_is_never_drawn(variant: GumbelTopK) -> None:
 
 @each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_where_nothing_is_left_nothing_is_drawn(draw: Draw, variant: GumbelTopK) -> None:
+def test_without_probability_nothing_is_drawn(draw: Draw, variant: GumbelTopK) -> None:
     excludes = [frozenset[int](), frozenset(range(5)), frozenset({0})]
     draws = Draws(outputs(), variant)
     found = draws.draw(query(draw, 3, 2, exclude=excludes), rows(LOGITS, 3))
@@ -357,13 +357,15 @@ class _Stopped(np.random.Generator):
 
 @each_variant
 @pytest.mark.parametrize("draw", SAMPLED)
-def test_a_clock_that_rings_at_once_is_a_clock(draw: Draw, variant: GumbelTopK) -> None:
+def test_a_zero_variate_is_replaced_by_the_least_positive_number(
+    draw: Draw, variant: GumbelTopK
+) -> None:
     q = torch.tensor([[0, 0.2, 0.8, 0]])
     found, _ = variant(q, 3, draw, [_Stopped(np.random.Philox(1))])
     assert found.tolist() == [[2, 1, -1] if draw is Draw.WITHOUT_REPLACEMENT else [2, 2, 2]]
 
 
-def test_proposals_are_what_was_drawn_from_until_the_step_ends() -> None:
+def test_proposals_are_the_drawn_rows_until_the_step_ends() -> None:
     draws = Draws(outputs())
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn((4, 5), generator=generator)

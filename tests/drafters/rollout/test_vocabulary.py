@@ -44,7 +44,7 @@ def test_tokens_at_the_end_may_be_missing_on_either_side() -> None:
     check_vocabulary(longer, tiny_tokenizer(), "draft")
 
 
-def test_a_token_with_another_meaning_is_refused_by_name() -> None:
+def test_a_differing_token_is_refused_by_name() -> None:
     with pytest.raises(DraftwoodError, match=r"'small/model'.*1 of 257 ids differ.*'A'.*'AA'"):
         check_vocabulary(tiny_tokenizer(), changed("A", "AA"), "small/model")
 
@@ -89,7 +89,7 @@ def test_the_bounds_of_padding() -> None:
         replace(QWEN, begins=None, ends=()),
     ],
 )
-def test_padding_alone_is_no_evidence(other: Origin | None) -> None:
+def test_padding_alone_is_not_enough(other: Origin | None) -> None:
     ours, theirs = Vocabulary(152064, QWEN), Vocabulary(151936, other)
     said = (
         "'small' has 151936 tokens and the target 152064: their configurations do not show.*"
@@ -110,7 +110,7 @@ def test_lengths_that_padding_does_not_explain_are_refused_without_tokenizers() 
         check_vocabularies(Vocabulary(32768, QWEN), Vocabulary(32000, QWEN), "draft")
 
 
-def test_tokenizers_beside_the_weights_decide(tmp_path: Path) -> None:
+def test_tokenizers_stored_with_the_weights_decide(tmp_path: Path) -> None:
     places = {}
     for name, made in (("plain", tiny_tokenizer()), ("other", changed("A", "AA"))):
         places[name] = Origin(str(tmp_path / name), "llama", None, ())

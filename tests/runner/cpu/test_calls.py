@@ -71,7 +71,7 @@ def test_the_patched_forward_is_called_at_once() -> None:
     assert "other" not in model.block.__dict__, "nothing is gained without a patch"
 
 
-def test_it_passes_for_the_module() -> None:
+def test_it_behaves_like_the_module() -> None:
     model, _ = patched()
     names = [name for name, _ in model.named_modules()]
     state = model.state_dict()
@@ -106,7 +106,7 @@ def test_hooks_that_come_later_are_called() -> None:
     assert len(seen) == 2
 
 
-def test_a_replaced_child_takes_its_place() -> None:
+def test_a_replaced_child_is_called_itself() -> None:
     model, forward = patched()
     direct_calls = find_direct_calls(model)
     model.block.inner = nn.Linear(4, 4)
@@ -122,7 +122,7 @@ def test_a_replaced_child_takes_its_place() -> None:
     assert model.block.inner is model.block._modules["inner"]
 
 
-def test_nothing_stays_behind() -> None:
+def test_the_parent_is_unchanged_afterwards() -> None:
     model, _ = patched()
     before = dict(model.block.__dict__)
     direct_calls = find_direct_calls(model)

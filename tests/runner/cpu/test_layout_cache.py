@@ -43,7 +43,7 @@ def never(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     raise AssertionError("layout_cache again")
 
 
-def test_a_choice_is_kept_for_its_shapes() -> None:
+def test_a_choice_is_cached_for_its_shapes() -> None:
     assert cached_layouts(WEIGHTS, choose) == CHOSEN
     assert cached_layouts(WEIGHTS, never) == CHOSEN
     for other in ([WEIGHTS[1], WEIGHTS[0]], [(w.bfloat16(), b) for w, b in WEIGHTS]):
@@ -51,13 +51,13 @@ def test_a_choice_is_kept_for_its_shapes() -> None:
             cached_layouts(other, never)
 
 
-def test_it_is_chosen_anew_when_asked_for() -> None:
+def test_fresh_ignores_the_cached_choice() -> None:
     cached_layouts(WEIGHTS, lambda weights: [None, None])
     assert cached_layouts(WEIGHTS, choose, fresh=True) == CHOSEN
     assert cached_layouts(WEIGHTS, never) == CHOSEN
 
 
-def test_what_was_chosen_on_a_busy_machine_is_not_kept(
+def test_a_choice_on_a_busy_machine_is_not_cached(
     monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     used(monkeypatch, 0.5)
@@ -66,7 +66,7 @@ def test_what_was_chosen_on_a_busy_machine_is_not_kept(
 
 
 @pytest.mark.parametrize("value", ["1", "[null]", '[null, ["folded", 1, 2]]', "[null, [1, 2]]"])
-def test_a_file_that_makes_no_sense_is_replaced(value: str, place: Path) -> None:
+def test_an_invalid_file_is_replaced(value: str, place: Path) -> None:
     cached_layouts(WEIGHTS, choose)
     (path,) = place.iterdir()
     text = path.read_text()

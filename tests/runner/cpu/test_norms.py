@@ -13,7 +13,7 @@ from tests.factories.model_families import FAMILIES
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_not_a_bit_of_the_logits_changes(family: str, dtype: torch.dtype) -> None:
+def test_logits_are_unchanged_bit_for_bit(family: str, dtype: torch.dtype) -> None:
     model = FAMILIES[family]().to(dtype)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter) * 0.1)
@@ -53,7 +53,7 @@ def test_other_norms_are_left_alone(module: nn.Module) -> None:
     assert len(fuse_norms(nn.Sequential(module))) == 0
 
 
-def test_gradients_and_copies_take_the_plain_way() -> None:
+def test_gradients_and_copies_use_the_plain_forward() -> None:
     model = FAMILIES["llama"]()
     fused = fuse_norms(model)
     model.model.norm(torch.ones(1, 2, 32)).sum().backward()

@@ -96,7 +96,7 @@ def test_the_same_logits_with_and_without(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_packing_takes_no_memory_where_nobody_shares_a_weight(layout: Layout) -> None:
+def test_packing_unshared_weights_takes_no_memory(layout: Layout) -> None:
     model = FAMILIES["llama"]()
     model.lm_head.weight = model.model.embed_tokens.weight
     packed = pack(model, always(layout))
@@ -125,7 +125,7 @@ READERS: dict[str, Callable[[nn.Linear], Any]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("reader", READERS)
-def test_whoever_reads_a_weight_gets_it(layout: Layout, reader: str) -> None:
+def test_reading_a_weight_restores_it(layout: Layout, reader: str) -> None:
     torch.manual_seed(0)
     wanted = nn.Linear(8, 6, bias=False).weight.detach().clone()
     torch.manual_seed(0)
@@ -169,7 +169,7 @@ CHANGES = [_in_place, _replaced, _through_data, _in_place_through_data, _loaded]
 @pytest.mark.parametrize(
     ("change", "shared"), [*((c, False) for c in CHANGES), *((c, True) for c in CHANGES[:3])]
 )
-def test_a_changed_weight_counts_and_is_packed_anew(
+def test_a_changed_weight_is_used_and_packed_again(
     change: Callable[[nn.Linear], None], shared: bool
 ) -> None:
     """Also if somebody else holds the weight (``shared``), as an optimizer does."""
@@ -209,7 +209,7 @@ def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
         packed.undo()
 
 
-def test_a_weight_that_is_read_again_and_again_is_no_longer_moved() -> None:
+def test_a_weight_that_is_read_often_is_copied_instead_of_moved() -> None:
     linear, packed = one()
     for _ in range(3):
         assert freed(linear)
@@ -220,7 +220,7 @@ def test_a_weight_that_is_read_again_and_again_is_no_longer_moved() -> None:
     packed.undo()
 
 
-def test_a_replaced_bias_counts() -> None:
+def test_a_replaced_bias_is_used() -> None:
     linear = nn.Linear(8, 6)
     packed = pack(nn.Sequential(linear), always(TRANSPOSED))
     x = torch.ones(1, 3, 8)
@@ -235,7 +235,7 @@ def test_a_replaced_bias_counts() -> None:
     packed.undo()
 
 
-def test_what_cannot_be_packed_any_more_computes_plainly() -> None:
+def test_a_weight_that_can_no_longer_be_packed_uses_the_plain_forward() -> None:
     linear, packed = one()
     linear.double()
     packed.refresh()
@@ -264,7 +264,7 @@ def test_copies_and_pickles_are_plain(model: Any) -> None:
     packed.undo()
 
 
-def test_only_row_counts_that_pay_are_packed() -> None:
+def test_only_faster_row_counts_use_the_layout() -> None:
     used: list[int] = []
 
     def apply(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -283,7 +283,7 @@ def test_only_row_counts_that_pay_are_packed() -> None:
     del held
 
 
-def test_nothing_else_is_touched() -> None:
+def test_other_modules_are_not_patched() -> None:
     class Special(nn.Linear):
         pass
 
@@ -294,7 +294,7 @@ def test_nothing_else_is_touched() -> None:
     assert len(pack(nn.Sequential(nn.Linear(4, 4)), never)) == 0
 
 
-def test_the_measured_choice_names_a_form() -> None:
+def test_the_timed_choice_is_a_known_layout() -> None:
     weights: list[Weight] = [(torch.randn(64, 64), None), (torch.randn(32, 64), torch.ones(32))]
     found = fastest_layouts([*weights, weights[0]])
     assert len(found) == 3
@@ -303,7 +303,7 @@ def test_the_measured_choice_names_a_form() -> None:
         assert choice is None or (choice.layout in LAYOUTS and 1 <= choice.low < choice.high)
 
 
-def test_nothing_to_choose_for_is_no_work() -> None:
+def test_without_weights_nothing_is_timed() -> None:
     assert fastest_layouts([]) == []
 
 
@@ -319,13 +319,13 @@ def test_nothing_to_choose_for_is_no_work() -> None:
         ((1, 0.97, 0.99, 1, 1, 1.1), (1, 1, 1, 1, 1, 1), None),
     ],
 )
-def test_a_layout_is_used_where_it_saves_most_in_all(
+def test_the_layout_with_the_largest_total_saving_is_chosen(
     transposed: tuple[float, ...], blocked: tuple[float, ...], expected: LayoutChoice | None
 ) -> None:
     assert best_layout({TRANSPOSED: transposed, BLOCKED: blocked}) == expected
 
 
-def test_every_shape_is_measured_among_weights_that_fill_no_cache() -> None:
+def test_the_timing_sample_exceeds_the_cache_and_has_every_shape() -> None:
     large, small = torch.empty(1 << 12, 1 << 12), torch.empty(2, 2)
     weights: list[Weight] = [(large, None), (large, None), (small, None), (small, None)]
     assert [w is large for w, _ in timing_sample(weights)] == [True, False]

@@ -74,7 +74,7 @@ def test_greedy_decoding_is_plain_decodings() -> None:
 
 
 @pytest.mark.parametrize("name", ["traversal", "block", "mixed"])
-def test_without_copies_it_would_be_asked_out_of_order(name: str) -> None:
+def test_without_copies_calls_are_out_of_order(name: str) -> None:
     """Negative control."""
     failed = 0
     for seed in SEEDS:
@@ -87,7 +87,7 @@ def test_without_copies_it_would_be_asked_out_of_order(name: str) -> None:
     assert failed
 
 
-def test_what_has_no_copy_is_refused_by_name() -> None:
+def test_matchers_without_a_copy_are_refused_by_name() -> None:
     """Before any work, if it is there, and otherwise when it first appears."""
     grammar = Grammar(Sealed, 0)
     grammar.matchers = [Sealed(0)]

@@ -77,7 +77,7 @@ def test_each_path_has_the_calls_that_lead_to_it(kind: Callable[[], LogitsProces
     assert asked(path_processor.fresh()) == [3, 1, 3, 0]
 
 
-def test_state_that_begins_late_is_followed() -> None:
+def test_state_that_begins_late_is_tracked() -> None:
     path_processor = PathProcessor(Late())
     assert asked(path_processor)[0] == 0
     assert asked(path_processor, 1)[0] == 0
@@ -117,7 +117,7 @@ class Function(LogitsProcessor):
         return scores + self.bias[1] * input_ids.sum()
 
 
-def test_what_keeps_nothing_is_not_copied_again() -> None:
+def test_a_stateless_processor_is_copied_once() -> None:
     path_processor = PathProcessor(Function())
     made = len(Large.copies)
     for tokens in ((), (1,), (2,), (2, 2), (1, 3), (3, 1, 2)):
@@ -125,7 +125,7 @@ def test_what_keeps_nothing_is_not_copied_again() -> None:
     assert len(Large.copies) == made
 
 
-def test_what_says_that_it_keeps_nothing_is_asked_itself() -> None:
+def test_a_processor_with_keeps_state_false_is_called_itself() -> None:
     function = Function()
     function.keeps_state = False  # type: ignore[attr-defined]
     assert may_keep_state(Function())
@@ -171,7 +171,7 @@ def endless() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("part", [threading.Lock(), endless()], ids=["lock", "generator"])
-def test_what_cannot_be_copied_is_refused_by_name(part: object) -> None:
+def test_processors_that_cannot_be_copied_are_refused_by_name(part: object) -> None:
     telling: Any = Telling()
     telling.part = part
     with pytest.raises(DraftwoodError, match=r"Telling cannot be applied.*cannot pickle"):
@@ -215,7 +215,7 @@ def test_a_call_that_fails_leaves_no_trace() -> None:
     assert asked(path_processor, 1) == [4, 2, 3, 0]
 
 
-def test_those_of_transformers_that_are_asked_directly_keep_nothing() -> None:
+def test_processors_of_transformers_that_are_called_directly_are_stateless() -> None:
     """What they assign to themselves while they are asked is on this list, and depends on their
     settings and on the size and device of what they are shown."""
     known = {

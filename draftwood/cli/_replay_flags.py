@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from rich.table import Table
 from draftwood.cli._options import PATH, F, console, figures_option, numbers, stack
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.files import check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures
 from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
 
@@ -79,8 +78,7 @@ class Output:
         """Print the table, and write the figures and ``facts`` as JSON if a file was given."""
         console().print(table(found))
         if self.path is not None:
-            content = {**facts, "methods": [one.to_json() for one in found]}
-            write_text(self.path, json.dumps(content, indent=1) + "\n")
+            write_json(self.path, {**facts, "methods": list(found)})
 
 
 def output_options(function: F) -> F:
@@ -153,10 +151,10 @@ def table(found: Sequence[Figures]) -> Table:
         speeds = [f"{s.tokens_per_second:.0f} {s.speedup:.2f}" for s in one.speeds]
         shown.add_row(
             one.method,
-            _number(one.tau, "{:.2f}"),
+            _number(one.mean_acceptance_length, "{:.2f}"),
             _number(one.acceptance_rate, "{:.0%}"),
-            _number(one.nodes, "{:.1f}"),
-            _number(one.draft_calls, "{:.2f}"),
+            _number(one.drafted_per_step, "{:.1f}"),
+            _number(one.draft_efficiency, "{:.2f}"),
             *(speeds or ["-"] * len(loads)),
             _number(one.steps_per_second, "{:.0f}"),
             *(_number(one.live_steps_per_second, "{:.0f}") for _ in live),

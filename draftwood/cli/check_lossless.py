@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +13,7 @@ from draftwood.cli._method_flags import MethodsCommand, method_of, method_option
 from draftwood.cli._options import ModelOptions, model_options
 from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
+from draftwood.files import encode as to_json
 from draftwood.methods.recipe import Method
 from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
@@ -173,13 +172,9 @@ def document(checks: Sequence[Check]) -> dict[str, object]:
             {
                 "kind": check.kind,
                 "passed": check.passed,
-                **{field.name: _plain(getattr(check, field.name)) for field in fields(check)},
+                **to_json(check),
                 "text": str(check),
             }
             for check in checks
         ],
     }
-
-
-def _plain(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -46,10 +46,18 @@ def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: 
     second = replay(recorded, tmp_path / "2.json", "--methods", "ar,goose")
     assert [one["live_prompts"] for one in second] == [0, 0]
     for one, other in zip(first, second, strict=True):
-        for name in ("method", "prompts", "tokens", "steps", "tau", "acceptance_rate", "nodes"):
+        for name in (
+            "method",
+            "prompts",
+            "tokens",
+            "steps",
+            "mean_acceptance_length",
+            "acceptance_rate",
+            "drafted_per_step",
+        ):
             assert one[name] == other[name]
     plain, goose = second
-    assert plain["tau"] == 1.0
+    assert plain["mean_acceptance_length"] == 1.0
     assert plain["acceptance_rate"] is None
     assert plain["steps"] == 2 * 15
     assert goose["steps"] < plain["steps"]
@@ -67,7 +75,7 @@ def test_a_default_recording_can_be_replayed_with_default_methods(
     fewer = "goose (accepted nodes only)", "auto (accepted nodes only)"
     assert set(found) == {"ar", "pld", *fewer}
     assert all(one["prompts"] == 2 for one in found.values())
-    assert found["auto (accepted nodes only)"]["tau"] > 1.0
+    assert found["auto (accepted nodes only)"]["mean_acceptance_length"] > 1.0
     assert Path(recorded).read_bytes() == before
     (accepted,) = replay(recorded, output, "--methods", "goose", "--harvest", "accepted")
     assert found[fewer[0]]["steps"] == accepted["steps"]
@@ -100,11 +108,11 @@ def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> N
     ]
     assert plain["speeds"][0]["tokens_per_second"] == pytest.approx(100)
     assert plain["speeds"][0]["speedup"] == pytest.approx(1)
-    single = pld["tau"] / (0.01 + 0.01 / 63 * pld["nodes"])
+    single = pld["mean_acceptance_length"] / (0.01 + 0.01 / 63 * pld["drafted_per_step"])
     assert pld["speeds"][0]["tokens_per_second"] == pytest.approx(single)
     gpu = ("--gpu", "h100", "--shape", "8b")
     (found,) = replay(recorded, tmp_path / "o.json", "--methods", "pld", *gpu)
-    assert found["speeds"][0]["speedup"] > 0.9 * found["tau"]
+    assert found["speeds"][0]["speedup"] > 0.9 * found["mean_acceptance_length"]
 
 
 def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
@@ -146,7 +154,7 @@ def test_the_default_methods_are_simulated_without_costs(tmp_path: Path) -> None
     assert code == 0, err
     found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
     assert list(found) == ["ar", "pld", "sd", "goose", "talon", "auto"]
-    assert found["auto"]["tau"] > 1.0
+    assert found["auto"]["mean_acceptance_length"] > 1.0
     assert not found["auto"]["speeds"], "speeds need costs"
 
 
@@ -160,10 +168,10 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
     assert code == 0, err
     assert "goose" in out
     found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
-    assert found["ar"]["tau"] == 1.0
-    assert found["sd"]["tau"] > 3
-    assert found["sd"]["draft_calls"] > 4
-    assert found["goose"]["draft_calls"] == 0
+    assert found["ar"]["mean_acceptance_length"] == 1.0
+    assert found["sd"]["mean_acceptance_length"] > 3
+    assert found["sd"]["draft_efficiency"] > 4
+    assert found["goose"]["draft_efficiency"] == 0
     assert [s["load"]["batch"] for s in found["auto"]["speeds"]] == [1, 4]
 
 

@@ -161,10 +161,10 @@ def step(tree: TokenTree, path: Sequence[int], committed: int | None = None) -> 
     )
 
 
-def told(
+def predicting(
     expected: float, accepted: int, *candidates: tuple[str, float, bool], number: int = 1
 ) -> StepStats:
-    """A step that accepted so many nodes: source, chance and whether taken of what it judged."""
+    """A step that accepted so many nodes; candidates: source, probability, whether accepted."""
     chain = tree([-1, *range(accepted)])
     labelled = Labelled(
         [source for source, _, _ in candidates],

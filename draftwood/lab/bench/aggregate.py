@@ -34,7 +34,7 @@ def speedup(tau: float, draft_cost: float, draft_efficiency: float) -> float:
 def speedup_with_verification(
     tau: float, verification: float, draft_cost: float, draft_efficiency: float
 ) -> float:
-    """The same where a target forward over a tree costs ``verification`` = T(n) / T(1).
+    """The speed-up where a target forward over a tree costs ``verification`` = T(n) / T(1).
 
     ValueError for a cost or an efficiency below 0, or no verification at all.
     """

@@ -1,4 +1,4 @@
-"""A few steps of an answer in words, for a reader: what was drafted, kept and thrown away.
+"""Excerpts of answers: drafted, committed and rejected tokens of the first steps, as text.
 
 Made outside the clock, of the first prompt of each task only. Knows nothing of how a report shows
 them.

@@ -1,7 +1,4 @@
-"""The files of a run: refused before work is spent, written when it has ended, whole or in part.
-
-Knows nothing of what is in them.
-"""
+"""Output files of a run: checked before any work, written when the run ends or is interrupted."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ from draftwood.lab.bench.journal import Journal, beside
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a run is written to; None where it is not.
+    """Places of a run's files; None for a file that is not asked for.
 
     Attributes:
         json: the document; the journal is kept beside it.
@@ -80,7 +77,7 @@ class Outputs:
             raise self.unwritten(error, document) from error
 
     def unwritten(self, error: OSError, result: object) -> OSError:
-        """The error that says where a result is that could not be written.
+        """Name the place of a result that could not be written, in an error.
 
         That is the journal, or without one a file in the temporary directory, written here.
         """

@@ -1,4 +1,4 @@
-"""Where a figure comes from: command, code, versions, hardware and settings.
+"""Provenance of a figure: command, code, versions, hardware and settings.
 
 Reads the machine; decides nothing and measures nothing.
 """
@@ -52,12 +52,12 @@ def provenance(
 
 
 def part_of(found: Mapping[str, Any]) -> dict[str, object]:
-    """When the process of this provenance began, and how busy the machine was."""
+    """Date and load of the process of this provenance."""
     return {"date": found["date"], "load_average": found["hardware"]["load_average"]}
 
 
 def decisive(found: Mapping[str, Any]) -> dict[str, object]:
-    """What two processes must agree on for their figures to be of one run.
+    """The facts that two processes of one run must share.
 
     That is all but the moment, how the command was spelt and where the prompt files lie.
     """

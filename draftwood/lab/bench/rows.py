@@ -17,18 +17,18 @@ from draftwood.lab.loops import pooled, repeats
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One prompt answered by one method, all turns of it.
+    """All turns of one prompt, answered by one method.
 
     Attributes:
         method: the contender's name.
-        prompt: what was answered.
+        prompt: the prompt.
         run_seed: which of the run's seeds it was answered with.
         seed: the request's own: the run's seed plus the prompt's number.
         repeat: 0 for the first time.
         group: number of the prompts that were decoded together; the same for every seed.
         turns: the answers.
         peak_memory_mb: most memory in use while the group was decoded; None if unknown.
-        others: what other processes used meanwhile, the group's; None if unknown.
+        others: use of the cores by other processes during the group; None if unknown.
     """
 
     method: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,10 @@ class Figures:
         prompts: number of prompts.
         tokens: generated tokens.
         steps: target forwards.
-        tau: committed tokens per step.
+        mean_acceptance_length: committed tokens per step.
         acceptance_rate: accepted per drafted token.
-        nodes: drafted nodes per step.
-        draft_calls: draft forwards per step.
+        drafted_per_step: drafted nodes per step.
+        draft_efficiency: draft forwards per step.
         speeds: expected speed for each load.
         steps_per_second: speed of the replay itself, without the model.
         live_prompts: prompts that needed the model.
@@ -59,19 +59,14 @@ class Figures:
     prompts: int
     tokens: int
     steps: int
-    tau: float
+    mean_acceptance_length: float
     acceptance_rate: float
-    nodes: float
-    draft_calls: float
+    drafted_per_step: float
+    draft_efficiency: float
     speeds: tuple[Speed, ...]
     steps_per_second: float
     live_prompts: int = 0
     live_steps_per_second: float = math.nan
-
-    def to_json(self) -> dict[str, object]:
-        """The figures as a JSON object; unknown figures are null."""
-        found = asdict(self)
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in found.items()}
 
 
 def figures(
@@ -97,10 +92,10 @@ def figures(
         prompts=len(runs),
         tokens=sum(len(tokens) for run in runs for tokens in run.tokens),
         steps=tally.steps,
-        tau=tally.mean_acceptance_length,
+        mean_acceptance_length=tally.mean_acceptance_length,
         acceptance_rate=tally.acceptance_rate,
-        nodes=tally.drafted / tally.steps if tally.steps else math.nan,
-        draft_calls=tally.draft_efficiency,
+        drafted_per_step=tally.drafted / tally.steps if tally.steps else math.nan,
+        draft_efficiency=tally.draft_efficiency,
         speeds=speeds,
         steps_per_second=_steps_per_second(replayed),
         live_prompts=len(live),

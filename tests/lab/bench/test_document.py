@@ -31,7 +31,7 @@ from draftwood.lab.bench.document import (
 from draftwood.lab.bench.figures import Metrics, RankCount, Row, SourceRate
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.intervals import Median, Ratio
-from tests.factories.bench_rows import row, step, told, tree
+from tests.factories.bench_rows import predicting, row, step, tree
 from tests.lab.bench.documents import TASKS, document, method, metrics, parsed
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
@@ -40,7 +40,7 @@ DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 def entry() -> Method:
     steps = [
         step(tree([-1, 0, 0], sources=["root", "x", "y"]), (2,)),
-        told(2.5, 1, ("x", 0.75, True), ("y", 0.25, False)),
+        predicting(2.5, 1, ("x", 0.75, True), ("y", 0.25, False)),
     ]
     counts = acceptance_of(steps)
     rows = [

@@ -1,4 +1,4 @@
-"""What was foretold and what came of it, counted by hand and candidate by candidate."""
+"""Counts of predictions and their outcome, checked by hand and candidate by candidate."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from draftwood.lab.bench.forecast import (
     forecasts_of,
     merged,
 )
-from tests.factories.bench_rows import random_steps, step, told, tree
+from tests.factories.bench_rows import predicting, random_steps, step, tree
 
 
 def tenths(**filled: Bin) -> tuple[Bin, ...]:
@@ -25,9 +25,9 @@ def tenths(**filled: Bin) -> tuple[Bin, ...]:
 
 def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
     steps = [
-        told(2.5, 1, ("y", 0.75, True), ("x", 0.125, False), ("x", 0.0, False)),
-        told(1.5, 2, ("x", 0.75, True), ("x", 0.125, False), ("y", 1.0, True)),
-        told(1.0, 0, ("y", 0.75, False)),
+        predicting(2.5, 1, ("y", 0.75, True), ("x", 0.125, False), ("x", 0.0, False)),
+        predicting(1.5, 2, ("x", 0.75, True), ("x", 0.125, False), ("y", 1.0, True)),
+        predicting(1.0, 0, ("y", 0.75, False)),
     ]
     found = forecasts_of(steps)
     assert found.late_steps == Forecast()
@@ -47,33 +47,35 @@ def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "place"),
+    ("probability", "place"),
     [(0.0, 0), (0.0999, 0), (0.1, 1), (0.5, 5), (0.8999, 8), (0.9, 9), (1.0, 9)],
 )
-def test_a_chance_on_a_border_is_in_the_upper_bin(chance: float, place: int) -> None:
-    bins = forecasts_of([told(1.0, 0, ("x", chance, True))]).all_steps.by_source["x"]
-    assert bins[place] == Bin(1, chance, 1)
+def test_a_probability_on_a_border_is_in_the_upper_bin(probability: float, place: int) -> None:
+    bins = forecasts_of([predicting(1.0, 0, ("x", probability, True))]).all_steps.by_source["x"]
+    assert bins[place] == Bin(1, probability, 1)
     assert sum(bins, Bin()).candidates == 1
 
 
-def test_steps_of_which_nothing_was_foretold_count_for_nothing() -> None:
+def test_steps_without_a_prediction_do_not_count() -> None:
     plain = step(tree([-1, 0]), (1,))
-    one = told(2.0, 1, ("x", 0.5, True))
+    one = predicting(2.0, 1, ("x", 0.5, True))
     assert forecasts_of([plain]) == forecasts_of([]) == Forecasts()
     assert forecasts_of([plain, one, plain]) == forecasts_of([one])
 
 
 def test_a_step_without_candidates_has_its_tokens_all_the_same() -> None:
-    assert forecasts_of([told(1.0, 0)]).all_steps == Forecast(1, 1.0, 1)
+    assert forecasts_of([predicting(1.0, 0)]).all_steps == Forecast(1, 1.0, 1)
 
 
 def test_tokens_that_a_limit_cut_off_were_committed() -> None:
-    cut = replace(told(3.5, 3), committed=1)
+    cut = replace(predicting(3.5, 3), committed=1)
     assert forecasts_of([cut]).all_steps.committed == 4
 
 
 def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
-    steps = [told(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)]
+    steps = [
+        predicting(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)
+    ]
     found = forecasts_of(steps)
     assert (found.all_steps.steps, found.late_steps.steps) == (3, 1)
     assert found.late_steps == forecasts_of(steps[2:]).all_steps
@@ -81,17 +83,17 @@ def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
 
 
 def randomly(count: int, seed: int) -> list[StepStats]:
-    """Steps with up to six candidates, every third of which nothing was foretold."""
-    chance = np.random.default_rng(seed)
+    """Steps with up to six candidates, every third without a prediction."""
+    generator = np.random.default_rng(seed)
     found = random_steps(count, seed)
     for i in range(count):
         if i % 3:
-            judged = [
-                (str(chance.choice(["x", "y", "z"])), float(p), bool(chance.random() < p * p))
-                for p in chance.random(int(chance.integers(0, 7)))
+            candidates = [
+                (str(generator.choice(["x", "y", "z"])), float(p), bool(generator.random() < p * p))
+                for p in generator.random(int(generator.integers(0, 7)))
             ]
-            accepted, number = int(chance.integers(0, 4)), int(chance.integers(100, 300))
-            found[i] = told(1 + 3 * chance.random(), accepted, *judged, number=number)
+            accepted, number = int(generator.integers(0, 4)), int(generator.integers(100, 300))
+            found[i] = predicting(1 + 3 * generator.random(), accepted, *candidates, number=number)
     return found
 
 
@@ -106,9 +108,9 @@ def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
                 continue
             labelled = one.prediction.candidates
             for i, source in enumerate(labelled.sources):
-                chance = labelled.probabilities[i]
-                sums = counted.setdefault((source, int(str(chance)[2])), [0, 0.0, 0])
-                for k, value in enumerate((1, chance, labelled.taken[i])):
+                probability = labelled.probabilities[i]
+                sums = counted.setdefault((source, int(str(probability)[2])), [0, 0.0, 0])
+                for k, value in enumerate((1, probability, labelled.taken[i])):
                     sums[k] += value
         given = {
             (source, k): [one.candidates, one.predicted, one.accepted]

@@ -15,7 +15,7 @@ from draftwood.lab.bench.measure import Item
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
 from draftwood.sampling.params import SamplingParams
-from tests.factories.bench_rows import random_steps, run, told, turn
+from tests.factories.bench_rows import predicting, random_steps, run, turn
 
 FACTS: dict[str, Any] = {"settings": {"limit": 3, "methods": ("ar",)}, "git": None}
 PART = {"date": "2026-01-01T00:00:00+00:00", "load_average": [0.5, 0.25, 0.0]}
@@ -27,7 +27,7 @@ def made(number: int, method: str = "ar") -> Run:
     tally = Tally()
     for step in steps:
         tally.add(step)
-    predicted = [told(2.5, number, ("x", 0.3, True), ("y", 1.0, False), number=201)]
+    predicted = [predicting(2.5, number, ("x", 0.3, True), ("y", 1.0, False), number=201)]
     first = turn(
         (number, 2, 3),
         tally=tally,

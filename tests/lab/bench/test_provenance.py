@@ -1,4 +1,4 @@
-"""Where figures come from is told truthfully, also when there is nothing to tell."""
+"""Provenance names the commit, the machine and the versions, or nothing where they are unknown."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""From rows to the errors of what was foretold, worked out by hand."""
+"""Relative errors of predictions, worked out by hand."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
@@ -13,12 +13,12 @@ from draftwood.lab.bench.figures import Row
 from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.reliability import reliability
 from draftwood.lab.bench.rows import row_of
-from tests.factories.bench_rows import row, run, step, told, tree, turn
+from tests.factories.bench_rows import predicting, row, run, step, tree, turn
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 ALIKE = [
-    told(4.0, 1, ("x", 0.5, True), ("x", 0.25, False), ("y", 0.75, False)),
-    told(2.0, 1, ("x", 0.75, True), number=201),
+    predicting(4.0, 1, ("x", 0.5, True), ("x", 0.25, False), ("y", 0.75, False)),
+    predicting(2.0, 1, ("x", 0.75, True), number=201),
 ]
 """6 tokens expected and 4 committed; of x 1.5 of 3 candidates and 2, of y 0.75 and none."""
 
@@ -28,7 +28,7 @@ def of(*groups: list[Any]) -> list[Row]:
     return [row(f"a/{i}", group=i, forecasts=forecasts_of(steps)) for i, steps in enumerate(groups)]
 
 
-def test_an_error_is_what_was_expected_over_what_came_less_one() -> None:
+def test_an_error_is_predicted_over_observed_less_one() -> None:
     found = reliability(of(ALIKE))
     assert found is not None
     whole = found.all_steps
@@ -50,7 +50,7 @@ def test_an_error_is_what_was_expected_over_what_came_less_one() -> None:
 
 
 def test_groups_are_pooled_and_are_what_is_drawn_anew() -> None:
-    other = [told(1.0, 1, ("y", 0.25, True))]
+    other = [predicting(1.0, 1, ("y", 0.25, True))]
     found = reliability(of(ALIKE, other))
     assert found is not None
     whole = found.all_steps
@@ -73,7 +73,7 @@ def test_repeats_and_turns_belong_to_their_group() -> None:
     assert found.all_steps.error.low is None, "one group has no interval"
 
 
-def test_a_method_that_foretells_nothing_has_no_entry() -> None:
+def test_a_method_without_predictions_has_no_reliability() -> None:
     assert reliability(of([step(tree([-1, 0]), (1,))])) is None
     assert reliability([]) is None
     assert method_entry("x", of([]), Baselines(), [], {}).reliability is None

@@ -1,4 +1,4 @@
-"""A run that was killed or told to stop goes on, and comes to what it would have come to."""
+"""A killed or stopped run is resumed, and ends with the figures of an undisturbed one."""
 
 import json
 import os

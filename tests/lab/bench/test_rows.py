@@ -10,7 +10,7 @@ from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.rows import row_of
 from draftwood.protocols import StepTimes
 from draftwood.tree import tree_of
-from tests.factories.bench_rows import cut, random_steps, run, told, turn
+from tests.factories.bench_rows import cut, predicting, random_steps, run, turn
 
 
 def tally() -> Tally:
@@ -41,14 +41,14 @@ def test_what_is_unknown_is_none() -> None:
     assert made.identical is None
 
 
-def test_what_was_accepted_is_added_up_over_turns() -> None:
+def test_acceptance_is_added_up_over_turns() -> None:
     steps = random_steps(20, seed=0)
     parts = [turn((1,), acceptance=acceptance_of(part)) for part in (steps[:5], steps[5:])]
     assert row_of(run(*parts), None).acceptance == acceptance_of(steps)
 
 
-def test_what_was_foretold_is_added_up_over_turns() -> None:
-    steps = [told(1.5, k, ("x", 0.5, True), number=199 + k) for k in range(4)]
+def test_predictions_are_added_up_over_turns() -> None:
+    steps = [predicting(1.5, k, ("x", 0.5, True), number=199 + k) for k in range(4)]
     parts = [turn((1,), forecasts=forecasts_of(part)) for part in (steps[:3], steps[3:])]
     found = row_of(run(*parts), None).forecasts
     assert found == forecasts_of(steps)

@@ -172,9 +172,9 @@ def test_defaults_are_those_of_the_installed_transformers() -> None:
 @pytest.mark.parametrize(
     ("peer", "settings", "said"),
     [
-        (HuggingFaceLookup, {"tokens": 0}, "tokens is 0: hf-lookup needs at least 1"),
-        (HuggingFaceLookup, {"ngram": -1}, "ngram is -1: hf-lookup needs at least 1"),
-        (HuggingFaceAssistant, {"tokens": 0}, "tokens is 0: hf-assistant needs at least 1"),
+        (HuggingFaceLookup, {"tokens": 0}, "tokens is 0; give at least 1"),
+        (HuggingFaceLookup, {"ngram": -1}, "ngram is -1; give at least 1"),
+        (HuggingFaceAssistant, {"tokens": 0}, "tokens is 0; give at least 1"),
     ],
 )
 def test_settings_below_one_are_refused(peer: Any, settings: dict[str, int], said: str) -> None:

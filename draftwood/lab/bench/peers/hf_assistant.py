@@ -8,7 +8,7 @@ taken to be the same; else transformers gets both tokenizers and translates draf
 embedded draft model is refused for a target with another vocabulary.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import GenerationConfig
@@ -17,23 +17,17 @@ from draftwood import models
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.generating import SequentialGenerate
 from draftwood.models import Loaded
+from draftwood.protocols import Part, setting
 
 
 @dataclass(frozen=True)
-class HuggingFaceAssistant:
+class HuggingFaceAssistant(Part):
     """Settings of assisted generation; the default of ``tokens`` is transformers'."""
 
-    draft: str = field(
-        default="embedded-draft",
-        metadata={"help": "'embedded-draft', a directory or a hub id of a smaller model"},
+    draft: str = setting(
+        "embedded-draft", "'embedded-draft', a directory or a hub id of a smaller model"
     )
-    tokens: int = field(
-        default=20, metadata={"help": "most tokens drafted a step (num_assistant_tokens)"}
-    )
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise DraftwoodError(f"tokens is {self.tokens}: hf-assistant needs at least 1")
+    tokens: int = setting(20, "most tokens drafted a step (num_assistant_tokens)", least=1)
 
     def enter(self, stock: Loaded) -> SequentialGenerate:
         """Assisted generation, with an assistant of the model's dtype."""

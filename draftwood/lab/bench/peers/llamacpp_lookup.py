@@ -5,27 +5,23 @@ Prompts are decoded one at a time. :mod:`draftwood.lab.bench.llamacpp.decoding` 
 differ from the library's defaults.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from draftwood.errors import DraftwoodError, need
+from draftwood.errors import need
 from draftwood.lab.bench.llamacpp import decoding
 from draftwood.models import Loaded
+from draftwood.protocols import Part, setting
 
 
 @dataclass(frozen=True)
-class LlamaCppLookup:
+class LlamaCppLookup(Part):
     """Settings of prompt lookup, with the library's defaults."""
 
-    tokens: int = field(
-        default=10, metadata={"help": "most tokens drafted a step (num_pred_tokens)"}
-    )
-    ngram: int = field(default=2, metadata={"help": "longest suffix looked up (max_ngram_size)"})
+    tokens: int = setting(10, "most tokens drafted a step (num_pred_tokens)", least=1)
+    ngram: int = setting(2, "longest suffix looked up (max_ngram_size)", least=1)
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "ngram"):
-            value = getattr(self, name)
-            if value < 1:
-                raise DraftwoodError(f"{name} is {value}: llamacpp-lookup needs at least 1")
+        super().__post_init__()
         for library in ("llama_cpp", "gguf"):
             need(library, "llamacpp")
 

@@ -225,7 +225,7 @@ def test_lookup_has_the_librarys_names_and_defaults(
 
 @pytest.mark.parametrize("name", ["tokens", "ngram"])
 def test_settings_below_one_are_refused(name: str) -> None:
-    with pytest.raises(DraftwoodError, match=f"{name} is 0: llamacpp-lookup needs at least 1"):
+    with pytest.raises(DraftwoodError, match=f"{name} is 0; give at least 1"):
         llamacpp_lookup.LlamaCppLookup(**{name: 0})
 
 

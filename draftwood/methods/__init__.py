@@ -1,4 +1,4 @@
-"""Methods by name: what a user types, looked up and spelt out."""
+"""Methods by name: finds the recipe, reads the given settings, and builds the method."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -39,7 +39,7 @@ def rebound(recipe: Recipe, drafters: Mapping[str, str]) -> Recipe:
 
 
 def given(recipe: Recipe, options: Mapping[str, object]) -> dict[str, object]:
-    """The options without those that are None by default and None here: they say nothing."""
+    """The options that say something: not those that are None, as by default."""
     known = settings_of(recipe)
     return {
         name: value
@@ -60,7 +60,7 @@ def bound(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
 def settings_of(recipe: Recipe) -> dict[str, Setting]:
     """Everything that can be set, by option name, with this recipe's defaults.
 
-    :mod:`draftwood.methods.binding` says what those do that bind a source to a drafter.
+    Options that bind a source to a drafter: :mod:`draftwood.methods.binding`.
     """
     found: dict[str, Setting] = {}
     parts = [("", registry.load("policies", recipe.policy))]

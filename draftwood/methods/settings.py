@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols.settings import Setting
 
 _PLAIN = (bool, str, type(None))
-# What is spelt as text is no model, whatever class a setting wants its models to be of.
+# No loaded model is of one of these types, whatever class the setting wants.
 _SPELT = (bool, int, float, str, bytes, tuple, list, dict, type(None))
 _SHOWN = 60  # characters of a value that are repeated in a message
 

@@ -1,10 +1,9 @@
-"""Growing a tree level by level: the frontier, its children as arrays, and which become nodes.
+"""Growing a tree level by level: the frontier, its children as arrays, and the nodes made of them.
 
-What the policies over a neural drafter share. All children of one frontier are compared as NumPy
-arrays; only those that a policy keeps become nodes of a :class:`TreeBuilder`. Paths are compared
-as sums of logarithms, which stay exact where a product of probabilities would underflow, and a
-drafter's estimate above 1 counts as 1, so that a child is never likelier than its parent. Knows
-neither thresholds nor budgets: which children are worth keeping is the policy's affair.
+The policies over a draft model share this module. Children of one frontier are compared as NumPy
+arrays, and a policy makes nodes of a :class:`TreeBuilder` from those that it chooses. Paths are
+compared as sums of logarithms, which stay exact where a product of probabilities would underflow. A
+drafter's estimate above 1 counts as 1, so that a child is never likelier than its parent.
 """
 
 import math

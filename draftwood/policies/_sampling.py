@@ -1,12 +1,11 @@
-"""Drawing children from a drafter: what the policies that sample their trees share.
+"""Drawing children from a drafter: the code that policies with sampled trees share.
 
-A tree may be sampled step by step in any way, as long as each token is drawn from the distribution
-it is said to be drawn from, given everything drawn before it, and then stays (Traversal
-Verification, Definition 3.1: every child is a sample given its parent and its earlier siblings).
-So how many children a node gets, and which token is kept out of their drawing, is an argument here,
-settled before they are drawn; whatever comes is a node, in drawing order, and a sibling that was
-known beforehand follows it, because verification tries deterministic siblings last. Nothing looks
-at a drawn token to decide whether to keep it. Knows neither thresholds nor budgets.
+A tree may be sampled in any way, as long as each token is drawn from its stated distribution, given
+everything drawn before it, and then stays (Traversal Verification, Definition 3.1: every child is a
+sample given its parent and its earlier siblings). So the number of a node's children and the token
+that is excluded from their drawing are arguments here, fixed before the drawing. Every drawn token
+becomes a node, in drawing order. A deterministic sibling follows the drawn ones, because
+verification tests it last.
 """
 
 import math
@@ -48,7 +47,7 @@ class Drawing:
     noise: DraftNoise | None
 
     def likeliest(self, builder: TreeBuilder, frontier: Frontier, k: int) -> Expand:
-        """Ask for the ``k`` likeliest children; they are only looked at, or not sampled."""
+        """The query for the ``k`` likeliest children, which are not sampled."""
         return Expand(self.source, builder, frontier.nodes, k, temperature=self.temperature)
 
     def sample(
@@ -58,7 +57,7 @@ class Drawing:
         k: int,
         exclude: Sequence[frozenset[int]],
     ) -> Expand:
-        """Ask for ``k`` children of each node, without the tokens of ``exclude``."""
+        """The query for ``k`` drawn children of each node, without the tokens of ``exclude``."""
         return Expand(
             self.source,
             builder,
@@ -83,8 +82,8 @@ class TopOrDrawn(Policy):
     These nodes are laid first, take at most half of the budget, and are neither gated nor pruned.
     Their own descendants come from the drafter, and only where the drafter proposed the copied
     token too and the policy took it; such a token is one node and takes no further budget. A drawn
-    tree has no such path: its tokens would have to be kept out of every drawing along it, which is
-    what ``draftwood.policies.sampled_spine`` does.
+    tree has no such path: its tokens would have to be excluded from every drawing along it, as in
+    ``draftwood.policies.sampled_spine``.
 
     Raises:
         DraftwoodError: a setting outside its range, one source named twice, or a copied path beside
@@ -153,7 +152,7 @@ def drawing_for(
 
 
 def drawn_kinds(replacement: bool) -> frozenset[Draw]:
-    """What :func:`drawing_for` may come to: a greedy request's tree is deterministic."""
+    """The kinds of nodes of :func:`drawing_for`; a greedy request's tree is deterministic."""
     return frozenset({Draw.ONE_HOT, Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT})
 
 
@@ -176,7 +175,7 @@ def draw_below(
         frontier: ``m`` nodes.
         counts: ``[m]``, children to draw below each.
         drawing: how they are drawn.
-        certain: at most one child below each node, whose token is kept out of the drawing.
+        certain: at most one child below each node, whose token is excluded from the drawing.
         certain_source: name of the source that offered these. If it is the drafter itself, the
             others' logq, which it gives without that token, is put back on the scale of q.
         min_score: least estimate of a child that is not drawn. A drawn child always stays.
@@ -187,9 +186,9 @@ def draw_below(
     wanted = counts > 0
     asked, drawn = frontier.where(wanted), Frontier([], np.zeros(0))
     if asked.nodes:
-        kept_out = dict(zip(certain.parents.tolist(), certain.tokens.tolist(), strict=True))
+        certain_tokens = dict(zip(certain.parents.tolist(), certain.tokens.tolist(), strict=True))
         exclude = [
-            frozenset({kept_out[node]}) if node in kept_out else frozenset[int]()
+            frozenset({certain_tokens[node]}) if node in certain_tokens else frozenset[int]()
             for node in asked.nodes
         ]
         k = int(counts.max())
@@ -201,7 +200,7 @@ def draw_below(
             level = _with_share(level, certain)
         if drawing.draw is Draw.ONE_HOT:
             level = level.take(level.logq >= log_probability(min_score))
-        drawn = _plant(builder, level, drawing, asked, answer.q_rows)
+        drawn = add_sampled(builder, level, drawing, asked, answer.q_rows)
     return drawn, promote(builder, certain, certain_source)
 
 
@@ -220,7 +219,7 @@ def draw_as_many(
 
     Args:
         builder: the growing tree.
-        frontier: nodes whose likeliest children have been looked at.
+        frontier: nodes whose likeliest children are known.
         chosen: the children that the policy would take, those of one parent likeliest first.
         drawing: how they are drawn.
         last: ``"top"`` keeps the likeliest child of each parent and draws the others.
@@ -235,8 +234,11 @@ def draw_as_many(
         _, first = np.unique(chosen.parents, return_index=True)
         certain = chosen.take(np.sort(first))
         counts = np.maximum(counts - 1, 0)
-    drawn, kept = yield from draw_below(builder, frontier, counts, drawing, certain, drawing.source)
-    return Frontier(drawn.nodes + kept.nodes, np.concatenate([drawn.path, kept.path]))
+    drawn, certain_nodes = yield from draw_below(
+        builder, frontier, counts, drawing, certain, drawing.source
+    )
+    nodes = drawn.nodes + certain_nodes.nodes
+    return Frontier(nodes, np.concatenate([drawn.path, certain_nodes.path]))
 
 
 def _with_share(level: Level, certain: Level) -> Level:
@@ -248,7 +250,7 @@ def _with_share(level: Level, certain: Level) -> Level:
     return Level(level.parents, level.tokens, level.logq + scale, level.path + scale)
 
 
-def _plant(
+def add_sampled(
     builder: TreeBuilder,
     level: Level,
     drawing: Drawing,

@@ -1,6 +1,6 @@
 """Prompt lookup decoding: the copied continuation, verified as one chain.
 
-Source: GOOSE's baseline "PLD" (Saxena, 2023). It knows its one source by name only.
+Source: GOOSE's baseline "PLD" (Saxena, 2023).
 """
 
 from dataclasses import dataclass

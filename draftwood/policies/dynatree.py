@@ -1,27 +1,24 @@
 """DynaTree: breadth by the drafter's confidence, depth by path probability, both tuned by history.
 
-Source: DynaTree, Section 3.3 and Algorithm 1 (``DRAFTTREE`` and ``ADJUST``). It knows its sources
-by name only. What the paper leaves open, and where this differs:
+Source: DynaTree, Section 3.3 and Algorithm 1 (``DRAFTTREE`` and ``ADJUST``). Details that the paper
+leaves open, and deviations:
 
-* Depths are counted from the anchor. The paper's tree has a single root token of its own, the
-  drafter's top-1 at depth 0; here the first level has breadth too, and every depth is one more
-  than there: D_0 is 6 for its 5, D_max 9 for its 8 (10 on PG-19), and D_0 is kept in
-  [2, D_max - 1].
-* Its budget N_max is 256; the default here is 59, as for every other policy.
+* Depths are counted from the anchor. The paper's tree has a single root token, the drafter's top-1
+  at depth 0. Here the first level has breadth too, and every depth is one more than in the paper:
+  D_0 is 6 for its 5, D_max 9 for its 8 (10 on PG-19). D_0 stays in [2, D_max - 1].
+* The paper's budget N_max is 256; the default here is 59, as for every other policy.
 * B_mid = 2, rho_stop, rho_deep, tau, W, a* and the step sizes are not in the paper's text; they
   are its released code's.
 * A whole level is expanded in one draft forward, in the paper's breadth-first order.
 * History is the paper's proportional rule, applied after every step. The acceptance statistic a_r
-  is the accepted nodes over the depth of the drafter's deepest node, and 1 at most; a step in which
-  the drafter proposed nothing is no evidence; before W steps the mean is over those there are. D_0
-  stays a real number between steps, so that small corrections add up, and tau_h stays above tau_l.
-* A copied path (``chain``) is not in the paper, and neither are drawn children, whose number the
-  gates decide (``draftwood.policies._sampling.TopOrDrawn``). A drawn child stays however unlikely
-  it is; a node gets fewer children, by those of its B(u) likeliest that would have been pruned. P
-  is then the product of q over the tokens drawn on a path: it decides whether a node is expanded,
-  never whether it is kept. So an unlikely draw is a leaf.
-
-The batch's price is not looked at.
+  is the number of accepted nodes over the depth of the drafter's deepest node, at most 1. A step
+  without the drafter's nodes is no evidence. Before W steps the mean is over the steps so far. D_0
+  stays a real number between steps, so that small corrections add up. tau_h stays above tau_l.
+* A copied path (``chain``) and drawn children are not in the paper
+  (``draftwood.policies._sampling.TopOrDrawn``). The gates decide the number of drawn children: a
+  node gets B(u) of them, less those of its B(u) likeliest children that would be pruned. A drawn
+  child stays however unlikely it is. P is the product of q over the tokens drawn on a path; it
+  decides whether a node is expanded, not whether it stays. So an unlikely draw is a leaf.
 """
 
 import math

@@ -1,14 +1,13 @@
 """EAGLE-2's tree, which EAGLE-3 uses as well: fixed width and depth, cut to the likeliest nodes.
 
 Source: EAGLE-2 (Li et al., 2024), as TALON's Algorithm 1 states it; a baseline of TALON. Every
-level expands K parents into K x K candidates, the likeliest K of which are the next parents; at
-the end the likeliest candidates of all levels are the tree. It knows its source by name only.
+level expands K parents into K x K candidates, the likeliest K of which are the next parents. At
+the end the likeliest candidates of all levels are the tree.
 
-Where TALON's Algorithm 1 is imprecise: its line 13 keeps only the parents of each level for the
-final choice; all candidates of each level stay, as its Figure 1 and EAGLE-2 itself have it. The
-number of draft forwards, the root's included, is ``levels``. Of equally likely candidates the
-one offered first is kept, so that parents come before their children. The batch's price is not
-looked at.
+TALON's Algorithm 1 is imprecise: its line 13 keeps only the parents of each level for the final
+choice. Here all candidates of each level stay, as in its Figure 1 and in EAGLE-2. ``levels`` is the
+number of draft forwards, the root's included. Of equally likely candidates the first one is chosen,
+so that parents come before their children.
 """
 
 from dataclasses import dataclass

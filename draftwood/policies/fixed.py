@@ -1,14 +1,12 @@
 """The fixed tree: every node gets the same number of children, down to a fixed depth.
 
 Source: DynaTree, Section 4.3 and Appendix A (its baselines). With ``breadth=1`` and
-``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens. It
-knows its source by name only.
+``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens.
 
-Depths are counted from the anchor. The paper's tree has a root token of its own, the drafter's
-top-1 at depth 0, where this one has ``breadth`` first tokens: its D = 8 is a depth of 9 here. As
-in its Algorithm 1 the tree grows breadth first, parents in order, and stops where the budget is
-spent; a child below the threshold is dropped when it is offered (nothing under it could be kept),
-so that it takes no budget. The batch's price is not looked at.
+Depths are counted from the anchor. The paper's tree has a root token, the drafter's top-1 at depth
+0, where this one has ``breadth`` first tokens: its D = 8 is a depth of 9 here. As in the paper's
+Algorithm 1 the tree grows breadth first, parents in order, until the budget is spent. A child below
+the threshold takes no budget: it is dropped when it is offered, because no descendant could stay.
 """
 
 from dataclasses import dataclass
@@ -51,8 +49,8 @@ class Fixed(Policy):
             k = min(self.breadth, budget - builder.drafted)
             answer: Candidates = yield Expand(self.source, builder, frontier.nodes, k)
             level = children(frontier, answer)
-            kept = level.take(level.path >= least)
-            frontier = promote(builder, kept, self.source, budget)
+            likely = level.take(level.path >= least)
+            frontier = promote(builder, likely, self.source, budget)
             depth += 1
         return builder.build("fixed" if builder.drafted else "plain")
 

@@ -1,7 +1,6 @@
 """Iso(k): the balanced k-ary tree that GOOSE's spine tree is compared with.
 
-Source: GOOSE, Sections 5.1 and 5.3 (a uniform-rate tree over the same pool of candidates). It
-knows its two sources by name only.
+Source: GOOSE, Sections 5.1 and 5.3 (a uniform-rate tree over the same pool of candidates).
 """
 
 import math

@@ -1,15 +1,14 @@
 """OPT-Tree: the tree of n nodes with the largest expected accepted length, level by level.
 
-Source: OPT-Tree (Wang et al., 2025), a baseline of TALON. The expected number of accepted tokens
-of a tree is E, the sum of its nodes' path probabilities, so the best tree of n nodes is the n
-likeliest candidates; drafting goes on while a further level is worth more than ``delta``. It knows
-its source by name only.
+Source: OPT-Tree (Wang et al., 2025), a baseline of TALON. The expected number of accepted tokens E
+is the sum of the nodes' path probabilities, so the best tree of n nodes is the n likeliest
+candidates. Drafting goes on while a further level adds more than ``delta`` to E.
 
-Each level forwards the n likeliest nodes of the frontier there. Here those of them are left out
-that are not among the n likeliest candidates so far: their descendants are no likelier and come
-later, so the tree, E and the number of draft forwards are the same, and the forwards smaller. The
-level that raised E too little still counts, its forward being spent. ``max_depth`` ends a
-drafter's deterministic loop. The batch's price is not looked at.
+The paper forwards the n likeliest nodes of the frontier. Here a node is left out if it is not among
+the n likeliest candidates so far: its descendants are no likelier and come later. The tree, E and
+the number of draft forwards are the same, and the forwards are smaller. The last level counts,
+although it raised E too little, because its forward is spent. ``max_depth`` stops the loop with a
+drafter whose next token is certain.
 """
 
 from dataclasses import dataclass
@@ -58,9 +57,9 @@ class OptTree(Policy):
         while frontier.nodes and n > 0 and depth < deepest:
             answer: Candidates = yield Expand(self.source, expanded, frontier.nodes, n)
             pool = join([best, children(frontier, answer)])
-            kept = likeliest(pool.path, n)
-            fresh = pool.take(kept[kept >= len(best)])
-            best = pool.take(kept)
+            chosen = likeliest(pool.path, n)
+            fresh = pool.take(chosen[chosen >= len(best)])
+            best = pool.take(chosen)
             before, expected = expected, float(np.exp(best.path).sum())  # E
             if expected - before <= self.delta:
                 break

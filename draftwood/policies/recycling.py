@@ -1,9 +1,8 @@
 """Token Recycling's static tree: 80 nodes, wide near the root, filled from one table of successors.
 
-Source: Token Recycling (Luo et al., 2025), a baseline of GOOSE. Its tree is computed here by a
-rule: of each level, the nodes with the smallest sum of log(1 + rank) along the path, ranks
-counted from 0 and ties in breadth-first order. It knows its source by name only; the method it
-comes from looks up the last token alone and prunes nothing.
+Source: Token Recycling (Luo et al., 2025), a baseline of GOOSE. The tree is computed by a rule:
+each level has the nodes with the smallest sum of log(1 + rank) along the path. Ranks are counted from 0;
+ties are broken in breadth-first order. The method looks up the last token alone and prunes nothing.
 """
 
 from dataclasses import dataclass

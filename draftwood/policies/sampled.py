@@ -1,25 +1,21 @@
 """A static tree whose tokens are drawn: the trees on which sampled drafts are verified.
 
 Source: Traversal Verification, Sections 3.1 and 4.1 (a chain, a binary tree, and EAGLE's sparse
-tree, all of depth 5); with replacement it is SpecInfer's tree (Miao et al., 2024). It knows its
-sources by name only.
+tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 2024).
 
-* The shape is settled before anything is drawn, and every token that is drawn for it stays. A shape
-  larger than the budget is cut breadth first. Of siblings with different subtrees the one with the
-  deepest comes first, of equal ones the order of the shape stays: the rank of a shape's node says
-  when it is drawn, not how likely it is.
-* ``last`` makes one child of a node deterministic (neither is in the paper). It is known before its
-  siblings are drawn, its token is kept out of their drawing, and it is verified after them. With
-  ``top`` it is the drafter's likeliest token, so a node with one child takes that. With ``context``
-  it is the next token of a copied continuation, at the root and along the continuation; other
-  nodes have sampled children only.
-* ``deepest="last"`` gives that child the deepest subtree of its siblings, instead of the child that
-  is drawn first: how likely each of the two is depends on how sure the drafter is.
-* A level costs one draft forward: looking up the likeliest tokens and drawing are two questions
-  about the same rows.
+* The shape is fixed before anything is drawn, and every drawn token stays. A shape larger than the
+  budget is cut breadth first. Of siblings, the one with the deepest subtree comes first; equal ones
+  stay in the order of the shape. So a rank in the shape is the drawing order, not a likelihood.
+* ``last`` makes one child of a node deterministic (not in the papers). It is known before its
+  siblings are drawn, its token is excluded from their drawing, and it is verified after them. With
+  ``top`` it is the drafter's likeliest token, and an only child too is that token. With ``context``
+  it is the next token of a copied continuation, at the root and along the continuation; all
+  children of other nodes are sampled.
+* ``deepest="last"`` gives the deterministic child the deepest subtree of its siblings, instead of
+  the first drawn child. Which of the two is likelier depends on the drafter's confidence.
+* A level costs one draft forward: the query for the likeliest tokens and the one for drawn tokens
+  read the same rows.
 * A greedy request (temperature 0) gets the tree of the drafter's likeliest tokens in this shape.
-
-The batch's price is not looked at.
 """
 
 import math
@@ -162,7 +158,7 @@ class Sampled(Policy):
 
 
 def _unrated(nodes: Mapping[int, int]) -> Frontier:
-    """A frontier whose path probabilities nobody asks for."""
+    """A frontier whose path probabilities are not used."""
     return Frontier(list(nodes), np.zeros(len(nodes)))
 
 

@@ -1,28 +1,25 @@
-"""GOOSE's spine tree with branches drawn from a neural drafter, for temperatures above 0.
+"""GOOSE's spine tree with branches drawn from a draft model, for temperatures above 0.
 
-Source: GOOSE, Algorithms 1 and 2 and Section 4.3; drawn branches are not in the paper, whose
-branches are looked up. The shares of the budget, the routing and the adaptation are
-``draftwood.policies._spine``'s. It knows its two sources by name only.
+Source: GOOSE, Algorithms 1 and 2 and Section 4.3. Drawn branches are not in the paper, which looks
+branches up. The shares of the budget, the routing and the adaptation are in
+``draftwood.policies._spine``. Differences from ``draftwood.policies.spine``:
 
-The difference from ``draftwood.policies.spine``:
-
-* At the root and at every spine node the branches are drawn from q, the spine's next token being
-  kept out of the drawing. It is known before anything is drawn, so it is a deterministic sibling,
-  and verified after the drawn ones: node indices are such that the spine comes last among siblings.
-* The spine is laid before its branches are asked for, so one query, and for a draft model one
-  forward, covers the root and the whole spine; the tree is put into the order of verification at
-  the end.
-* How many children a branch leaf gets depends on what was drawn for the leaf and its siblings (its
-  q over the largest among them), never on its own children, and no drawn node is left out. So a
-  leaf's share is settled as ``max(1, round(K * share))`` or what is left of the budget, where the
-  ranked tree stops attaching when the budget is spent.
+* At the root and at every spine node the branches are drawn from q, with the spine's next token
+  excluded. That token is known before the drawing, so it is a deterministic sibling. It is verified
+  after the drawn ones: in the order of nodes the spine comes last among siblings.
+* The spine is laid before its branches are queried. So one query, and one forward of a draft model,
+  covers the root and the whole spine. At the end the tree is put into the order of verification.
+* The number of a branch leaf's children depends on the draws of the leaf and its siblings (its q
+  over the largest among them), never on its own children, and every drawn node stays. So a leaf's
+  share is ``max(1, round(K * share))`` or the rest of the budget, where the ranked tree stops
+  attaching nodes when the budget is spent.
 * A token of the spine among the successors costs the ranked tree one of its K candidates; here it
   is excluded beforehand.
-* In a greedy step the branches are the likeliest tokens, those below ``min_score`` left out. A
-  drawn token stays, however unlikely: to leave it out would change the law of the output.
+* In a greedy step the branches are the likeliest tokens, without those below ``min_score``. A
+  drawn token stays however unlikely it is: leaving it out would change the output distribution.
 
-A match to which nothing can be drawn is verified as the whole chain. A batch's price is not looked
-at: the paper's tree always spends its budget.
+If no branch can be drawn, the match is verified as the whole chain. The paper's tree always spends
+its budget, whatever a node costs.
 """
 
 import math

@@ -1,16 +1,15 @@
 """Sequoia's static tree: each node is given by the ranks on its path, and a drafter fills them in.
 
 Source: Sequoia (Chen et al., 2025), a baseline of TALON. Its tree is searched once for a drafter,
-from the measured probability that the child of each rank is the accepted one; the search itself is
-``draftwood.lab.theory.sequoia_tree``. This file fills the tree, level by level, one draft forward
-for all nodes of a level that have children. It knows its source by name only.
+from the measured probability that the child of each rank is the accepted one. The search is
+``draftwood.lab.theory.sequoia_tree``. This file fills the tree level by level, with one draft
+forward for all nodes of a level that have children.
 
 A tree comes from a JSON file of rank paths (``draftwood.policies._static``). Without a file the
 tree is the best one for :data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
 
-A smaller budget keeps the nodes most likely to be accepted: those with the largest product of
-acceptances along the path; of equal ones the shallower, then the one of smaller ranks. The batch's
-price is not looked at.
+A smaller budget selects the nodes most likely to be accepted: those with the largest product of
+acceptances along the path; of equal ones the shallower, then the one of smaller ranks.
 """
 
 from collections.abc import Sequence

@@ -1,22 +1,20 @@
 """GOOSE's spine tree: a chain of copied tokens with branches of likely successors.
 
-Source: GOOSE, Algorithm 1 (tree), Algorithm 2 (routing) and Section 4.3 (adaptation). It knows its
-two sources by name only: one that copies chains, one that ranks successors.
-
-Where the paper is silent or ambiguous:
+Source: GOOSE, Algorithm 1 (tree), Algorithm 2 (routing) and Section 4.3 (adaptation). One source
+copies chains, the other ranks successors. Where the paper is silent or ambiguous:
 
 * Consensus as printed holds for almost every match; see ``draftwood.policies._spine.bypasses``.
 * A match without any successor is verified as the whole chain: cutting it to the spine's share
   would leave the rest of the budget unused and break Proposition 4.
-* What the per-node caps leave over goes to step 4, first come first served: a branch leaf gets at
-  most ``max(1, round(K * score / best score among those attached with it))`` successors.
+* The budget that per-node caps leave over goes to step 4, first come first served: a branch leaf
+  gets at most ``max(1, round(K * score / best score among those attached with it))`` successors.
 * Successors with a score below ``min_score`` are dropped wherever they would be attached. The paper
-  prunes its table at 0.01; the same bound holds here for a source that prunes nothing by itself,
-  such as a draft model or an EAGLE-3 head.
+  prunes its table at 0.01. The bound also serves sources that prune nothing, such as a draft model
+  or an EAGLE-3 head.
 * ``spine="control"`` (Table 2) draws the spine's tokens, and the bypass chain's, one by one from
-  the ranking source. They keep the copying source's name, which is how acceptance is told apart.
+  the ranking source. They carry the copying source's name, by which acceptance is measured.
 
-A batch's price is not looked at: the paper's tree always spends its budget.
+The paper's tree always spends its budget, whatever a node costs.
 """
 
 import math

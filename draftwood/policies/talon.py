@@ -1,24 +1,22 @@
 """TALON: a tree that grows until its budget is spent, each level gated by its own best path.
 
 Source: TALON, Algorithm 2 and Section 5.2 (Eq. 3 to 5). Level 0 takes the top K tokens whatever
-their probabilities; at every deeper level the candidates are all children of the frontier, and
-those within a factor mu of the likeliest path stay. It knows its sources by name only.
+their probabilities. At every deeper level the candidates are all children of the frontier, and
+those within a factor mu of the likeliest path stay. Details that the paper leaves open, and
+deviations:
 
-What the paper leaves open, and where this differs:
-
-* Candidates are whole vocabularies there. Asking for as many top tokens of each parent as there is
-  budget left gives the same tree: a token behind these is less likely than all of them, so it
+* The paper's candidates are whole vocabularies. Asking each parent for as many top tokens as there
+  is budget left gives the same tree: a token behind these is less likely than all of them, so it
   would never be among the best that still fit.
-* ``max_depth`` ends a drafter's deterministic loop, which would spend the budget one draft
-  forward at a time.
-* ``robust`` is how many levels take their top K unconditionally (Section 6.4.1); the paper's
-  method has 1.
-* A copied path (``chain``) is not in the paper, and neither are drawn children, whose number the
-  gate decides (``draftwood.policies._sampling.TopOrDrawn``). Of a drawn tree, P is the product of q
-  over the tokens drawn on a path. A node whose draw was unlikely has no child that passes the gate
-  and stays a leaf: a draw decides whether its node is expanded, never whether it is kept.
+* ``max_depth`` stops the loop with a drafter whose next token is certain, which would spend the
+  budget one draft forward at a time.
+* ``robust`` is how many levels take their top K unconditionally (Section 6.4.1); 1 in the paper.
+* A copied path (``chain``) and drawn children are not in the paper
+  (``draftwood.policies._sampling.TopOrDrawn``). The gate decides the number of drawn children. P is
+  the product of q over the tokens drawn on a path. A node with an unlikely draw has no child that
+  passes the gate and is a leaf: a draw decides whether its node is expanded, not whether it stays.
 
-The batch's price is not looked at: the paper's tree always tries to spend its budget.
+The paper's tree always tries to spend its budget, whatever a node costs.
 """
 
 import math

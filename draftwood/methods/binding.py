@@ -1,9 +1,9 @@
-"""Which drafter answers each source of a method, as its options say.
+"""Binds the sources of a method to drafters, by the method's options.
 
-``drafter=KIND`` binds the source named ``draft``, and any other source is bound by its own name, as
-in ``adjacency=model``. The path of a model says it too: ``draft=PATH`` names a draft model and
-``head=PATH`` an EAGLE-3 head, whichever source drafts with it. Which drafter a path belongs to, the
-``flag`` of the drafter's field says.
+``drafter=KIND`` binds the source named ``draft``. Any other source is bound by its own name, as in
+``adjacency=model``. A model's path binds a source too: ``draft=PATH`` names a draft model and
+``head=PATH`` an EAGLE-3 head, whichever source drafts with it. The ``flag`` of a drafter's setting
+is the option of its path.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from draftwood.protocols.settings import Setting, settings
 
 
 def binder(source: str) -> str:
-    """The option that says which drafter answers a source."""
+    """The option that binds a drafter to a source."""
     return "drafter" if source == DRAFT else source
 
 

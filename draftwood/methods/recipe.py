@@ -49,7 +49,7 @@ def given(recipe: Recipe, options: Mapping[str, object]) -> dict[str, object]:
 
 
 def bound(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
-    """The same recipe with its sources answered as the options say.
+    """A recipe with its sources bound by the options.
 
     Raises:
         DraftwoodError: see :func:`draftwood.methods.binding.bindings`.

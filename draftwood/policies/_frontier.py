@@ -78,7 +78,7 @@ class Level:
 
 
 def no_children() -> Level:
-    """The level of which nothing has been offered yet."""
+    """A level without children."""
     empty, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
     return Level(empty, empty, nothing, nothing)
 
@@ -169,7 +169,7 @@ def transplant(grown: TreeBuilder, chosen: Level, source: str) -> TreeBuilder:
 
 
 def lay_copied(builder: TreeBuilder, source: str, most: int) -> Generator[Continue, Any, None]:
-    """Ask a copying source and lay the first ``most`` tokens of what it prefers below the root."""
+    """Copy the first ``most`` tokens of the source's preferred continuation below the root."""
     if most > 0:
         offers: tuple[Continuation, ...] = yield Continue(source)
         if offers:

@@ -242,8 +242,8 @@ def draw_as_many(
 
 
 def _with_share(level: Level, certain: Level) -> Level:
-    """A level whose estimates are shares of what ``certain`` leaves, as shares of everything."""
-    # Never quite nothing, since something was drawn: q of the certain child may round to 1.
+    """A level whose estimates, given that ``certain`` is not drawn, become unconditional."""
+    # Above 0, because a child was drawn: q of the certain child may round to 1.
     left = np.maximum(-np.expm1(certain.logq), np.finfo(np.float32).tiny)
     share = dict(zip(certain.parents.tolist(), np.log(left).tolist(), strict=True))
     scale = np.array([share.get(parent, 0.0) for parent in level.parents.tolist()])

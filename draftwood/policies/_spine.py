@@ -73,7 +73,7 @@ class SpineState:
     p_s: float = FIRST_P_S
 
     def after(self, outcome: Outcome, chain: str) -> "SpineState":
-        """Average in the accepted share of what ``chain`` offered, if a step drafted any of it."""
+        """Average in the accepted share of the nodes of ``chain``, if the step drafted any."""
         sources = outcome.tree.sources
         drafted = sources.count(chain)
         if not drafted:

@@ -1,8 +1,9 @@
 """Token Recycling's static tree: 80 nodes, wide near the root, filled from one table of successors.
 
 Source: Token Recycling (Luo et al., 2025), a baseline of GOOSE. The tree is computed by a rule:
-each level has the nodes with the smallest sum of log(1 + rank) along the path. Ranks are counted from 0;
-ties are broken in breadth-first order. The method looks up the last token alone and prunes nothing.
+each level has the nodes with the smallest sum of log(1 + rank) along the path. Ranks are counted
+from 0, and ties are broken in breadth-first order. The method looks up the last token alone and
+prunes nothing.
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Continue:
 
 @dataclass(frozen=True, eq=False)
 class Expand:
-    """A policy's query: the ``k`` best (or drawn) children of some nodes of a growing tree.
+    """A policy's query for the ``k`` best (or drawn) children of some nodes of a growing tree.
 
     Attributes:
         source: name of the drafter, as the method binds it.
@@ -139,7 +139,7 @@ class Drafter:
         """A request starts in ``slot``; the slot's earlier state is dropped."""
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step of the request in ``slot`` has been committed."""
+        """Learn from a committed step of the request in ``slot``."""
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """Chains that follow the root of each slot, copied from its context; none by default."""
@@ -164,7 +164,7 @@ class Drafter:
         raise DraftwoodError(f"{type(self).__name__} samples no candidates: they are one-hot")
 
     def release(self, slot: int) -> None:
-        """The request in ``slot`` has ended."""
+        """Forget the request in ``slot``, which has ended."""
 
 
 class DraftModel(Protocol):
@@ -283,7 +283,7 @@ class Host(Protocol):
 
 
 class DrafterSpec(Part, ABC):
-    """The frozen settings of a drafter; its fields are command-line flags.
+    """The frozen settings of a drafter; the fields are command-line flags.
 
     The defaults are those of a drafter that ranks candidates without a model.
     """

@@ -69,7 +69,7 @@ Answer: TypeAlias = tuple[Continuation, ...] | Candidates | Price
 
 @dataclass(frozen=True)
 class Growth:
-    """What a policy may know when it grows a tree.
+    """The facts that a policy grows a tree from.
 
     Attributes:
         anchor: the root's token.

@@ -104,7 +104,7 @@ def setting(
 
 
 class Part:
-    """Base of the dataclasses whose fields are settings: these are checked once they are given."""
+    """Base of the dataclasses whose fields are settings; construction checks their ranges."""
 
     def __post_init__(self) -> None:
         for each in settings(type(self)):

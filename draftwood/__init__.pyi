@@ -193,7 +193,7 @@ def iso3(  # method: iso3
 ) -> CustomGenerate:
     """A uniform 3-ary tree over GOOSE's two sources.
 
-    Source: GOOSE (spine trees of context match and adjacency), baseline Iso(3).
+    Source: GOOSE's baseline Iso(3).
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
@@ -240,7 +240,7 @@ def iso5(  # method: iso5
 ) -> CustomGenerate:
     """A uniform 5-ary tree over GOOSE's two sources.
 
-    Source: GOOSE (spine trees of context match and adjacency), baseline Iso(5).
+    Source: GOOSE's baseline Iso(5).
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
@@ -491,7 +491,7 @@ def fixed_tree(  # method: fixed-tree
 ) -> CustomGenerate:
     """A draft model's tree of fixed breadth and depth.
 
-    Source: DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1).
+    Source: DynaTree's fixed tree (D=8, B=3, tau=0.1).
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
@@ -533,7 +533,7 @@ def goose_eagle3(  # method: goose-eagle3
 ) -> CustomGenerate:
     """GOOSE's spine, with branches from an EAGLE-3 head.
 
-    Source: GOOSE (spine trees of context match and adjacency), its future work.
+    Source: GOOSE's future work.
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
@@ -708,7 +708,7 @@ def rrsw(  # method: rrsw
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """The same tree, judged token by token.
+    """A sparse tree drawn from a draft model, judged token by token.
 
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 

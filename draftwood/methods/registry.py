@@ -71,7 +71,7 @@ def recipe_files() -> dict[str, str]:
     return {
         recipe: policy
         for policy in parts("draftwood.policies")
-        for recipe in re.findall(r'^ +Recipe\(\s*"([^"]+)"', _text(policy), re.MULTILINE)
+        for recipe in re.findall(r'\bRecipe\(\s*"([^"]+)"', _text(policy))
     }
 
 

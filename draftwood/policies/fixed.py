@@ -68,7 +68,7 @@ RECIPES = (
     Recipe(
         "fixed-tree",
         "a draft model's tree of fixed breadth and depth",
-        "DynaTree (adaptive draft-model trees), its fixed tree (D=8, B=3, tau=0.1)",
+        "DynaTree's fixed tree (D=8, B=3, tau=0.1)",
         drafters={"draft": "model"},
     ),
 )

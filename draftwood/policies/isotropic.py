@@ -73,14 +73,14 @@ RECIPES = (
     Recipe(
         "iso3",
         "a uniform 3-ary tree over GOOSE's two sources",
-        "GOOSE (spine trees of context match and adjacency), baseline Iso(3)",
+        "GOOSE's baseline Iso(3)",
         drafters={"context": "context", "adjacency": "adjacency"},
         presets={"k": 3},
     ),
     Recipe(
         "iso5",
         "a uniform 5-ary tree over GOOSE's two sources",
-        "GOOSE (spine trees of context match and adjacency), baseline Iso(5)",
+        "GOOSE's baseline Iso(5)",
         drafters={"context": "context", "adjacency": "adjacency"},
         presets={"k": 5},
     ),

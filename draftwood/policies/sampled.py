@@ -200,7 +200,7 @@ RECIPES = (
     ),
     Recipe(
         "rrsw",
-        "the same tree, judged token by token",
+        "a sparse tree drawn from a draft model, judged token by token",
         "RRSw (Jeon et al. 2024), baseline of Traversal Verification",
         drafters={"draft": "model", "context": "context"},
         verifier="rejection",

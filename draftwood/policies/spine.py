@@ -166,7 +166,7 @@ RECIPES = (
     Recipe(
         "goose-eagle3",
         "GOOSE's spine, with branches from an EAGLE-3 head",
-        "GOOSE (spine trees of context match and adjacency), its future work",
+        "GOOSE's future work",
         drafters={"context": "context", "draft": "eagle3"},
         presets={"branches": "draft"},
     ),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Traversal Verification: sampled trees and how they are judged.
+# Traversal Verification: sampled trees and how they are verified.
 #   law     exact expected acceptance of every drafted tree, by verifier: on a chain, a binary tree and
 #           EAGLE's sparse tree (the paper's Tables 2 to 4), and of its rivals at about 25 nodes
 #   depths  the same over depths (its Figure 3)

@@ -20,7 +20,7 @@ if [[ -z ${PYTHON:-} ]] && command -v draftwood > /dev/null; then draftwood=(dra
 tiny=()
 if [[ -n ${TINY:-} ]]; then tiny=(--limit 1 --max-new-tokens 8 --truncate 64 --repeats 1); fi
 
-# What runs in the foreground is told to stop as well; it is waited for.
+# The command in the foreground gets the signal as well; the script waits for it.
 trap 'exit 143' TERM
 
 # sets NAME...: prompt files as `draftwood bench --prompts` wants them.

@@ -25,12 +25,12 @@ def peak(method: str, tokens: int) -> dict[str, object]:
     command += ["--max-new-tokens", str(tokens), "--json"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdout is not None
-    said = json.loads(child.stdout.read())
+    printed = json.loads(child.stdout.read())
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise click.ClickException(f"{method} ended with exit code {child.returncode}")
-    return {"peak_mb": usage.ru_maxrss / 1024, "tokens": len(said["tokens"])}
+    return {"peak_mb": usage.ru_maxrss / 1024, "tokens": len(printed["tokens"])}
 
 
 @click.command()

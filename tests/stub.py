@@ -11,7 +11,7 @@ import typing
 from pathlib import Path
 
 import draftwood
-from draftwood.integrations.functions import docstring, signature, spelt
+from draftwood.integrations.functions import docstring, python_name, signature
 from draftwood.methods import recipes
 from draftwood.protocols import Recipe
 
@@ -46,7 +46,7 @@ def declared(recipe: Recipe) -> str:
     )
     doc = textwrap.indent(f'"""{docstring(recipe)}"""', "    ", lambda line: bool(line.strip()))
     return (
-        f"def {spelt(recipe.name)}(  # method: {recipe.name}\n    *,\n{parameters}"
+        f"def {python_name(recipe.name)}(  # method: {recipe.name}\n    *,\n{parameters}"
         f") -> CustomGenerate:\n{doc}\n"
     )
 

@@ -1,1 +1,1 @@
-"""Ways into Draftwood from other engines: the only files that know their interfaces."""
+"""Integrations: Draftwood's methods behind other libraries' interfaces."""

@@ -1,7 +1,6 @@
-"""The methods as functions: ``draftwood.goose(budget=16)``, made from their recipes.
+"""The methods as functions: ``draftwood.goose(budget=16)``, generated from their recipes.
 
-A function's signature and docstring are made of its recipe's settings, so they cannot differ from
-what the command line takes.
+Signature and docstring come from the recipe's settings, so they equal those of the command line.
 """
 
 import inspect
@@ -16,13 +15,13 @@ from draftwood.methods.recipe import settings_of
 from draftwood.protocols import Recipe
 
 
-def spelt(name: str) -> str:
-    """A method's or setting's name in Python, which has neither hyphens nor dots in names."""
+def python_name(name: str) -> str:
+    """A method's or setting's name as a Python identifier."""
     return name.replace("-", "_").replace(".", "__")
 
 
 def function(name: str) -> Callable[..., CustomGenerate]:
-    """The function that makes the method of that name.
+    """The function that creates the method ``name``.
 
     Raises:
         DraftwoodError: there is no such method.
@@ -39,7 +38,7 @@ def function(name: str) -> Callable[..., CustomGenerate]:
         return custom_generate(name, **settings)
 
     made: Any = make
-    made.__name__ = made.__qualname__ = spelt(name)
+    made.__name__ = made.__qualname__ = python_name(name)
     made.__module__ = "draftwood"
     made.__doc__ = docstring(recipe)
     made.__signature__ = signature(recipe)
@@ -47,11 +46,11 @@ def function(name: str) -> Callable[..., CustomGenerate]:
 
 
 def signature(recipe: Recipe) -> inspect.Signature:
-    """Every setting as a keyword with its type and default."""
+    """The signature: every setting as a keyword with type and default."""
     return inspect.Signature(
         [
             inspect.Parameter(
-                spelt(name),
+                python_name(name),
                 inspect.Parameter.KEYWORD_ONLY,
                 default=setting.default,
                 annotation=setting.type | None if setting.default is None else setting.type,
@@ -63,10 +62,11 @@ def signature(recipe: Recipe) -> inspect.Signature:
 
 
 def docstring(recipe: Recipe) -> str:
-    """What the method drafts, its paper, and one entry for every setting."""
+    """The docstring: the method's summary, its paper, and one entry per setting."""
     named = "" if recipe.paper == "-" else f"\n\nSource: {recipe.paper}."
     entries = "\n".join(
-        _wrapped(f"{spelt(name)}: {setting.help}.") for name, setting in settings_of(recipe).items()
+        _wrapped(f"{python_name(name)}: {setting.help}.")
+        for name, setting in settings_of(recipe).items()
     )
     summary = f"{recipe.summary[:1].upper()}{recipe.summary[1:]}."
     return f"{_filled(summary)}{named}\n\nArgs:\n{entries}\n"

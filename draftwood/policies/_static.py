@@ -7,16 +7,18 @@ of each rank is the accepted one, and ``paths``, a list of rank paths such as ``
 of tokens and of how a node of some rank is found.
 """
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import Count, Range, decode, read_json
 
 RankPath: TypeAlias = tuple[int, ...]
 SortKey: TypeAlias = tuple[float, int, RankPath]
@@ -30,6 +32,38 @@ def order(path: RankPath, acceptance: Sequence[float]) -> SortKey:
     return (-prod(acceptance[rank] for rank in sorted(path)), len(path), path)
 
 
+@dataclass(frozen=True)
+class TreeFile:
+    """The content of a tree file.
+
+    Attributes:
+        acceptance: probability by rank that the child is the accepted one.
+        paths: each with its parent, in any order.
+
+    Raises:
+        DraftwoodError: one of them is empty, a rank has no acceptance, or a path is listed twice or
+            without its parent.
+    """
+
+    acceptance: tuple[Annotated[float, Range(0, 1)], ...]
+    paths: tuple[tuple[Count, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.acceptance or not self.paths:
+            raise DraftwoodError('"acceptance" and "paths" need one entry or more')
+        ranks, known = len(self.acceptance), Counter(self.paths)
+        for path, times in known.items():
+            if not path or max(path) >= ranks:
+                raise DraftwoodError(
+                    f"path {list(path)} must hold ranks from 0 to {ranks - 1}, those that "
+                    '"acceptance" has'
+                )
+            if times > 1:
+                raise DraftwoodError(f"path {list(path)} is listed twice")
+            if len(path) > 1 and path[:-1] not in known:
+                raise DraftwoodError(f"path {list(path)} is listed, but not its parent")
+
+
 def read_paths(file: str) -> tuple[RankPath, ...]:
     """The rank paths of a tree file, in :func:`order`.
 
@@ -37,46 +71,10 @@ def read_paths(file: str) -> tuple[RankPath, ...]:
         DraftwoodError: the file cannot be read, or does not hold a tree.
     """
     try:
-        document = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DraftwoodError(f"the tree file {file} cannot be read: {error}") from None
-    if not isinstance(document, dict) or not {"acceptance", "paths"} <= document.keys():
-        raise DraftwoodError(
-            f'the tree file {file} lacks "acceptance" or "paths": it must be an object with both'
-        )
-    acceptance, paths = document["acceptance"], document["paths"]
-    try:
-        _check_acceptance(acceptance)
-        _check_paths(paths, len(acceptance))
+        found = decode(TreeFile, read_json(Path(file)))
     except DraftwoodError as error:
-        raise DraftwoodError(f"the tree file {file}: {error}") from None
-    return tuple(sorted((tuple(path) for path in paths), key=lambda p: order(p, acceptance)))
-
-
-def _check_acceptance(acceptance: Any) -> None:
-    if not isinstance(acceptance, list) or not acceptance:
-        raise DraftwoodError('"acceptance" must be a list of at least one probability')
-    if not all(type(p) in {int, float} and 0.0 <= p <= 1.0 for p in acceptance):
-        raise DraftwoodError('"acceptance" must hold numbers in [0, 1] only')
-
-
-def _check_paths(paths: Any, ranks: int) -> None:
-    if not isinstance(paths, list) or not paths:
-        raise DraftwoodError('"paths" must be a list of at least one rank path')
-    for path in paths:
-        if not isinstance(path, list) or not path:
-            raise DraftwoodError(f"path {path!r} must be a list of at least one rank")
-        if not all(type(rank) is int and 0 <= rank < ranks for rank in path):
-            raise DraftwoodError(
-                f'path {path} must hold ranks from 0 to {ranks - 1}, those that "acceptance" has'
-            )
-    known = {tuple(path) for path in paths}
-    if len(known) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise DraftwoodError(f"path {twice} is listed twice")
-    for path in paths:
-        if len(path) > 1 and tuple(path[:-1]) not in known:
-            raise DraftwoodError(f"path {path} is listed, but its parent {path[:-1]} is not")
+        raise DraftwoodError(f"the tree file {file} cannot be used: {error}") from None
+    return tuple(sorted(found.paths, key=lambda path: order(path, found.acceptance)))
 
 
 Deepest: TypeAlias = Literal["first", "last"]

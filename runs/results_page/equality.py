@@ -56,17 +56,17 @@ def counts(run: Run) -> tuple[int, int, int, int]:
 
 def total(tokens: list[Run], laws: list[Run], at: str) -> str:
     """Say in one sentence how all comparisons at a commit ended."""
-    said = []
+    parts = []
     if tokens:
         identical, compared, ties, faults = map(sum, zip(*map(counts, tokens), strict=True))
-        said.append(
+        parts.append(
             f"{identical:,} of {compared:,} outputs have the tokens of plain decoding, "
             f"{ties} are near ties, {faults} are faults"
         )
     if laws:
         tested = sum(len(by_method(run)) for run in laws)
-        said.append(f"{sum(map(passing, laws))} of {tested} methods keep its distribution")
-    return f"**Commit `{at}`: {'; '.join(said)}.**"
+        parts.append(f"{sum(map(passing, laws))} of {tested} methods keep its distribution")
+    return f"**Commit `{at}`: {'; '.join(parts)}.**"
 
 
 def by_method(run: Run) -> dict[str, dict[str, Any]]:
@@ -104,5 +104,10 @@ def law(run: Run) -> str:
                 str(sampled["accepted"]),
             ]
         )
-    header = ["method", "largest error of the exact law", "chi-square", "degrees of freedom"]
+    header = [
+        "method",
+        "largest error of the exact distribution",
+        "chi-square",
+        "degrees of freedom",
+    ]
     return table([*header, "p", "drafted tokens accepted"], rows)

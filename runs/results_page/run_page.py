@@ -52,10 +52,11 @@ def _tables(run: Run) -> Iterable[str]:
     if "schema" in run:
         yield from _benchmark(run)
     elif "checks" in run:
-        told = run["provenance"]["settings"]
+        settings = run["provenance"]["settings"]
         yield (
-            f"{told['samples']} continuations of each method, temperature {told['temperature']}, "
-            f"top-k {told['top_k']}; the exact law by enumeration over tiny laws."
+            f"{settings['samples']} continuations of each method, temperature "
+            f"{settings['temperature']}, top-k {settings['top_k']}; the exact distribution by "
+            "enumeration on tiny models."
         )
         yield law(run)
     elif "methods" in run:

@@ -56,7 +56,7 @@ def speed(runs: Runs) -> Iterable[str]:
     rows = [
         [
             link(name, described(run)),
-            *(cell(run["methods"], group) for group in GROUPS),
+            *(speedup_of_fastest(run["methods"], group) for group in GROUPS),
         ]
         for name, run in timed(runs).items()
     ]
@@ -64,7 +64,7 @@ def speed(runs: Runs) -> Iterable[str]:
         yield table(["model, sampling, batch", *GROUPS], rows)
 
 
-def cell(entries: dict[str, dict[str, Any]], group: str) -> str:
+def speedup_of_fastest(entries: dict[str, dict[str, Any]], group: str) -> str:
     """The speed-up of the fastest method of a group, with its name and its interval."""
     name = fastest(entries, group)
     if name is None or not speedup(entries[name]):

@@ -10,7 +10,7 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.functions import function, signature, spelt
+from draftwood.integrations.functions import function, python_name, signature
 from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
 from draftwood.methods.recipe import settings_of
@@ -33,7 +33,7 @@ def test_the_readmes_table_is_what_the_recipes_say() -> None:
 
 def test_dir_lists_the_api_and_nothing_else() -> None:
     listed = {name for name in dir(draftwood) if not name.startswith("_")}
-    assert listed == {*draftwood.__all__, *map(spelt, recipes())}
+    assert listed == {*draftwood.__all__, *map(python_name, recipes())}
     assert {"auto", "opt_tree", "generate", "load", "embedded", "Engine"} <= listed
     assert "__version__" in dir(draftwood)
     for name in listed:
@@ -52,18 +52,18 @@ def test_listing_the_names_loads_neither_torch_nor_transformers() -> None:
 
 @pytest.mark.parametrize("name", sorted(recipes()))
 def test_a_methods_function(name: str) -> None:
-    made = getattr(draftwood, spelt(name))
-    assert made is getattr(draftwood, spelt(name))
-    assert made.__name__ == spelt(name)
+    made = getattr(draftwood, python_name(name))
+    assert made is getattr(draftwood, python_name(name))
+    assert made.__name__ == python_name(name)
     assert made.__module__ == "draftwood"
     found = inspect.signature(made)
     settings = settings_of(recipes()[name])
-    assert list(found.parameters) == [spelt(key) for key in settings]
+    assert list(found.parameters) == [python_name(key) for key in settings]
     for key, setting in settings.items():
-        parameter = found.parameters[spelt(key)]
+        parameter = found.parameters[python_name(key)]
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert parameter.default == setting.default
-        assert f"{spelt(key)}: {setting.help[:20]}" in made.__doc__
+        assert f"{python_name(key)}: {setting.help[:20]}" in made.__doc__
     assert isinstance(made(), CustomGenerate)
     assert made().method == method(name)
 

@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers.rows import RowProcessors, Stops, rows_of
+from draftwood.integrations.transformers.rows import StatelessRowProcessors, StopTracker, rows_of
 
 IDS = torch.tensor([[9, 9, 1, 2], [3, 4, 5, 6]])
 MASK = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
@@ -61,8 +61,8 @@ def test_a_callers_processor_gets_a_batch_and_scores_the_row() -> None:
     noting = Noting()
     scores = torch.zeros(1, 3)
     ids = torch.tensor([[1, 2, 7]])
-    assert RowProcessors([noting], first)(ids, scores).tolist() == [[0, 0, 0]]
-    assert RowProcessors([noting], second)(ids, scores).tolist() == [[1, 1, 1]]
+    assert StatelessRowProcessors([noting], first)(ids, scores).tolist() == [[0, 0, 0]]
+    assert StatelessRowProcessors([noting], second)(ids, scores).tolist() == [[1, 1, 1]]
     assert noting.seen == [[[9, 9, 1, 2, 7]] * 2, [[1, 2, 7]] * 2]
 
 
@@ -75,13 +75,15 @@ def test_transformers_own_processors_work_on_one_row(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(TemperatureLogitsWarper, "__call__", warp)
     row = rows_of(IDS, MASK)[0]
-    RowProcessors([TemperatureLogitsWarper(0.5)], row)(torch.tensor([[1]]), torch.zeros(1, 3))
+    StatelessRowProcessors([TemperatureLogitsWarper(0.5)], row)(
+        torch.tensor([[1]]), torch.zeros(1, 3)
+    )
     assert shapes == [(1, 3)]
 
 
 def test_with_an_eos_criterion_rows_end_independently() -> None:
     rows = rows_of(IDS, MASK)
-    stops = Stops(StoppingCriteriaList([Longer([6, 8]), EosTokenCriteria(99)]))
+    stops = StopTracker(StoppingCriteriaList([Longer([6, 8]), EosTokenCriteria(99)]))
     assert stops.pads_finished
     assert not stops.ask(rows[0], torch.ones(1, 3, dtype=torch.int64), None)
     assert stops.ask(rows[0], torch.ones(1, 4, dtype=torch.int64), None)
@@ -90,7 +92,7 @@ def test_with_an_eos_criterion_rows_end_independently() -> None:
 
 def test_without_an_eos_criterion_rows_continue_until_all_ended() -> None:
     rows = rows_of(IDS, MASK)
-    stops = Stops(StoppingCriteriaList([Longer([6, 8])]))
+    stops = StopTracker(StoppingCriteriaList([Longer([6, 8])]))
     assert not stops.pads_finished
 
     def ask(row: int, length: int) -> bool:

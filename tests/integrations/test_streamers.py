@@ -16,7 +16,7 @@ import draftwood
 from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
-from draftwood.integrations.transformers.calling_frame import kept_back
+from draftwood.integrations.transformers.calling_frame import withheld_from
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 TEXT = "ab ab ab ab"
@@ -229,15 +229,15 @@ def test_a_tokenizer_gives_events_and_completions_their_text() -> None:
 
 def test_called_directly_no_argument_is_withheld() -> None:
     model: Any = tiny_llama()
-    found = kept_back(model)
+    found = withheld_from(model)
     assert (found.streamer, found.assistant_model, found.synced_gpus) == (None, None, None)
     kept = Kept()
     inner: list[object] = []
 
     def another(outer: Any, input_ids: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         # The frame of another model's generate is none of ours.
-        inner.append(kept_back(model).streamer)
-        inner.append(kept_back(outer).streamer)
+        inner.append(withheld_from(model).streamer)
+        inner.append(withheld_from(outer).streamer)
         return input_ids
 
     other: Any = tiny_llama()

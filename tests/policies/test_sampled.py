@@ -240,7 +240,7 @@ def test_what_it_declares() -> None:
     ("wrong", "said"),
     [
         ({"shape": "2x0"}, 'shape is "2x0"; give children per level'),
-        ({"shape": "missing.json"}, r"missing\.json cannot be read"),
+        ({"shape": "missing.json"}, r"cannot read missing\.json"),
         ({"deepest": "last"}, "give last=top or last=context too"),
     ],
 )

@@ -126,25 +126,25 @@ def test_every_tree_keeps_to_its_bounds(loaded: int, budget: int, room: int) -> 
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("{", "cannot be read"),
-        ([[0]], "an object with both"),
-        ({"paths": [[0]]}, "an object with both"),
-        ({"acceptance": [0.5]}, "an object with both"),
-        ({"acceptance": 0.5, "paths": [[0]]}, '"acceptance" must be a list'),
-        ({"acceptance": [], "paths": [[0]]}, '"acceptance" must be a list'),
-        ({"acceptance": [1.5], "paths": [[0]]}, r"numbers in \[0, 1\]"),
-        ({"acceptance": ["a"], "paths": [[0]]}, r"numbers in \[0, 1\]"),
-        ({"acceptance": [True], "paths": [[0]]}, r"numbers in \[0, 1\]"),
-        ('{"acceptance": [NaN], "paths": [[0]]}', r"numbers in \[0, 1\]"),
-        ({"acceptance": [0.5], "paths": {}}, '"paths" must be a list'),
-        ({"acceptance": [0.5], "paths": []}, '"paths" must be a list'),
-        ({"acceptance": [0.5], "paths": [0]}, "path 0 must be a list"),
-        ({"acceptance": [0.5], "paths": [[]]}, r"path \[\] must be a list"),
+        ("{", "is not JSON"),
+        ([[0]], "the top level: expected an object"),
+        ({"paths": [[0]]}, "acceptance is missing"),
+        ({"acceptance": [0.5]}, "paths is missing"),
+        ({"acceptance": 0.5, "paths": [[0]]}, "acceptance: expected a list"),
+        ({"acceptance": [], "paths": [[0]]}, "need one entry or more"),
+        ({"acceptance": [1.5], "paths": [[0]]}, r"acceptance\[0\]: expected a number from 0 to 1"),
+        ({"acceptance": [1, "a"], "paths": [[0]]}, r"acceptance\[1\]: expected a number from"),
+        ({"acceptance": [True], "paths": [[0]]}, "from 0 to 1, found true"),
+        ('{"acceptance": [NaN], "paths": [[0]]}', "from 0 to 1, found NaN"),
+        ({"acceptance": [0.5], "paths": {}}, "paths: expected a list, found {}"),
+        ({"acceptance": [0.5], "paths": []}, "need one entry or more"),
+        ({"acceptance": [0.5], "paths": [0]}, r"paths\[0\]: expected a list, found 0"),
+        ({"acceptance": [0.5], "paths": [[]]}, r"path \[\] must hold ranks from 0 to 0"),
         ({"acceptance": [0.5], "paths": [[1]]}, r"path \[1\] must hold ranks from 0 to 0"),
-        ({"acceptance": [0.5], "paths": [[-1]]}, r"path \[-1\] must hold ranks"),
-        ({"acceptance": [0.5], "paths": [[0.0]]}, r"path \[0.0\] must hold ranks"),
+        ({"acceptance": [0.5], "paths": [[-1]]}, r"paths\[0\]\[0\]: expected an integer from 0 up"),
+        ({"acceptance": [0.5], "paths": [[0.0]]}, "expected an integer from 0 up, found 0.0"),
         ({"acceptance": [0.5], "paths": [[0], [0]]}, r"path \[0\] is listed twice"),
-        ({"acceptance": [0.5], "paths": [[0, 0]]}, r"parent \[0\] is not"),
+        ({"acceptance": [0.5], "paths": [[0, 0]]}, "is listed, but not its parent"),
     ],
 )
 def test_malformed_files_are_refused(tmp_path: Path, document: Any, said: str) -> None:
@@ -155,8 +155,8 @@ def test_malformed_files_are_refused(tmp_path: Path, document: Any, said: str) -
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DraftwoodError, match=r"none\.json cannot be read"):
+    with pytest.raises(DraftwoodError, match=r"cannot read .*none\.json"):
         Sequoia(tree=str(tmp_path / "none.json"))
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(DraftwoodError, match="cannot be read"):
+    with pytest.raises(DraftwoodError, match="is not JSON"):
         Sequoia(tree=str(tmp_path / "binary.json"))

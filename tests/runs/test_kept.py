@@ -27,13 +27,13 @@ def test_a_kept_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Pa
     sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}]
     facts = origin(command=command, prompts=sets, at="https://x.org/a/b")
     write(kept({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
-    told = json.loads((tmp_path / "memory.provenance.json").read_text())
-    assert "/home" not in json.dumps(told)
-    assert told["prompts"][0]["file"] == "a.jsonl"
-    assert told["at"] == "https://x.org/a/b"
-    assert told["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
+    facts_kept = json.loads((tmp_path / "memory.provenance.json").read_text())
+    assert "/home" not in json.dumps(facts_kept)
+    assert facts_kept["prompts"][0]["file"] == "a.jsonl"
+    assert facts_kept["at"] == "https://x.org/a/b"
+    assert facts_kept["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
     found = load(tmp_path)["memory"]
-    assert {"made_by": found["made_by"], **found["provenance"]} == told
+    assert {"made_by": found["made_by"], **found["provenance"]} == facts_kept
 
 
 def test_only_figures_that_pages_read_are_kept() -> None:
@@ -45,7 +45,7 @@ def test_only_figures_that_pages_read_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "part", "said"),
+    ("run", "part", "message"),
     [
         (bench(METHODS, provenance=origin(other_processes=BUSY)), "equality.sh law", "it has time"),
         (bench(METHODS) | {"complete": False}, "equality.sh law", "interrupted"),
@@ -57,21 +57,22 @@ def test_only_figures_that_pages_read_are_kept() -> None:
     ],
 )
 def test_a_run_that_may_not_be_published_is_refused(
-    tmp_path: Path, run: dict[str, Any], part: str, said: str
+    tmp_path: Path, run: dict[str, Any], part: str, message: str
 ) -> None:
     wrong = kept(run, part)
-    wrong["times"] |= "it has times".startswith(said)  # as if someone had kept them by hand
-    assert said in complaint(wrong)
+    wrong["times"] |= "it has times".startswith(message)  # as if kept by hand
+    assert message in complaint(wrong)
     write(wrong, tmp_path, "wrong")
     with pytest.raises(ClickException, match=r"wrong.json.gz may not be printed"):
         load(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("member", "said"), [("verifying_ms", "other processes used 10%"), ("seconds", "nobody knows")]
+    ("member", "message"),
+    [("verifying_ms", "other processes used 10%"), ("seconds", "nobody knows")],
 )
-def test_times_of_other_commands_are_known_and_refused(member: str, said: str) -> None:
-    with pytest.raises(ClickException, match=said):
+def test_times_of_other_commands_are_known_and_refused(member: str, message: str) -> None:
+    with pytest.raises(ClickException, match=message):
         kept({"provenance": origin(other_processes=BUSY), member: {}})
 
 

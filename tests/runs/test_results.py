@@ -17,8 +17,6 @@ from runs.results_page.run_page import run_page
 from tests.factories.bench_rows import counted
 from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
 
-pytestmark = pytest.mark.slow
-
 
 def compared(*identical: bool | None) -> list[Row]:
     rows = timed(*[10.0] * len(identical))
@@ -156,7 +154,7 @@ def test_speed_ups_are_one_row_a_run_with_the_fastest_of_each_kind() -> None:
     assert row in text
 
 
-def test_where_auto_loses_is_said() -> None:
+def test_losses_of_auto_are_listed() -> None:
     slow = SPEEDS | {"auto": [*timed(16, 16), *timed(5, set="mbpp", first=9)]}
     slow |= {"ar": [*timed(10, 10), *timed(10, set="mbpp", first=9)]}
     text = page({"every_speed_greedy_1": kept(bench(slow))})
@@ -180,7 +178,7 @@ def test_a_disturbed_run_has_no_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "low", "high", "said"),
+    ("ours", "low", "high", "expected"),
     [
         (0.9, 1.05, 1.2, "**against the paper: a loss here**"),
         (1.02, 1.05, 1.2, "less than in the paper"),
@@ -191,9 +189,9 @@ def test_a_disturbed_run_has_no_times() -> None:
     ],
 )
 def test_a_ratio_is_compared_with_the_papers(
-    ours: float | None, low: float, high: float, said: str
+    ours: float | None, low: float, high: float, expected: str
 ) -> None:
-    assert verdict(ours, low, high) == said
+    assert verdict(ours, low, high) == expected
 
 
 def test_claims_of_the_papers_stand_beside_our_ratios() -> None:

@@ -126,7 +126,7 @@ def test_every_part_calls_what_exists(script: str, tmp_path: Path) -> None:
 
 
 def test_the_readme_names_every_script_and_its_parts() -> None:
-    told = (RUNS / "README.md").read_text(encoding="utf-8")
+    readme = (RUNS / "README.md").read_text(encoding="utf-8")
     for script in scripts():
-        line = next(line for line in told.splitlines() if line.startswith(f"| `{script}`"))
+        line = next(line for line in readme.splitlines() if line.startswith(f"| `{script}`"))
         assert set(parts(RUNS / script)) <= set(re.findall(r"`(\w+)`", line)), script

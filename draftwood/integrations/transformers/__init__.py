@@ -1,8 +1,8 @@
 """Draftwood behind transformers' ``model.generate``.
 
-``generate`` prepares everything (configuration, processors, stopping criteria) and hands it to the
-callable made here, which returns what ``generate`` would have returned. What transformers does not
-hand to a callable (``streamer``, ``tokenizer``) is found by
+``generate`` prepares configuration, processors and stopping criteria and passes them to the
+callable defined here, which returns the result of ``generate``. Arguments that transformers does
+not pass (``streamer``, ``tokenizer``) are read by
 :mod:`draftwood.integrations.transformers.calling_frame`.
 """
 
@@ -26,12 +26,12 @@ from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.attachment import attachment_of, detach
 from draftwood.integrations.transformers.call import GenerateCall, Generated
-from draftwood.integrations.transformers.calling_frame import HandsTokenizerBack, kept_back
+from draftwood.integrations.transformers.calling_frame import TokenizerSignature, withheld_from
 from draftwood.integrations.transformers.failures import raise_failed
 from draftwood.integrations.transformers.inputs import Inputs, arguments, pad_token
 from draftwood.integrations.transformers.limits import refuse_unsupported
 from draftwood.integrations.transformers.streaming import (
-    EndsOnce,
+    SingleEndStreamer,
     Streamer,
     put_tokens,
     refuse_rows,
@@ -46,22 +46,22 @@ OnFinish: TypeAlias = Callable[[list[Completion]], None]
 
 @dataclass(frozen=True, eq=False)
 class CustomGenerate:
-    """A method, as ``model.generate(custom_generate=...)`` takes it.
+    """A method for ``model.generate(custom_generate=...)``.
 
-    The first call attaches the model, and later calls find it attached; :func:`detach` undoes it.
+    The first call attaches the model; :func:`detach` undoes it.
 
     Attributes:
-        spelling: names the method and all its settings, in messages.
-        method: what it names.
-        key: equal where all settings are. A model that was given as an object is itself part of
-            it: two models of one architecture are spelt alike.
+        spelling: the method and its settings as text, for messages.
+        method: the method.
+        key: equal for equal settings. It holds a model that was given as an object, because two
+            models of one architecture have the same spelling.
     """
 
     spelling: str
     method: Method
     key: Hashable
 
-    __signature__: ClassVar = HandsTokenizerBack()
+    __signature__: ClassVar = TokenizerSignature()
 
     def __call__(
         self,
@@ -75,29 +75,29 @@ class CustomGenerate:
         tokenizer: PreTrainedTokenizerBase | None = None,
         **model_kwargs: Any,
     ) -> Generated:
-        """Called by ``generate``, which takes ``on_tokens`` and ``on_finish`` as its own arguments.
+        """Decode for ``generate``, which passes ``on_tokens`` and ``on_finish`` on.
 
-        ``generate``'s ``streamer`` is served too, and ended even if decoding fails.
+        ``generate``'s ``streamer`` works too, and is ended even if decoding fails.
 
         Args:
-            model: the one whose ``generate`` was called.
+            model: the model whose ``generate`` was called.
             input_ids: int64 ``[B, L]``, padded on the left.
             logits_processor: as prepared by ``generate``.
             stopping_criteria: as prepared by ``generate``.
             generation_config: as prepared by ``generate``.
-            on_tokens: told of new tokens as they are committed; ``request_id`` is the row.
-            on_finish: told of the finished rows, in order, with their statistics.
-            tokenizer: makes the text of what ``on_tokens`` and ``on_finish`` are told; without one
-                that text is empty.
-            model_kwargs: what ``generate`` would have handed to the model.
+            on_tokens: called with new tokens as they are committed; ``request_id`` is the row.
+            on_finish: called with the finished rows, in order, with their statistics.
+            tokenizer: decodes the text that ``on_tokens`` and ``on_finish`` get; without one the
+                text is empty.
+            model_kwargs: the arguments that ``generate`` prepared for the model.
 
         Raises:
-            DraftwoodError: something was asked for that cannot be honoured; the message names it.
+            DraftwoodError: an argument is not supported; the message names it.
         """
-        kept = kept_back(model)
+        withheld = withheld_from(model)
         try:
-            refuse_unsupported(model, generation_config, model_kwargs, kept)
-            if kept.streamer is not None:
+            refuse_unsupported(model, generation_config, model_kwargs, withheld)
+            if withheld.streamer is not None:
                 refuse_rows(input_ids.shape[0])
             call = GenerateCall(
                 input_ids,
@@ -107,19 +107,19 @@ class CustomGenerate:
                 generation_config,
             )
 
-            def told(delta: Delta) -> None:
-                if kept.streamer is not None:
-                    put_tokens(kept.streamer, delta)
+            def report(delta: Delta) -> None:
+                if withheld.streamer is not None:
+                    put_tokens(withheld.streamer, delta)
                 if on_tokens is not None:
                     on_tokens(delta)
 
             attachment = attachment_of(model)
             with attachment.engine(self.key, self.spelling, self.method, tokenizer) as engine:
                 engine.tokenizer = tokenizer
-                completions = call.finish(_decode(engine, call.requests(), told), tokenizer)
+                completions = call.finish(_decode(engine, call.requests(), report), tokenizer)
         finally:
-            if kept.streamer is not None:
-                kept.streamer.end()
+            if withheld.streamer is not None:
+                withheld.streamer.end()
         if on_finish is not None:
             on_finish(completions)
         return call.result(completions)
@@ -140,7 +140,7 @@ def _decode(engine: Engine, requests: Sequence[Request], on_tokens: OnTokens) ->
                 elif isinstance(event, Delta):
                     on_tokens(replace(event, request_id=rows[event.request_id]))
     finally:
-        # Whatever a callback, a criterion or the model raised, the engine is kept for later calls.
+        # If a callback, a criterion or the model raised, the engine stays usable for later calls.
         for number in rows:
             engine.cancel(number)
     return [done[row] for row in range(len(requests))]
@@ -158,12 +158,12 @@ def custom_generate(text: str, **options: object) -> CustomGenerate:
     """
     chosen = methods.method(text, **options)
     given = sorted(options.items(), key=itemgetter(0))
-    spelt = [f"{name}={_spelt(value)}" for name, value in given]
+    settings = [f"{name}={_as_text(value)}" for name, value in given]
     key = (text, *((name, type(value), value) for name, value in given))
-    return CustomGenerate(":".join([text, *spelt]), chosen, key)
+    return CustomGenerate(":".join([text, *settings]), chosen, key)
 
 
-def _spelt(value: object) -> str:
+def _as_text(value: object) -> str:
     return type(value).__name__ if isinstance(value, torch.nn.Module) else repr(value)
 
 
@@ -182,26 +182,26 @@ def generate(
 
     Args:
         model: a decoder-only transformers model.
-        inputs: text, token ids, several of either (texts are tokenised one by one and prompts
-            padded on the left: no pad token is needed), or what a tokenizer returned, which may
-            also be given as ``**inputs``.
-        method: its spelling, e.g. ``"goose:budget=16"``, or what :func:`custom_generate` made.
+        inputs: text, token ids, a list of either, or a tokenizer's output, which may also be given
+            as ``**inputs``. Texts are tokenised one by one and prompts padded on the left; no pad
+            token is needed.
+        method: its spelling, e.g. ``"goose:budget=16"``, or a result of :func:`custom_generate`.
         tokenizer: needed for text and for ``stop_strings``.
-        streamer: is put the prompt, then each token as int64 ``[1]``, as by ``generate``; it is
+        streamer: gets the prompt, then each token as int64 ``[1]``, as from ``generate``; it is
             ended even if decoding fails. For one sequence.
-        on_tokens: told of new tokens as they are committed; ``request_id`` is the row.
-        on_finish: told of the finished rows, in order, with their statistics.
-        kwargs: everything else that ``model.generate`` takes.
+        on_tokens: called with new tokens as they are committed; ``request_id`` is the row.
+        on_finish: called with the finished rows, in order, with their statistics.
+        kwargs: further arguments of ``model.generate``.
 
     Returns:
-        What ``model.generate`` returns: the prompts and the generated tokens, int64 ``[B, L]``.
-        Shorter prompts are padded on the left and shorter continuations on the right with the
-        model's or tokenizer's pad token, or where there is none with the end-of-sequence token.
+        The result of ``model.generate``: the prompts and the generated tokens, int64 ``[B, L]``.
+        Shorter prompts are padded on the left and shorter continuations on the right, with the pad
+        token of the model or tokenizer, or else the end-of-sequence token.
 
     Raises:
-        DraftwoodError: something was asked for that cannot be honoured; the message names it.
+        DraftwoodError: an argument is not supported; the message names it.
     """
-    ending = None if streamer is None else EndsOnce(streamer)
+    ending = None if streamer is None else SingleEndStreamer(streamer)
     try:
         if "custom_generate" in kwargs:
             raise DraftwoodError("custom_generate is given by method: leave it out")

@@ -1,8 +1,7 @@
-"""The engines that a transformers model keeps between calls, and how all of it is undone.
+"""The engines that a transformers model keeps between calls, and their removal.
 
-Attaching a model is costly (its weights are packed, its tree attention is tried out), so it is done
-once a model, by whoever comes first: :func:`draftwood.attach` and ``generate`` share the runner.
-The engines are kept *on* the model, as it is. Knows nothing of ``generate``.
+Attaching a model is costly (weights are packed, the self-test runs), so :func:`draftwood.attach`
+and ``generate`` share one runner per model. The engines are stored *on* the model, like the runner.
 """
 
 from collections.abc import Hashable, Iterator
@@ -26,9 +25,9 @@ _making = Lock()
 
 
 class Attachment:
-    """One engine for each method that was asked for.
+    """A model's engines, one per method.
 
-    One call at a time may use it; calls from other threads wait their turn.
+    One call at a time may use them; calls from other threads wait.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -52,16 +51,16 @@ class Attachment:
         method: Method,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> Iterator[Engine]:
-        """The engine of ``method``, for the length of a call.
+        """The engine of ``method``, for the duration of a call.
 
         Args:
-            key: equal for methods of equal settings, and for no others; kept until :meth:`close`.
-            spelling: names the method in messages.
-            method: what a new engine would decode with.
-            tokenizer: the model's, if it is at hand; draft models' are compared with it.
+            key: equal for methods with equal settings only; stored until :meth:`close`.
+            spelling: the method in messages.
+            method: for a new engine.
+            tokenizer: the model's, if known; those of draft models are compared with it.
 
         Raises:
-            DraftwoodError: this thread is inside a call of the same engine, such as in a callback.
+            DraftwoodError: this thread is inside a call of the same engine, e.g. in a callback.
         """
         with self._turn:
             engine, drafts = self._engines.get(key, (None, []))
@@ -84,16 +83,16 @@ class Attachment:
 
 
 def _drafts(method: Method) -> list[AttachedModel | None]:
-    """The attachments of the method's draft models that were given as objects."""
+    """The records of the method's draft models that were given as objects."""
     models = [spec.model for spec in method.drafters.values()]
     return [find_attached(model) for model in models if not isinstance(model, str | None)]
 
 
 def attachment_of(model: PreTrainedModel) -> Attachment:
-    """The model's attachment; it is attached if it is not yet.
+    """The model's attachment; the model is attached if it is not yet.
 
     Raises:
-        DraftwoodError: trees cannot be run on this model, or it was moved while attached.
+        DraftwoodError: the model cannot run trees, or its device or dtype has changed.
     """
     with _making:
         runner = runner_of(model)
@@ -104,13 +103,13 @@ def attachment_of(model: PreTrainedModel) -> Attachment:
 
 
 def detach(model: Any) -> None:
-    """Give ``model`` back as it was: undo ``draftwood.attach`` and what ``generate`` attached.
+    """Undo ``draftwood.attach``, or the attachment that ``generate`` made.
 
-    A model that is not attached is left alone, with a warning in the log. Must not be called from
+    If the model is not attached, nothing happens but a warning in the log. Must not be called from
     a callback of ``generate``.
 
     Raises:
-        DraftwoodError: this is no model of transformers.
+        DraftwoodError: this is no transformers model.
     """
     refuse_other(model)
     with _making:

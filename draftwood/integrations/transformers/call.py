@@ -1,7 +1,4 @@
-"""One call of ``generate`` as requests to the engine, and their completions as its result.
-
-Knows nothing of methods, models or how requests are decoded.
-"""
+"""One call of ``generate``: its requests to the engine, and its result from their completions."""
 
 import logging
 from collections.abc import Sequence
@@ -22,25 +19,31 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers.rows import Recorder, Row, Stops, processors_for, rows_of
+from draftwood.integrations.transformers.rows import (
+    BatchRow,
+    OutputRecorder,
+    StopTracker,
+    processors_for,
+    rows_of,
+)
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 logger = logging.getLogger(__name__)
 
 Generated = torch.Tensor | GenerateDecoderOnlyOutput
-"""What ``generate`` returns: int64 ``[B, L]``, or an object if ``return_dict_in_generate``."""
+"""The result of ``generate``: int64 ``[B, L]``, or an object if ``return_dict_in_generate``."""
 
 
 class GenerateCall:
-    """What ``generate`` prepared for one call.
+    """One call of ``generate``, as ``generate`` prepared it.
 
-    If tokens are drawn, every row gets a seed from torch's default generator (on the CPU), so
-    ``torch.manual_seed`` decides them; greedy decoding leaves the generator alone.
+    When sampling, every row gets a seed from torch's default generator (on the CPU), so
+    ``torch.manual_seed`` decides the result. Greedy decoding does not use the generator.
 
     Args:
         input_ids: int64 ``[B, L]``, padded on the left.
-        attention_mask: int64 ``[B, L]``, 0 at padding, or None if there is none.
-        processors: for the padded batch, in their order.
+        attention_mask: int64 ``[B, L]``, 0 at padding, or None.
+        processors: for the padded batch, in order.
         criteria: for the padded batch.
         config: with all defaults filled in.
 
@@ -59,10 +62,12 @@ class GenerateCall:
         self._input_ids = input_ids
         self._criteria = criteria
         self._config = config
-        self._stops = Stops(criteria)
+        self._stops = StopTracker(criteria)
         self.rows = rows_of(input_ids, attention_mask)
-        draws = config.do_sample is True
-        temperature = (1.0 if config.temperature is None else config.temperature) if draws else 0.0
+        samples = config.do_sample is True
+        temperature = (
+            (1.0 if config.temperature is None else config.temperature) if samples else 0.0
+        )
         Sampler.from_processors(
             processors, temperature=temperature
         )  # refuses processors by their own names
@@ -73,18 +78,18 @@ class GenerateCall:
             for row in self.rows
         ]
         count = len(self.rows)
-        self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if draws else [0] * count
-        reports = config.return_dict_in_generate and (config.output_scores or config.output_logits)
+        self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if samples else [0] * count
+        reported = config.return_dict_in_generate and (config.output_scores or config.output_logits)
         self._recorders = [
-            Recorder(row, sampler) if reports else None
+            OutputRecorder(row, sampler) if reported else None
             for row, sampler in zip(self.rows, self._samplers, strict=True)
         ]
 
     def requests(self) -> list[Request]:
-        """One request a row."""
+        """One request per row."""
         return [self._request(row) for row in self.rows]
 
-    def _request(self, row: Row) -> Request:
+    def _request(self, row: BatchRow) -> Request:
         lengths = [c.max_length for c in self._criteria if type(c) is MaxLengthCriteria]
         ends = [c for c in self._criteria if type(c) is EosTokenCriteria]
         recorder = self._recorders[row.index]
@@ -93,7 +98,7 @@ class GenerateCall:
             scores = recorder.scores if recorder and self._config.output_scores else None
             return self._stops.ask(row, ids, scores)
 
-        # The engine knows these two without asking torch at every token.
+        # The engine handles these two itself, without torch calls at every token.
         plain = len(lengths) + len(ends) == len(self._criteria)
         return Request(
             prompt=row.prompt,
@@ -120,7 +125,7 @@ class GenerateCall:
         ]
 
     def _cut(
-        self, row: Row, done: Completion, tokenizer: PreTrainedTokenizerBase | None
+        self, row: BatchRow, done: Completion, tokenizer: PreTrainedTokenizerBase | None
     ) -> Completion:
         tokens = self._stops.cut(row, done.tokens)
         if tokenizer is None or len(tokens) == len(done.tokens):
@@ -129,10 +134,10 @@ class GenerateCall:
         return replace(done, tokens=tokens, text=stream.push(tokens) + stream.flush())
 
     def result(self, completions: Sequence[Completion]) -> Generated:
-        """What ``generate`` returns.
+        """The result of ``generate``.
 
-        Scores and logits at the padding of a finished row are zeros: ``generate`` reports what the
-        model says after padding there, which no one computed.
+        Scores and logits at the padding of a finished row are zeros. (``generate`` itself reports
+        the model's outputs after padding.)
 
         Raises:
             DraftwoodError: rows have different lengths and there is no token to pad them with.

@@ -1,10 +1,10 @@
-"""What transformers' ``generate`` does not hand to a callable, read from its calling frame.
+"""Arguments that transformers' ``generate`` does not pass to a callable, read from its frame.
 
-``generate(custom_generate=callable)`` keeps ``streamer``, ``assistant_model`` and ``synced_gpus``
-to itself and drops ``tokenizer``. A streamer that is never fed leaves its reader waiting for ever,
-and an assistant that is never asked is a setting ignored in silence. All of them are locals of the
-frames that called us. Only frames of transformers' own two functions are read, and only the nearest
-one; where there is none (a callable called by hand), nothing was kept back.
+``generate(custom_generate=callable)`` withholds ``streamer``, ``assistant_model`` and
+``synced_gpus`` and drops ``tokenizer``. Without them, the reader of a streamer would wait for ever,
+and an assistant would be ignored silently. All of them are locals of the calling frames. Only the
+nearest frame of each of transformers' own two functions is read. Without such a frame (a direct
+call of the callable), no argument was withheld.
 """
 
 import inspect
@@ -17,35 +17,34 @@ from transformers import GenerationMixin
 
 
 @dataclass(frozen=True, eq=False)
-class KeptBack:
-    """Arguments of ``generate`` that it did not hand on; None where they were not given."""
+class Withheld:
+    """Arguments of ``generate`` that it does not pass on; None if not given."""
 
     streamer: Any = None
     assistant_model: Any = None
     synced_gpus: Any = None
 
 
-def kept_back(model: object) -> KeptBack:
-    """What the ``generate`` call of ``model`` that this is part of keeps to itself."""
+def withheld_from(model: object) -> Withheld:
+    """The arguments withheld by the surrounding ``generate`` call of ``model``."""
     frame = _nearest(_code("generate"))
     if frame is None or frame.f_locals.get("self") is not model:
-        return KeptBack()
+        return Withheld()
     found = frame.f_locals
-    return KeptBack(*(found.get(n) for n in ("streamer", "assistant_model", "synced_gpus")))
+    return Withheld(*(found.get(n) for n in ("streamer", "assistant_model", "synced_gpus")))
 
 
-class HandsTokenizerBack:
-    """A ``__signature__`` that has ``generate`` hand the tokenizer on.
+class TokenizerSignature:
+    """A ``__signature__`` that makes ``generate`` pass the tokenizer on.
 
-    transformers takes ``tokenizer`` out of the caller's keywords and only then asks for the
-    callable's signature, to hand over the keywords it names. Answering that question, this puts the
-    tokenizer back among them, so that it is handed over like any other keyword and stop strings
-    find it too.
+    transformers removes ``tokenizer`` from the caller's keywords and then reads the callable's
+    signature, to pass the keywords it names. Reading this signature puts the tokenizer back among
+    the keywords. So it is passed like any other keyword, and stop strings find it too.
     """
 
     def __get__(self, instance: Any, owner: type) -> inspect.Signature:
         if instance is None:
-            raise AttributeError("__signature__")  # a class has the one of its constructor
+            raise AttributeError("__signature__")  # the class keeps its constructor's signature
         frame = _nearest(_code("_extract_generation_mode_kwargs"))
         if frame is not None:
             taken = frame.f_locals.get("generation_mode_kwargs") or {}

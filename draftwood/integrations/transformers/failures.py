@@ -1,15 +1,15 @@
-"""The error of one row, raised as a caller of ``generate`` expects it."""
+"""The error of a failed row, raised as ``generate`` would raise it."""
 
 from draftwood.engine.request import Completion
 from draftwood.errors import DraftwoodError
 
 
 def raise_failed(completion: Completion, row: int, rows: int) -> None:
-    """Raise what ended a row, if that was an error.
+    """Raise the error that ended a row, if there was one.
 
     Raises:
-        Exception: what a logits processor or a stopping criterion of the caller raised, as it is.
-        DraftwoodError: what is Draftwood's own, with the row where there are several.
+        Exception: the error of the caller's logits processor or stopping criterion, unchanged.
+        DraftwoodError: Draftwood's own error, with the row's number if there are several rows.
     """
     if completion.error is None:
         return

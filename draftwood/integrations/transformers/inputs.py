@@ -1,7 +1,6 @@
-"""Prompts in whatever form they come, as the tensors that ``generate`` takes.
+"""Prompts in any form as the tensors that ``generate`` takes.
 
-Texts are tokenised one by one and token ids are padded here, on the left, so that neither needs a
-tokenizer that can pad. Knows nothing of methods or of how requests are decoded.
+Texts are tokenised one by one and padded here, on the left, so the tokenizer needs no pad token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ Inputs: TypeAlias = (
     | Sequence[torch.Tensor]
     | Mapping[str, Any]
 )
-"""Text, token ids, several of either, or what a tokenizer returned."""
+"""Text, token ids, a list of either, or a tokenizer's output."""
 
 _FORMS = "text, token ids, a list of either, or what the tokenizer returned"
 
@@ -40,7 +39,7 @@ def arguments(
         inputs: the prompts, or None if they are in ``given``, as after ``**inputs``.
         given: the caller's keyword arguments.
         tokenizer: needed for text.
-        pad: what stands left of a prompt that is shorter than another; never shown to the model.
+        pad: token to the left of a shorter prompt; the model never sees it.
         device: the model's.
 
     Raises:
@@ -57,7 +56,7 @@ def arguments(
     if prompts is None:
         if kwargs.get("inputs_embeds") is None:
             raise DraftwoodError(f"there is no prompt: give {_FORMS}")
-        return kwargs  # refused by name, with all else that cannot be served
+        return kwargs  # refused by name later, like all unsupported arguments
     mask = kwargs.pop("attention_mask", None)
     if isinstance(prompts, torch.Tensor):
         kwargs["input_ids"] = _tensor(prompts).to(device)
@@ -75,7 +74,7 @@ def arguments(
 
 
 def pad_token(given: Mapping[str, Any], *configs: Any) -> int:
-    """What to pad prompts with: a pad token of the arguments or configs, else an eos, else 0."""
+    """The token to pad with: a pad token of the arguments or configs, else an eos token, else 0."""
     for name in ("pad_token_id", "eos_token_id"):
         for found in (given.get(name), *(getattr(config, name, None) for config in configs)):
             if found is not None:

@@ -1,7 +1,7 @@
-"""What ``generate`` can be asked for that Draftwood does not do, refused by name.
+"""Refuses, by name, arguments of ``generate`` that Draftwood does not support.
 
-Silence would be worse: ``generate`` hands a callable all its settings and trusts that they are
-honoured. Whatever is not known to be honoured is therefore refused.
+``generate`` passes all its settings to a callable and relies on it. So every setting that is not
+known to be supported is refused.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers.calling_frame import KeptBack
+from draftwood.integrations.transformers.calling_frame import Withheld
 from draftwood.runner.attach import refuse_model
 
 _REASONS = {
@@ -45,17 +45,17 @@ def refuse_unsupported(
     model: PreTrainedModel,
     config: GenerationConfig,
     model_kwargs: Mapping[str, Any],
-    kept: KeptBack,
+    withheld: Withheld,
 ) -> None:
-    """Check what ``generate`` prepared, and what it keeps to itself.
+    """Check the arguments that ``generate`` prepared, and those that it withholds.
 
     Raises:
-        DraftwoodError: something was asked for that cannot be honoured; the message names it.
+        DraftwoodError: an argument is not supported; the message names it.
     """
     refuse_model(model)
-    # A wrapper whose generate calls the model's own, as PEFT's, takes its inputs over meanwhile.
+    # A wrapper such as PEFT replaces this method while its generate calls the model's own.
     refuse_model(getattr(model.prepare_inputs_for_generation, "__self__", model))
-    _refuse_kept(kept)
+    _refuse_withheld(withheld)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)
         if value and value != _HARMLESS.get(name):
@@ -71,14 +71,14 @@ def refuse_unsupported(
     _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
 
 
-def _refuse_kept(kept: KeptBack) -> None:
-    if kept.assistant_model is not None:
+def _refuse_withheld(withheld: Withheld) -> None:
+    if withheld.assistant_model is not None:
         raise DraftwoodError(
             "generate(assistant_model=...) is transformers' own assisted decoding and would be "
             "ignored: leave it out and give the model to the method, as in "
             "custom_generate=draftwood.talon(draft=assistant_model)"
         )
-    if kept.synced_gpus:
+    if withheld.synced_gpus:
         raise DraftwoodError(
             "generate(synced_gpus=True) cannot be honoured: processes would take different "
             "numbers of steps; keep the whole model on each device"
@@ -86,7 +86,7 @@ def _refuse_kept(kept: KeptBack) -> None:
 
 
 def _refuse_cache(cache: Any) -> None:
-    # generate marks a cache that it was given; the one it made itself is empty.
+    # generate marks a cache that the user gave; its own one is empty.
     if cache is not None and (
         getattr(cache, "_is_user_defined", False) or cache.get_seq_length() > 0
     ):

@@ -1,9 +1,8 @@
-"""One row of the batch that ``generate`` hands over, and what ``generate`` reports of it.
+"""The rows of ``generate``'s batch: their processors, stopping criteria and reported outputs.
 
-Draftwood decodes rows as separate requests without padding, at their own pace. Processors and
-stopping criteria were built by ``generate`` for its padded batch, so they are shown what they would
-have seen there. They must treat rows apart, as all of transformers' own do. Knows nothing of
-methods, models or the engine.
+Draftwood decodes rows as separate requests without padding. Processors and stopping criteria were
+built by ``generate`` for its padded batch, so they are called with the inputs of that batch. They
+must treat rows independently, as all of transformers' own do.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from draftwood.protocols import Outcome, Prefill
 from draftwood.sampling.processors import may_keep_state
 from draftwood.sampling.sampler import Sampler
 
-# Of transformers' own processors, these hold something for every row of the batch.
+# Processors of transformers that hold data for every row of the batch.
 _BATCH_SHAPED = (
     EncoderNoRepeatNGramLogitsProcessor,
     EncoderRepetitionPenaltyLogitsProcessor,
@@ -35,14 +34,14 @@ _BATCH_SHAPED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class BatchRow:
     """One row of ``generate``'s batch.
 
     Attributes:
-        index: which one.
-        count: how many rows the batch has.
+        index: of the row.
+        count: number of rows in the batch.
         prompt: token ids without padding.
-        pads: int64 ``[1, p]`` on the batch's device: what is left of the prompt.
+        pads: int64 ``[1, p]`` on the batch's device: the padding left of the prompt.
     """
 
     index: int
@@ -56,20 +55,20 @@ class Row:
         return self.pads.shape[1] + len(self.prompt)
 
     def padded(self, ids: torch.Tensor) -> torch.Tensor:
-        """Int64 ``[1, p + L]`` on the batch's device, of this row's ``[1, L]``."""
+        """This row's ids ``[1, L]`` with padding: int64 ``[1, p + L]`` on the batch's device."""
         ids = ids.to(self.pads.device)
         return torch.cat([self.pads, ids], dim=1) if self.pads.shape[1] else ids
 
     def batched(self, row: torch.Tensor) -> torch.Tensor:
-        """``[count, ...]``: as many copies of ``[1, ...]`` as the batch has rows."""
+        """``[1, ...]`` repeated for all rows: ``[count, ...]``."""
         return row.repeat(self.count, *[1] * (row.dim() - 1)) if self.count > 1 else row
 
 
-def rows_of(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[Row]:
-    """The rows of ``input_ids`` int64 ``[B, L]``, whose left padding has ``attention_mask`` 0.
+def rows_of(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[BatchRow]:
+    """The rows of ``input_ids`` int64 ``[B, L]``; ``attention_mask`` is 0 at left padding.
 
     Raises:
-        DraftwoodError: masked tokens stand elsewhere than on the left, or a row is all padding.
+        DraftwoodError: masked tokens are not on the left, or a row is all padding.
     """
     count, width = input_ids.shape
     lengths = [width] * count
@@ -87,35 +86,35 @@ def rows_of(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> lis
         raise DraftwoodError(f"row {lengths.index(0)} has no tokens: give every row a prompt")
     ids = input_ids.tolist()
     return [
-        Row(i, count, tuple(ids[i][width - n :]), input_ids[i : i + 1, : width - n])
+        BatchRow(i, count, tuple(ids[i][width - n :]), input_ids[i : i + 1, : width - n])
         for i, n in enumerate(lengths)
     ]
 
 
 def processors_for(
-    row: Row, input_ids: torch.Tensor, processors: Sequence[LogitsProcessor]
+    row: BatchRow, input_ids: torch.Tensor, processors: Sequence[LogitsProcessor]
 ) -> list[LogitsProcessor]:
-    """``generate``'s processors, as those of one row of ``input_ids`` int64 ``[B, L]``."""
+    """``generate``'s processors for one row of ``input_ids`` int64 ``[B, L]``."""
     found: list[LogitsProcessor] = []
     for keeps, members in groupby(processors, may_keep_state):
         if keeps:
-            found += [RowOfBatch(processor, row, input_ids) for processor in members]
+            found += [StatefulRowProcessor(processor, row, input_ids) for processor in members]
         else:
-            found.append(RowProcessors(list(members), row))
+            found.append(StatelessRowProcessors(list(members), row))
     return found
 
 
-class RowProcessors(LogitsProcessor):
-    """Processors that keep no state, for one row.
+class StatelessRowProcessors(LogitsProcessor):
+    """Stateless processors, applied to one row.
 
     Args:
-        processors: in their order, made for the whole padded batch.
-        row: the one that is asked about.
+        processors: in order, built for the whole padded batch.
+        row: the row.
     """
 
     keeps_state: ClassVar = False
 
-    def __init__(self, processors: Sequence[LogitsProcessor], row: Row) -> None:
+    def __init__(self, processors: Sequence[LogitsProcessor], row: BatchRow) -> None:
         self._processors = tuple(processors)
         self._row = row
 
@@ -138,20 +137,20 @@ def _wants_the_batch(processor: LogitsProcessor) -> bool:
     return isinstance(processor, _BATCH_SHAPED) or not own
 
 
-class RowOfBatch(LogitsProcessor):
-    """A processor that may keep state, for one row; to be asked as ``generate`` asks it.
+class StatefulRowProcessor(LogitsProcessor):
+    """A processor that may keep state, applied to one row, called as ``generate`` calls it.
 
-    It may hold a state for each row, such as the matcher of a grammar of its own, which must not
-    see another row's tokens. What the other rows will be is not known, so they go on from their
-    prompts by the likeliest tokens that the processor leaves them.
+    It may hold a state per row, such as a grammar matcher, which must not see another row's tokens.
+    The other rows' tokens are not known here, so these rows continue their prompts with the
+    likeliest tokens that the processor allows.
 
     Args:
-        processor: made for the whole padded batch.
-        row: the one that is asked about.
-        input_ids: int64 ``[B, L]``, the padded prompts of all.
+        processor: built for the whole padded batch.
+        row: the row.
+        input_ids: int64 ``[B, L]``, the padded prompts of all rows.
     """
 
-    def __init__(self, processor: Any, row: Row, input_ids: torch.Tensor) -> None:
+    def __init__(self, processor: Any, row: BatchRow, input_ids: torch.Tensor) -> None:
         self.name = getattr(processor, "name", type(processor).__name__)
         self._processor = processor
         self._index = row.index
@@ -176,29 +175,29 @@ class RowOfBatch(LogitsProcessor):
         return found[self._index : self._index + 1].to(device)
 
 
-class Recorder:
-    """Keeps the raw logits and processed scores of a row's tokens, as ``generate`` reports them.
+class OutputRecorder:
+    """Records the raw logits and processed scores of a row's tokens, as ``generate`` reports them.
 
-    Both are lists of float32 ``[1, V]`` on the batch's device, one for each token chosen. They run
-    ahead of the committed tokens by what a stop cuts off.
+    Both are lists of float32 ``[1, V]`` on the batch's device, one per chosen token. They may
+    include tokens that a stop later cuts off.
     """
 
-    def __init__(self, row: Row, sampler: Sampler) -> None:
+    def __init__(self, row: BatchRow, sampler: Sampler) -> None:
         self.logits: list[torch.Tensor] = []
         self.scores: list[torch.Tensor] = []
         self._row = row
         self._sampler = sampler.fresh()
         self._ids = list(row.prompt)
 
-    def __call__(self, learnt: Prefill | Outcome) -> None:
-        """Take in what the target said of the nodes that were kept."""
-        if isinstance(learnt, Prefill):
+    def __call__(self, record: Prefill | Outcome) -> None:
+        """Record the target's rows of the accepted nodes."""
+        if isinstance(record, Prefill):
             nodes: tuple[int, ...] = (-1,)
-            tokens: tuple[int, ...] = (learnt.first,)
+            tokens: tuple[int, ...] = (record.first,)
         else:
-            nodes, tokens = (0, *learnt.path), learnt.committed
+            nodes, tokens = (0, *record.path), record.committed
         for node, token in zip(nodes, tokens, strict=True):
-            row = learnt.rows.logits[node][None]
+            row = record.rows.logits[node][None]
             ids = torch.tensor([self._ids], device=row.device)
             device = self._row.pads.device
             self._sampler.keep_path(ids)
@@ -207,11 +206,11 @@ class Recorder:
             self._ids.append(token)
 
 
-class Stops:
-    """When ``generate``'s criteria end the rows of one call.
+class StopTracker:
+    """Decides when the rows of one call end, by ``generate``'s criteria.
 
-    Where an end-of-sequence criterion is among them, ``generate`` fills a finished row with
-    padding. Where none is, it goes on with all rows until each has finished once, and so must we.
+    With an end-of-sequence criterion, ``generate`` pads finished rows. Without one, it continues
+    all rows until each has finished once, and so does this class.
     """
 
     def __init__(self, criteria: StoppingCriteriaList) -> None:
@@ -219,11 +218,11 @@ class Stops:
         self._criteria = criteria
         self._finished: dict[int, int] = {}
 
-    def ask(self, row: Row, ids: torch.Tensor, scores: Sequence[torch.Tensor] | None) -> bool:
+    def ask(self, row: BatchRow, ids: torch.Tensor, scores: Sequence[torch.Tensor] | None) -> bool:
         """Whether the row ends after ``ids``, int64 ``[1, L]``, unpadded.
 
-        ``scores`` are the row's, ``[1, V]`` a token, where ``generate`` shows them to criteria;
-        there may be more of them than there are tokens.
+        ``scores`` are the row's, ``[1, V]`` per token, if ``generate`` passes them to criteria;
+        there may be more scores than tokens.
         """
         ids = row.padded(ids)
         shown = None
@@ -238,8 +237,8 @@ class Stops:
         every = len(self._finished) == row.count
         return every and ids.shape[1] >= max(self._finished.values())
 
-    def cut(self, row: Row, tokens: Sequence[int]) -> tuple[int, ...]:
-        """The tokens of a finished row without those beyond the row that finished last."""
+    def cut(self, row: BatchRow, tokens: Sequence[int]) -> tuple[int, ...]:
+        """The tokens of a finished row, cut to the length of the row that finished last."""
         if self.pads_finished or len(self._finished) < row.count:
             return tuple(tokens)
         return tuple(tokens[: max(self._finished.values()) - row.width])

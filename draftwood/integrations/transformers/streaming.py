@@ -1,4 +1,4 @@
-"""Feeds a transformers streamer with what the engine commits."""
+"""Feeds a transformers streamer with committed tokens."""
 
 from typing import Protocol
 
@@ -9,26 +9,26 @@ from draftwood.errors import DraftwoodError
 
 
 class Streamer(Protocol):
-    """What transformers' streamers do."""
+    """The interface of transformers' streamers."""
 
     def put(self, value: torch.Tensor) -> object:
         """Take the prompt int64 ``[1, L]``, then token after token int64 ``[1]``."""
         ...
 
     def end(self) -> object:
-        """There is no more."""
+        """Signal the end."""
         ...
 
 
-class EndsOnce:
-    """A streamer whose ``end`` may be called by everyone who might be the last."""
+class SingleEndStreamer:
+    """A streamer whose ``end`` may be called several times."""
 
     def __init__(self, streamer: Streamer) -> None:
         self._streamer = streamer
         self._ended = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Hand the value on."""
+        """Pass the value on."""
         self._streamer.put(value)
 
     def end(self) -> None:
@@ -48,11 +48,11 @@ def refuse_rows(count: int) -> None:
     """Check that a streamer can take a batch of ``count`` rows.
 
     Raises:
-        DraftwoodError: there are several, which ``generate`` would put side by side, token by
-            token; here rows go on at their own pace.
+        DraftwoodError: there are several: ``generate`` puts their tokens together, but here rows
+            advance at different speeds.
     """
     if count != 1:
         raise DraftwoodError(
             f"a streamer takes one sequence and there are {count}: give one prompt, leave "
-            "num_return_sequences at 1, or use on_tokens, which says whose tokens it is told"
+            "num_return_sequences at 1, or use on_tokens, whose request_id tells the row"
         )

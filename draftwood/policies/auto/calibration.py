@@ -12,17 +12,18 @@ costs.
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
+from draftwood.files import decode, read_json, write_text
 from draftwood.policies.auto.features import (
     NOT_ASKED,
     SCHEME,
@@ -275,10 +276,7 @@ def load(
         DraftwoodError: it cannot be read, is of another version, counts other sources, or its
             numbers are not counts.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DraftwoodError(f"cannot read the calibration {path}: {error}") from error
+    found = read_json(path)
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise DraftwoodError(f"{path} is not a version-{VERSION} calibration file: leave it out")
     if found.get("scheme") != SCHEME:
@@ -287,11 +285,15 @@ def load(
             "with 'draftwood calibrate'"
         )
     try:
-        further = [Source(str(name), str(kind)) for name, kind in found.get("further sources", [])]
+        named = found.get("further sources", [])
+        further = [
+            Source(*each) for each in decode(list[tuple[str, str]], named, "further sources")
+        ]
         own = (*SOURCES, *further)
-        bands = {str(name): _read(entry, own) for name, entry in found["bands"].items()}
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DraftwoodError(f"{path} is not a calibration file: {error!r}") from error
+        known = decode(dict[str, _Band], found.get("bands"), "bands")
+        bands = {name: band.counts(own) for name, band in known.items()}
+    except (DraftwoodError, LookupError, ValueError) as error:
+        raise DraftwoodError(f"{path} is not a calibration file: {error}") from error
     missing = [source.name for source in further if source not in sources]
     if missing:
         raise DraftwoodError(
@@ -313,21 +315,25 @@ def shipped() -> dict[str, dict[Codes, tuple[float, float]]]:
     return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
 
 
-def _read(entry: Mapping[str, Any], sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
-    found: dict[Codes, tuple[float, float]] = {}
-    for bucket, offered, taken in zip(
-        entry["cells"], entry["offered"], entry["taken"], strict=True
-    ):
-        if type(bucket) is not int or bucket < 0:
-            raise ValueError(f"{bucket!r} is no bucket")
-        codes = codes_of(bucket, sources)
-        if codes in found:
-            raise ValueError(f"bucket {bucket} is named twice")
-        pair = float(offered), float(taken)
-        if not 0 <= pair[1] <= pair[0] < math.inf:
-            raise ValueError("a count that is negative or above what was offered")
-        found[codes] = pair
-    return found
+@dataclass(frozen=True)
+class _Band:
+    """Numbers of the buckets seen, with their two counts."""
+
+    cells: tuple[int, ...]
+    offered: tuple[float, ...]
+    taken: tuple[float, ...]
+
+    def counts(self, sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
+        """The counts by codes; ValueError for numbers that are no buckets or no counts."""
+        found = {}
+        for bucket, offered, taken in zip(self.cells, self.offered, self.taken, strict=True):
+            codes = codes_of(bucket, sources)
+            if codes in found:
+                raise ValueError(f"bucket {bucket} is named twice")
+            if not 0 <= taken <= offered:
+                raise ValueError("a count that is negative or above what was offered")
+            found[codes] = offered, taken
+        return found
 
 
 def _padded(codes: Codes, sources: Sequence[Source]) -> Codes:

@@ -1,4 +1,4 @@
-"""What other processes use of the machine: from made-up counters, and from this system's."""
+"""CPU usage of other processes, from given counters and from the system's."""
 
 import os
 import subprocess

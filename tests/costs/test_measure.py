@@ -1,4 +1,4 @@
-"""Measuring against a clock that only the measured work moves."""
+"""Timing with a clock that only the timed work advances."""
 
 import math
 from collections.abc import Sequence

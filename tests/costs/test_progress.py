@@ -1,4 +1,4 @@
-"""Who waits is told why, after a second, where somebody looks; it is logged in any case."""
+"""Progress messages: shown on a terminal after a second, always logged."""
 
 import logging
 import time
@@ -9,10 +9,10 @@ from draftwood.costs import progress
 from draftwood.costs.progress import working
 
 
-@pytest.mark.parametrize(("patience", "told"), [(0.0, ["doing a thing"]), (60.0, [])])
+@pytest.mark.parametrize(("patience", "shown"), [(0.0, ["doing a thing"]), (60.0, [])])
 def test_only_a_long_wait_shows_a_message(
     patience: float,
-    told: list[str],
+    shown: list[str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -21,9 +21,9 @@ def test_only_a_long_wait_shows_a_message(
     monkeypatch.setattr(progress, "_say", said.append)
     with caplog.at_level(logging.INFO), working("doing a thing"):
         deadline = time.monotonic() + 10
-        while told and not said and time.monotonic() < deadline:
+        while shown and not said and time.monotonic() < deadline:
             time.sleep(0.001)
-    assert said == told
+    assert said == shown
     assert "doing a thing: " in caplog.text
 
 

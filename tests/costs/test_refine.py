@@ -112,7 +112,7 @@ def test_a_slow_machine_is_one_factor() -> None:
 
 
 def test_noise_does_not_make_sizes_cheap() -> None:
-    """Who takes the best of several sizes takes the one that looks cheapest."""
+    """Choosing the best of several sizes chooses the one with the lowest estimate."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         run, worst = Refined(TRUE), []

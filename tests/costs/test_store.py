@@ -87,7 +87,7 @@ def test_a_file_of_another_version_or_owner_is_not_used(caplog: pytest.LogCaptur
 
 @pytest.fixture
 def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
-    """What the counters say that other processes use meanwhile."""
+    """The usage of other processes that the counters report."""
     found = Others(0.0, 1.0)
 
     @contextmanager

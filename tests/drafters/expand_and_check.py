@@ -62,7 +62,7 @@ def sampled(query: Expand, kind: int, seed: int) -> Expand:
 def drive(
     drafter: Drafter, texts: Sequence[Text], rng: np.random.Generator, steps: int, vocab: int
 ) -> int:
-    """Draft ``steps`` steps of up to three levels; how many forwards that is worth.
+    """Draft ``steps`` steps of up to three levels; returns the number of forwards.
 
     In some steps a request does not draft at all, or drafts fewer levels than the others, and
     requests are drafted in different ways.

@@ -44,7 +44,7 @@ def offers(text: list[int], settings: Context) -> tuple[Continuation, ...]:
 
 
 def rescanned(text: list[int], settings: Context) -> tuple[Continuation, ...]:
-    """What the definitions say, by looking at the whole text; no bound on continuations."""
+    """The definitions, computed from the whole text, without a limit on continuations."""
     end = len(text)
     preferred: list[int] = []
     found: dict[int, tuple[int, int]] = {}

@@ -37,7 +37,7 @@ def target_of(vocab: int) -> TargetInfo:
 
 
 class Text:
-    """One request as the drafter is told about it, and what the plain model says about it."""
+    """One request with its drafter, checked against the plain model."""
 
     def __init__(self, drafter: ModelDrafter, model: Any, slot: int, prompt: Sequence[int]) -> None:
         self.drafter, self.model, self.slot = drafter, model, slot

@@ -57,7 +57,7 @@ class Request:
 
 
 def answered(drafter: ModelDrafter, requests: Sequence[Request], queries: Sequence[Expand]) -> Any:
-    """What each request was answered, with the q of it."""
+    """The answer to each request, with its q."""
     found = drafter.expand([request.slot for request in requests], queries)
     every = []
     for request, answer in zip(requests, found, strict=True):

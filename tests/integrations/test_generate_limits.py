@@ -1,4 +1,4 @@
-"""What a Draftwood method does not do is refused by name, and nothing else is."""
+"""Unsupported arguments are refused by name, and no others."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What processors and criteria are shown of a row, and where its tokens end."""
+"""The inputs of processors and criteria for a row, and where its tokens end."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a seed means to ``generate`` and on the command line: tokens, with a draft model as well."""
+"""Seeds determine the tokens of ``generate`` and of the command line, also with a draft model."""
 
 import json
 from pathlib import Path

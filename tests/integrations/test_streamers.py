@@ -1,4 +1,4 @@
-"""What ``generate`` keeps from a callable is served, or refused before anything is decoded."""
+"""Arguments that ``generate`` withholds work, or are refused before decoding."""
 
 import shutil
 import threading
@@ -26,7 +26,7 @@ HUB = Path(__file__).parents[2] / "examples" / "hub"
 
 
 class Kept:
-    """A streamer that remembers what it was told and fails at the value numbered ``fails``."""
+    """A streamer that records its values and fails at the value numbered ``fails``."""
 
     def __init__(self, fails: int = -1) -> None:
         self.values: list[Any] = []

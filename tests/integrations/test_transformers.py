@@ -78,13 +78,13 @@ def ours(
 
 @cache
 def unset(rows: int) -> torch.Tensor:
-    """What plain greedy decoding returns with no further setting."""
+    """The result of plain greedy decoding with default settings."""
     return plain(PROMPTS[:rows])
 
 
 @cache
 def greedy() -> tuple[tuple[int, ...], ...]:
-    """What plain greedy decoding generates for each prompt on its own."""
+    """The tokens of plain greedy decoding for each prompt alone."""
     return tuple(tuple(plain([p])[0, len(p) :].tolist()) for p in PROMPTS)
 
 

@@ -102,7 +102,7 @@ def test_an_adapter_is_part_of_the_model() -> None:
 # PEFT still reads an attribute that transformers renamed.
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_adapters_may_have_another_dtype_than_the_model() -> None:
-    """PEFT keeps those of a bfloat16 model in float32 unless told otherwise."""
+    """PEFT keeps adapters of a bfloat16 model in float32 by default."""
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False)
     model = peft.get_peft_model(FAMILIES["llama"]().to(torch.bfloat16), config).eval()

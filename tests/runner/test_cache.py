@@ -1,4 +1,4 @@
-"""The slab by itself: planes of any shape, rows that move, room that grows."""
+"""The KV cache: planes of any shape, rows that move, room that grows."""
 
 import pytest
 import torch

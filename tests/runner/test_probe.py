@@ -1,4 +1,4 @@
-"""What is learnt of a model by running two tokens through it."""
+"""Cache shapes found by a two-token forward."""
 
 from typing import Any
 

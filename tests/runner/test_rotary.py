@@ -111,7 +111,7 @@ STEADY: dict[str, Callable[[], Any]] = {
 }
 MODELS = TURNING | STEADY
 LENGTHS = (TURN - 6, TURN, TURN + 9)
-"""Of prompts before the turn, at it, and behind it."""
+"""Lengths of prompts below the limit, at it and beyond it."""
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ def test_logits_are_those_of_generate(name: str) -> None:
 
 
 def test_a_tree_that_grows_level_by_level_may_cross_the_limit() -> None:
-    """As a draft model is run: nodes that are cached already are not forwarded again."""
+    """Level by level, like a draft model: cached nodes are not forwarded again."""
     for make in TURNING.values():
         runner = attach(make(), chunk=7)
         slots = [runner.open(60), runner.open(60)]

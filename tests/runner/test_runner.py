@@ -57,7 +57,7 @@ def cached(runner: Runner, slot: int) -> list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
-    """How far the slot's keys and values are from those of a fresh prefill of ``text``."""
+    """Largest difference of the slot's keys and values from a fresh prefill of ``text``."""
     fresh = runner.open(len(text))
     runner.prefill([fresh], [text], NOTHING)
     pairs = zip(cached(runner, slot), cached(runner, fresh), strict=True)

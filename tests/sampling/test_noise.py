@@ -22,7 +22,7 @@ def reference(seed: int, stream: Stream, position: int, lane: int) -> float:
 
 
 def exponentials(seed: int, position: int, count: int) -> list[float]:
-    """The race of a token's candidates as numpy's own generator runs it."""
+    """A token's Exp(1) variates from numpy's own generator."""
     bits = np.random.Philox(
         key=np.array([seed, Stream.TOKEN], dtype=np.uint64),
         counter=np.array([0, 0, position, 0], dtype=np.uint64),
@@ -31,7 +31,7 @@ def exponentials(seed: int, position: int, count: int) -> list[float]:
 
 
 def first(noise: RequestNoise, depth: int, count: int = 1000) -> int:
-    """Who wins among equals."""
+    """The token drawn with equal weights."""
     return noise.choose(depth, torch.ones(count))
 
 

@@ -205,8 +205,8 @@ def test_a_plain_sampler_takes_the_raw_argmax() -> None:
     assert not Sampler(SamplingParams(logit_bias={1: 0.5}), 0).plain
     assert not Sampler(SamplingParams(frequency_penalty=0.5), 0).plain
     rows = rows_of(torch.zeros(1, 3))
-    told = TargetOutput(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
-    p = TreeDistributions(told, ROOT_ONLY, Sampler(SamplingParams(), 1), History([0]))
+    output = TargetOutput(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
+    p = TreeDistributions(output, ROOT_ONLY, Sampler(SamplingParams(), 1), History([0]))
     assert p.draw(0, NOISE) == 2
 
 

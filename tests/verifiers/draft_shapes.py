@@ -87,7 +87,7 @@ def two_sources(drafting: Drafting) -> None:
 
 
 def confident(drafting: Drafting) -> None:
-    """As many children, and as many levels, as the probabilities so far suggest."""
+    """A tree whose numbers of children and levels depend on the probabilities so far."""
     frontier = [(ROOT, 1.0)]
     while frontier:
         node, path = frontier.pop(0)

@@ -57,7 +57,7 @@ class Fork:
 def every_course(
     run: Callable[[list[tuple[int, Fork]]], list[T]], starts: int = 1
 ) -> list[list[tuple[float, T]]]:
-    """What comes of all courses, with their weights, from each start; many are run at a time."""
+    """All results with their weights, from each start; many are computed at a time."""
     found: list[list[tuple[float, T]]] = [[] for _ in range(starts)]
     waiting = [(start, Fork()) for start in range(starts)]
     while waiting:
@@ -74,7 +74,7 @@ def every_draft(grow: Grow, q: Law) -> list[tuple[float, Draft]]:
 def every_verdict(
     verifier: Verifier, drafts: Sequence[Draft], law: Law, dtype: torch.dtype = torch.float64
 ) -> list[list[tuple[float, Verdict]]]:
-    """Of each draft; all of them are verified together."""
+    """Results of each draft; all drafts are verified in one batch."""
     rows = [rows_along(draft.tree, law) for draft in drafts]
 
     def run(pairs: list[tuple[int, Fork]]) -> list[Verdict]:

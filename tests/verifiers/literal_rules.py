@@ -16,7 +16,7 @@ from tests.verifiers.small_laws import Draft, Row
 
 @dataclass
 class LiteralOutcome:
-    """What a rule does with a tree.
+    """The result of a rule on a tree.
 
     Attributes:
         chances: acceptance of each node when the rule comes to it, in the order of its coming.

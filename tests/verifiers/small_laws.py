@@ -1,4 +1,4 @@
-"""Tiny laws, trees drawn from them, and what a verifier is told of them."""
+"""Tiny laws, trees drawn from them, and verifications of these trees."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What every verifier of sampled trees keeps to: batches, rounding, and what it may ask."""
+"""Properties of all verifiers of sampled trees: batches, rounding, and the rows they read."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product

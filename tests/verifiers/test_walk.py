@@ -92,15 +92,15 @@ def test_greedy_walks() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_tokens_equal_plain_sampling(seed: int) -> None:
-    law, spoken = law_of(seed, zeros=0), list[int]()
+    law, chosen = law_of(seed, zeros=0), list[int]()
     for position in range(4):
-        spoken.append(
-            walked(TREES["root"], lambda _: law(tuple(spoken)), RequestNoise(seed, position)).bonus
+        chosen.append(
+            walked(TREES["root"], lambda _: law(tuple(chosen)), RequestNoise(seed, position)).bonus
         )
     for tree in TREES.values():
         verdict = walked(tree, law, RequestNoise(seed, 0))
         tokens = [int(tree.tokens[node]) for node in verdict.path] + [verdict.bonus]
-        assert tokens == spoken[: len(tokens)]
+        assert tokens == chosen[: len(tokens)]
 
 
 def test_the_walk_makes_no_acceptance_decisions() -> None:

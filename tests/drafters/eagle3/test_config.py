@@ -34,7 +34,7 @@ IDS = "eagle_aux_hidden_state_layer_ids"
 
 
 def original(**changes: Any) -> dict[str, Any]:
-    """As in the first published heads; SpecForge adds head_dim and eagle_config."""
+    """The config of the first published heads; SpecForge adds head_dim and eagle_config."""
     return LLAMA | {"architectures": ["LlamaForCausalLM"], "draft_vocab_size": VD} | changes
 
 

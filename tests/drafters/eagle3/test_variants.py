@@ -231,7 +231,7 @@ class Reference:
         self.output = self.t.get("lm_head.weight", shared[drafted])[: len(drafted)]
 
     def h(self, features: torch.Tensor) -> torch.Tensor:
-        """Of rows where the target has been: ``[n, H]`` from ``[n, taps * H]``."""
+        """h of committed tokens: ``[n, H]`` from ``[n, taps * H]``."""
         x, t = features.double(), self.t
         if self.variant.input_norm:
             x = rms(x, t["input_norm.weight"])

@@ -59,7 +59,7 @@ def test_if_the_models_agree_the_first_token_is_the_targets(temperature: float) 
 
 
 def test_if_they_differ_the_agreement_reaches_its_lower_bound() -> None:
-    """At least (1 - d) / (1 + d), and the next of the race are the next likeliest."""
+    """The agreement is at least (1 - d) / (1 + d), and the next tokens are the next likeliest."""
     p, q = torch.softmax(logits(1), -1)[0], torch.softmax(logits(1) + 0.7 * logits(2), -1)[0]
     distance = float((p - q).abs().sum()) / 2
     hits = np.zeros(4)
@@ -87,7 +87,7 @@ def test_zero_probability_tokens_are_not_proposed() -> None:
     noise, rows = RequestNoise(5, 7), logits(4)
     best = ask(noise, rows).tokens[0].tolist()
     left = ask(noise, rows, exclude=(frozenset(best[:2]),))
-    assert left.tokens[0, :2].tolist() == best[2:], "the others keep their clocks"
+    assert left.tokens[0, :2].tolist() == best[2:], "the others keep their variates"
     rows[0, 4:] = -torch.inf
     few = ask(noise, rows, k=6)
     assert sorted(few.tokens[0, :4].tolist()) == [0, 1, 2, 3]

@@ -67,7 +67,7 @@ def ordered(q: NDArray[np.float64], draw: Draw) -> NDArray[np.float64]:
 
 
 def p_value(pairs: NDArray[np.int64], expected: NDArray[np.float64]) -> float:
-    """Of a chi-square test of ordered pairs ``[n, 2]``; 0 if an impossible one occurred."""
+    """p-value of a chi-square test of pairs ``[n, 2]``; 0 if an impossible pair occurred."""
     counts = np.zeros(expected.shape)
     np.add.at(counts, (pairs[:, 0], pairs[:, 1]), 1)
     if counts[expected == 0].any():
@@ -187,7 +187,7 @@ def test_a_level_draws_like_each_node_alone(draw: Draw) -> None:
 def all_clocks(
     q: NDArray[np.float32], width: int, generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """When every token rings, block by block in the order in which these ring."""
+    """Times of all tokens, block by block in the order of the blocks' times."""
     blocks = np.pad(q, (0, -len(q) % width)).reshape(-1, width).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         starts = generator.standard_exponential(len(blocks)) / blocks.sum(axis=1)
@@ -347,10 +347,10 @@ def test_tokens_of_tiny_probability_are_drawn_in_proportion(variant: GumbelTopK)
 
 
 class _Stopped(np.random.Generator):
-    """Clocks that ring at once, which happens once in 2**53 or so."""
+    """A generator of zeros, which occur once in about 2**53 numbers."""
 
     def standard_exponential(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        assert out.dtype == np.float64, "float32 clocks ring at once in every few million tokens"
+        assert out.dtype == np.float64, "float32 exponentials are zero once in a few million tokens"
         out[:] = 0
         return out
 

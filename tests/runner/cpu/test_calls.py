@@ -36,7 +36,7 @@ class Model(nn.Module):
 
 
 class Doubled:
-    """A patched forward that can be told from the plain one, and whose copy is the plain one."""
+    """A patched forward that counts its calls; its copy is the plain forward."""
 
     def __init__(self, module: nn.Linear) -> None:
         self.module = module

@@ -1,4 +1,4 @@
-"""Which processors are asked through copies, and what they are shown."""
+"""Stateful processors are called through copies, with the calls of each path."""
 
 import ast
 import inspect

@@ -68,6 +68,7 @@ def draft(
     answers: dict[int, Answer | None] = dict.fromkeys(range(len(slots)))
     queries: dict[int, Query] = {}
     bids: dict[int, Bid] = {}
+    sources = policy.sources
     while answers:
         for i, answer in answers.items():
             try:
@@ -80,7 +81,7 @@ def draft(
                 trees[i] = TreeBuilder(growths[i].anchor).build()
                 errors[i] = error
         answers = {}
-        for source in policy.sources:
+        for source in sources:
             answers = answers or _answer(drafters[source], source, slots, queries)
         if not answers and queries:
             # Nobody waits for a source any more: all that are left have bid.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers.utils.logging import enable_progress_bar, is_progress_bar_enabled
 
-from tests.factories.command_line import run
+from tests.factories.command_line import output_of, run
 
 
 @pytest.mark.parametrize("command", ["generate", "bench", "search", "inflate", "replay"])
@@ -16,8 +16,7 @@ def test_no_bars_of_transformers(command: str, checkpoint: str, tmp_path: Path) 
     asked = ("--prompts", str(prompts), "--max-new-tokens", "4")
     model = ("--model", checkpoint)
     if command == "replay":
-        code, _, err = run("record", *asked, *model, "--out", str(kept))
-        assert code == 0, err
+        output_of("record", *asked, *model, "--out", str(kept))
     # Refused after the model has been loaded.
     flags = ("--hidden", "--layers", "--heads", "--kv-heads", "--head-dim", "--ffn")
     smaller = tuple(word for flag in flags for word in (flag, "2"))

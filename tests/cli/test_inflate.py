@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from draftwood import models
 from draftwood.lab.inflate import model as built
 from draftwood.lab.inflate import room, weights
-from tests.factories.command_line import run
+from tests.factories.command_line import output_of, refused, run
 
 # The tiny Llama: 32 wide, 2 layers, 4 heads over 2, head size 8, 48 neurons.
 SIZES = {"hidden": 72, "layers": 3, "heads": 9, "kv-heads": 3, "head-dim": 16, "ffn": 64}
@@ -23,18 +23,14 @@ def flags(**changes: int | None) -> list[str]:
 
 def tokens(model: str) -> list[int]:
     argv = ("--model", model, "--max-new-tokens=24", "--json", "--method=goose")
-    code, out, err = run("generate", "abc abc abc ", *argv, "--dtype=float32")
-    assert code == 0, err
+    out = output_of("generate", "abc abc abc ", *argv, "--dtype=float32")
     found: list[int] = json.loads(out.splitlines()[-1])["tokens"]
     return found
 
 
 def test_it_writes_a_model_that_decodes_the_same(checkpoint: str, tmp_path: Path) -> None:
     out_dir = tmp_path / "large"
-    code, out, err = run(
-        "inflate", "--model", checkpoint, *flags(), "--dtype=float32", str(out_dir)
-    )
-    assert code == 0, err
+    out = output_of("inflate", "--model", checkpoint, *flags(), "--dtype=float32", str(out_dir))
     lines = out.splitlines()
     assert lines[0].startswith("checked in float32: 96 of 96 greedy tokens equal, largest logit")
     loaded = models.load(str(out_dir))
@@ -75,8 +71,7 @@ def test_the_directory_says_what_it_is(checkpoint: str, tmp_path: Path) -> None:
 def test_the_seed_reproduces_the_weights(checkpoint: str, tmp_path: Path) -> None:
     argv = ("inflate", "--model", checkpoint, *flags())
     for name, extra in (("a", []), ("b", ["--no-check"]), ("c", ["--seed=1"])):
-        code, out, err = run(*argv, *extra, str(tmp_path / name))
-        assert code == 0, err
+        out = output_of(*argv, *extra, str(tmp_path / name))
         assert ("not checked" in out) == (name == "b")
     one, same, other = ((tmp_path / n / "model.safetensors").read_bytes() for n in "abc")
     assert one == same
@@ -108,10 +103,7 @@ def test_refusals_before_any_work(
     monkeypatch.setattr(
         "draftwood.lab.inflate.model.inflate", None
     )  # calling it would be a TypeError
-    code, out, err = run("inflate", "--model", checkpoint, *argv, str(tmp_path / "large"))
-    assert code == 2
-    assert complaint in err
-    assert not out
+    assert complaint in refused("inflate", "--model", checkpoint, *argv, str(tmp_path / "large"))
     assert not list(tmp_path.iterdir())
 
 
@@ -129,9 +121,7 @@ def test_places_are_refused_before_a_model_is_loaded(
         (tmp_path / "link", "is a file or a link: name a new directory"),
         (tmp_path / "no" / "where", "cannot write to"),
     ):
-        code, _, err = run("inflate", "--size=1b", str(place))
-        assert code == 2
-        assert complaint in err
+        assert complaint in refused("inflate", "--size=1b", str(place))
     assert [path.name for path in full.iterdir()] == ["note.txt"]
 
 
@@ -141,27 +131,24 @@ def test_what_does_not_fit_into_memory_says_so(
     # 162,360 weights: 1.3 MB with a shard in float32, half of that in bfloat16.
     argv = ("inflate", "--model", checkpoint, *flags())
     monkeypatch.setattr(room, "available", lambda: 7e5)
-    code, _, err = run(*argv, str(tmp_path / "large"))
-    assert code == 2
+    err = refused(*argv, str(tmp_path / "large"))
     assert "GB are available: the check runs in float32; choose a smaller shape" in err
     assert "leave it out by --no-check" in err
     assert not list(tmp_path.iterdir())
-    code, _, err = run(*argv, "--no-check", str(tmp_path / "large"))
-    assert code == 0, err
+    output_of(*argv, "--no-check", str(tmp_path / "large"))
     monkeypatch.setattr(room, "available", lambda: 3e5)
-    code, _, err = run(*argv, "--no-check", str(tmp_path / "other"))
-    assert code == 2
-    assert "available: choose a smaller shape" in err
+    assert "available: choose a smaller shape" in refused(
+        *argv, "--no-check", str(tmp_path / "other")
+    )
 
 
 def test_a_function_that_is_not_the_same_is_not_written(
     checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights, "norm_scale", lambda small, large: 1.0)
-    code, out, err = run("inflate", "--model", checkpoint, *flags(), str(tmp_path / "large"))
-    assert code == 2
-    assert "the inflated model computes something else" in err
-    assert not out
+    assert "the inflated model computes something else" in refused(
+        "inflate", "--model", checkpoint, *flags(), str(tmp_path / "large")
+    )
     assert not list(tmp_path.iterdir())
 
 

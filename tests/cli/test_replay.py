@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
-from tests.factories.command_line import run
+from tests.factories.command_line import output_of, refused, run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
 
 
@@ -21,26 +21,23 @@ def recorded(tmp_path: Path, checkpoint: str) -> str:
     lines = [{"id": f"c/{i}", "task": "code", "prompt": f"abc{i} abc{i} "} for i in range(2)]
     (tmp_path / "code.jsonl").write_text("\n".join(map(json.dumps, lines)))
     path = str(tmp_path / "r.safetensors")
-    code, out, err = run(
+    out = output_of(
         *("record", "--prompts", str(tmp_path / "code.jsonl"), "--model", checkpoint),
         *("--max-new-tokens", "16", "--out", path),
     )
-    assert code == 0, err
     assert "2 prompts, 32 tokens" in out
     return path
 
 
 def replay(path: str, output: Path, *argv: str) -> list[dict[str, Any]]:
-    code, _, err = run("replay", path, "--json", str(output), *argv)
-    assert code == 0, err
+    output_of("replay", path, "--json", str(output), *argv)
     found: list[dict[str, Any]] = json.loads(output.read_text())["methods"]
     return found
 
 
 def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: Path) -> None:
     code, _, err = run("replay", recorded, "--methods", "goose", "--harvest", "as-set")
-    assert code == 2
-    assert "give --model" in err
+    assert (code, "give --model" in err) == (2, True)
     first = replay(recorded, tmp_path / "1.json", "--methods", "ar,goose", "--model", checkpoint)
     assert [one["live_prompts"] for one in first] == [0, 2]
     second = replay(recorded, tmp_path / "2.json", "--methods", "ar,goose")
@@ -117,28 +114,27 @@ def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> N
 
 def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
     gpu = ("--gpu", "h100", "--shape", "8b")
-    code, _, err = run("replay", recorded, "--methods", "sd", *gpu)
-    assert code == 2
-    assert "costs of drafters draft are not known" in err
+    assert "costs of drafters draft are not known" in refused(
+        "replay", recorded, "--methods", "sd", *gpu
+    )
 
 
 def test_another_model_is_refused(recorded: str, tmp_path: Path) -> None:
     other = save_tiny(tmp_path / "other")
     tiny_llama(seed=9).save_pretrained(other)
-    code, _, err = run("replay", recorded, "--methods", "goose", "--model", str(other))
-    assert code == 2
-    assert "has other weights" in err
+    assert "has other weights" in refused(
+        "replay", recorded, "--methods", "goose", "--model", str(other)
+    )
 
 
 def test_sampled_recordings_hold_their_settings(tmp_path: Path, checkpoint: str) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a", "task": "t", "turns": ["abc", "abd"]}')
     path = tmp_path / "r"
     flags = ("--temperature", "0.7", "--top-k", "9", "--top-p", "0.9", "--seed", "5", "--top", "4")
-    code, _, err = run(
+    output_of(
         *("record", "--prompts", str(tmp_path / "p.jsonl"), "--model", checkpoint, *flags),
         *("--max-new-tokens", "8", "--out", str(path)),
     )
-    assert code == 0, err
     recording = read(path)
     settings = recording.settings
     assert (settings.temperature, settings.top_k, settings.top_p) == (0.7, 9, 0.9)
@@ -150,8 +146,7 @@ def test_sampled_recordings_hold_their_settings(tmp_path: Path, checkpoint: str)
 def test_the_default_methods_are_simulated_without_costs(tmp_path: Path) -> None:
     path = tmp_path / "o.json"
     flags = ("--sequences", "1", "--max-new-tokens", "20", "--json", str(path))
-    code, _, err = run("simulate", *flags)
-    assert code == 0, err
+    output_of("simulate", *flags)
     found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
     assert list(found) == ["ar", "pld", "sd", "goose", "talon", "auto"]
     assert found["auto"]["mean_acceptance_length"] > 1.0
@@ -160,12 +155,11 @@ def test_the_default_methods_are_simulated_without_costs(tmp_path: Path) -> None
 
 def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "o.json"
-    code, out, err = run(
+    out = output_of(
         *("simulate", "--methods", "ar,sd,goose,auto", "--rates", "draft=0.9", "--match", "0,0"),
         *("--sequences", "2", "--max-new-tokens", "40", "--json", str(path)),
         *("--gpu", "h100", "--shape", "8b", "--draft-shape", "0.5b", "--batch", "1,4"),
     )
-    assert code == 0, err
     assert "goose" in out
     found = {one["method"]: one for one in json.loads(path.read_text())["methods"]}
     assert found["ar"]["mean_acceptance_length"] == 1.0
@@ -192,9 +186,9 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
 def test_wrong_options_are_refused_in_one_line(argv: tuple[str, ...], message: str) -> None:
     flags = argv if "--batch" not in argv else (*argv, "--gpu", "h100", "--shape", "8b")
     methods = () if "--methods" in argv else ("--methods", "ar")
-    code, _, err = run("simulate", *methods, *flags, "--sequences", "1", "--max-new-tokens", "4")
-    assert code == 2
-    assert message in err
+    flags = (*methods, *flags, "--sequences", "1", "--max-new-tokens", "4")
+    code, _, err = run("simulate", *flags)
+    assert (code, message in err) == (2, True)
 
 
 def test_loads_are_all_pairs() -> None:

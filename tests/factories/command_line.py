@@ -14,3 +14,17 @@ def run(*argv: str) -> tuple[int, str, str]:
         except SystemExit as stop:
             code = int(stop.code or 0)
         return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
+
+
+def output_of(*argv: str) -> str:
+    """Standard output of ``draftwood ARGV``, which has to succeed."""
+    code, out, err = run(*argv)
+    assert code == 0, err
+    return out
+
+
+def refused(*argv: str) -> str:
+    """The one line with which ``draftwood ARGV`` refuses before it prints anything."""
+    code, out, err = run(*argv)
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    return err

@@ -10,7 +10,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.picture import LONGEST, svg
 from draftwood.lab.picture.svg import WIDEST
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
-from tests.factories.command_line import run
+from tests.factories.command_line import output_of, refused, run
 
 PROMPT = "abc abc abc "
 
@@ -236,8 +236,7 @@ def test_a_long_chain_is_shown_at_the_width_of_a_screen() -> None:
 def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.svg"
     flags = ("--model", checkpoint, "--method", "goose", "--budget", "6")
-    code, printed, err = run("tree", PROMPT, *flags, "--svg", str(file))
-    assert code == 0, err
+    printed = output_of("tree", PROMPT, *flags, "--svg", str(file))
     assert run("tree", PROMPT, *flags)[1] == printed
     root = ET.fromstring(file.read_text(encoding="utf-8"))
     assert words(root)[0].startswith("goose, step ")
@@ -253,9 +252,9 @@ def test_the_command_writes_the_tree_it_prints(checkpoint: str, tmp_path: Path) 
 def test_a_step_that_never_comes_leaves_the_old_picture(checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.svg"
     file.write_text("old")
-    code, _, err = run("tree", PROMPT, "--model", checkpoint, "--step", "999", "--svg", str(file))
-    assert code == 2
-    assert "steps" in err
+    assert "steps" in refused(
+        "tree", PROMPT, "--model", checkpoint, "--step", "999", "--svg", str(file)
+    )
     assert file.read_text() == "old"
 
 
@@ -268,9 +267,5 @@ def test_wrong_places_are_refused_before_the_model_is_loaded(tmp_path: Path) -> 
         ),
         (["x", "--svg", str(tmp_path)], "is a directory: name a file in it"),
     ):
-        code, out, err = run("tree", "--model", "/nowhere/at-all", *argv)
-        assert code == 2
-        assert complaint in err
-        assert len(err.strip().splitlines()) == 1
-        assert not out
+        assert complaint in refused("tree", "--model", "/nowhere/at-all", *argv)
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ VOCAB = 96
 WINDOW = 16
 CONTEXT = 160
 
-_SMALL: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -31,13 +31,14 @@ _MIXED = {
 }
 
 
-def _make(kind: type[Any], config: type[Any], **settings: Any) -> Any:
+def make_model(kind: type[Any], config: type[Any], **settings: Any) -> Any:
+    """A model of this configuration, with the same weights at every call."""
     torch.manual_seed(0)
     return kind(config(**settings)).eval()
 
 
 def _small(kind: type[Any], config: type[Any], **settings: Any) -> Callable[[], Any]:
-    return lambda: _make(kind, config, **(_SMALL | settings))
+    return lambda: make_model(kind, config, **(SMALL | settings))
 
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -69,7 +70,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "phi3": _small(hf.Phi3ForCausalLM, hf.Phi3Config),
     "olmo2": _small(hf.Olmo2ForCausalLM, hf.Olmo2Config),
-    "gpt2": lambda: _make(
+    "gpt2": lambda: make_model(
         hf.GPT2LMHeadModel,
         hf.GPT2Config,
         vocab_size=VOCAB,
@@ -108,13 +109,13 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "mpt": (
-        lambda: _make(
+        lambda: make_model(
             hf.MptForCausalLM, hf.MptConfig, vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4
         ),
         "",
     ),
     "bloom": (
-        lambda: _make(
+        lambda: make_model(
             hf.BloomForCausalLM,
             hf.BloomConfig,
             vocab_size=VOCAB,

@@ -34,6 +34,20 @@ def plain_logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
     return logits
 
 
+def greedy_tokens(model: Any, ids: torch.Tensor, count: int, **settings: Any) -> list[int]:
+    """The tokens of plain greedy ``generate``, prompt included; no end of text ends it."""
+    tokens: list[int] = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=count,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        **settings,
+    )[0].tolist()
+    return tokens
+
+
 def path_logits(model: Any, prefix: Sequence[int], tree: TokenTree) -> torch.Tensor:
     """``[n, V]``: for every node, what the plain model says after prefix, root and its path."""
     rows = []

@@ -17,6 +17,7 @@ from draftwood.integrations.transformers import attachment, custom_generate, gen
 from draftwood.integrations.transformers.attachment import detach
 from draftwood.runner.attached_models import find_attached
 from draftwood.runner.probe import probe_cache
+from tests.factories.path_logits import greedy_tokens
 from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -24,10 +25,7 @@ KWARGS: dict[str, Any] = {"max_new_tokens": 12, "eos_token_id": None}
 
 
 def plain(model: Any) -> list[int]:
-    tokens: list[int] = model.generate(IDS, attention_mask=torch.ones_like(IDS), **KWARGS)[
-        0
-    ].tolist()
-    return tokens
+    return greedy_tokens(model, IDS, 12)
 
 
 def ours(model: Any, method: str = "goose", **kwargs: Any) -> list[int]:

@@ -17,21 +17,20 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach, detach, runner_of
 from tests.factories.model_families import CONTEXT, FAMILIES, VOCAB
-from tests.factories.path_logits import TOLERANCE, path_logits, plain_logits, random_tree, worst
+from tests.factories.path_logits import (
+    TOLERANCE,
+    greedy_tokens,
+    path_logits,
+    plain_logits,
+    random_tree,
+    worst,
+)
 
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 
 
 def generated(model: Any) -> list[int]:
-    tokens: list[int] = model.generate(
-        IDS,
-        attention_mask=torch.ones_like(IDS),
-        max_new_tokens=10,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-    )[0].tolist()
-    return tokens
+    return greedy_tokens(model, IDS, 10)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])

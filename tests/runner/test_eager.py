@@ -11,6 +11,7 @@ from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
 from draftwood.runner.cpu.packing import Packed, pack
 from draftwood.runner.eager import eagerly, is_compiled
 from tests.factories.model_families import FAMILIES
+from tests.factories.path_logits import greedy_tokens
 
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 
@@ -27,16 +28,7 @@ def everything_packed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def generated(model: Any, **settings: Any) -> list[int]:
-    tokens: list[int] = model.generate(
-        IDS,
-        attention_mask=torch.ones_like(IDS),
-        max_new_tokens=12,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-        **settings,
-    )[0].tolist()
-    return tokens
+    return greedy_tokens(model, IDS, 12, **settings)
 
 
 def by_attribute(model: Any, backend: Any) -> None:

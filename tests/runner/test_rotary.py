@@ -28,22 +28,11 @@ from draftwood.runner.recompute import RecomputingRunner
 from draftwood.runner.rotary import Regime, RotaryPatches, context_limit_of, position_limits
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
+from tests.factories.model_families import SMALL, VOCAB, make_model
 from tests.factories.path_logits import random_prompts
 
-VOCAB, TURN, CONTEXT, NEW = 96, 32, 128, 14
-_SMALL: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": CONTEXT,
-    "initializer_range": 0.3,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": 0,
-}
+TURN, CONTEXT, NEW = 32, 128, 14
+_SMALL = SMALL | {"max_position_embeddings": CONTEXT, "bos_token_id": None, "eos_token_id": None}
 _BASE = {"rope_theta": 100.0, "original_max_position_embeddings": TURN}
 _LONG = {
     "rope_type": "longrope",
@@ -56,8 +45,7 @@ _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 4.0}
 
 
 def _model(kind: type[Any], config: type[Any], rope: dict[str, Any], **more: Any) -> Any:
-    torch.manual_seed(0)
-    return kind(config(**(_SMALL | {"rope_parameters": rope} | more))).eval()
+    return make_model(kind, config, **(_SMALL | {"rope_parameters": rope} | more))
 
 
 def _llama(rope: dict[str, Any], **more: Any) -> Callable[[], Any]:

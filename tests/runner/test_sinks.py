@@ -19,6 +19,7 @@ from draftwood.runner.attach import attach
 from tests.factories.model_families import FAMILIES, VOCAB, WINDOW
 from tests.factories.path_logits import (
     TOLERANCE,
+    greedy_tokens,
     path_logits,
     plain_logits,
     random_prompts,
@@ -61,17 +62,7 @@ def test_logits_are_those_of_eager_attention(model: Any) -> None:
 def test_tokens_are_those_of_generate(model: Any, name: str) -> None:
     rng = np.random.default_rng(1)
     prompts = [random_prompts(rng, (7,), VOCAB)[0] * 5, *random_prompts(rng, (WINDOW, 5), VOCAB)]
-    expected = []
-    for prompt in prompts:
-        ids = torch.tensor([prompt])
-        found = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=NEW,
-            do_sample=False,
-            eos_token_id=None,
-        )
-        expected.append(found[0, len(prompt) :].tolist())
+    expected = [greedy_tokens(model, torch.tensor([p]), NEW)[len(p) :] for p in prompts]
     runner = attach(model)
     engine = Engine(runner, make_method(name))
     requests = [Request(tuple(prompt), NEW, eos=frozenset()) for prompt in prompts]

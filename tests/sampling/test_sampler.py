@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
+from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
 from transformers.generation.logits_process import (
     NoRepeatNGramLogitsProcessor,
     TemperatureLogitsWarper,
@@ -23,8 +23,8 @@ from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.processors import PresenceFrequencyPenalty
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import tree_of
+from tests.factories.tiny_llama import VOCAB, tiny_llama
 
-VOCAB = 64
 PROMPT = [5, 9, 5, 60, 9, 2]
 ROOT_ONLY = tree_of([0], [-1])
 NOISE = RequestNoise(0)
@@ -32,19 +32,7 @@ NOISE = RequestNoise(0)
 
 @pytest.fixture(scope="module")
 def model() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        initializer_range=1.0,
-    )
-    model = LlamaForCausalLM(config)
-    model.train(False)
-    return model
+    return tiny_llama()
 
 
 def rows_of(logits: torch.Tensor) -> TargetOutput:

@@ -146,7 +146,7 @@ def test_people_see_the_same_numbers() -> None:
     printed, paid = found.bound_printed, found.bound_paid
     for line in (
         f"Eq. 1, spine of {printed.spine}, budget as printed {printed.tokens_per_step:.3f}",
-        f"Eq. 1, spine of {paid.spine}, every node paid for {paid.tokens_per_step:.3f}",
+        f"Eq. 1, spine of {paid.spine}, every node counted {paid.tokens_per_step:.3f}",
         f"GOOSE's tree (Algorithm 1), spine of 20 {found.algorithm1:.3f}",
         f"best tree of both sources {found.best_two_rates:.3f}",
         f"best tree of transitions alone {found.best_one_rate:.3f}",

@@ -194,7 +194,7 @@ def _yields(found: Prediction) -> Table:
 
 
 def _widths(found: Prediction) -> Table:
-    table = Table("branches", "root to tip of the spine", "unspent", "tokens per step", box=None)
+    table = Table("branches", "root to tip of the spine", "left", "tokens per step", box=None)
     table.columns[2].justify = table.columns[3].justify = "right"
     for name, each in (("optimal", found.optimal), ("harmonic", found.harmonic)):
         widths = " ".join(map(str, each.widths))

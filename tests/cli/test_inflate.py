@@ -133,7 +133,7 @@ def test_what_does_not_fit_into_memory_says_so(
     monkeypatch.setattr(room, "available", lambda: 7e5)
     err = refused(*argv, str(tmp_path / "large"))
     assert "GB are available: the check runs in float32; choose a smaller shape" in err
-    assert "leave it out by --no-check" in err
+    assert "skip it with --no-check" in err
     assert not list(tmp_path.iterdir())
     output_of(*argv, "--no-check", str(tmp_path / "large"))
     monkeypatch.setattr(room, "available", lambda: 3e5)

@@ -7,7 +7,6 @@ import pytest
 
 from draftwood.cli.theory import Bound, predict
 from draftwood.lab.theory.dominance import (
-    best_isotropic_yield,
     paid_spine_yield,
     printed_spine_yield,
 )
@@ -73,34 +72,6 @@ def test_the_widths_are_those_of_table_3(
     assert round(found.optimal.tokens_per_step, 3) == optimal
 
 
-@pytest.mark.parametrize(
-    ("budget", "ratio", "p_t", "yields"),
-    [
-        (10, 6, 0.1, (1.651, 1.651, 2.568, 2.568, 2.583)),
-        (59, 6, 0.033, (1.862, 1.862, 1.927, 1.927, 1.950)),
-        (59, 2, 0.3, (2.833, 2.981, 3.644, 3.526, 3.808)),
-    ],
-)
-def test_the_best_of_each_family_is_that_of_table_4(
-    budget: int, ratio: float, p_t: float, yields: tuple[float, ...]
-) -> None:
-    found = predict(AcceptanceRates(ratio * p_t, p_t), budget, 6, 20)
-    shown = (
-        found.isotropic.tokens_per_step,
-        found.best_one_rate,
-        found.best_two_rates,
-        found.bound_paid.tokens_per_step,
-        found.bound_printed.tokens_per_step,
-    )
-    assert tuple(round(each, 3) for each in shown) == yields
-    assert found.isotropic.tokens_per_step == best_isotropic_yield(budget, p_t)
-
-
-@pytest.mark.parametrize(("p_s", "goose"), [(0.21, 1.538), (0.6, 2.673), (0.95, 13.218)])
-def test_algorithm_1_is_that_of_table_5(p_s: float, goose: float) -> None:
-    assert round(predict(AcceptanceRates(p_s, 0.033), 59, 6, 20).algorithm1, 3) == goose
-
-
 def test_the_bound_is_taken_at_the_best_spine_that_the_match_allows() -> None:
     rates = AcceptanceRates(0.6, 0.05)
     printed = [printed_spine_yield(59, m, rates, 6) for m in range(1, 21)]
@@ -142,15 +113,13 @@ def test_certain_tokens_are_all_accepted() -> None:
 def test_people_see_the_same_numbers() -> None:
     out = output_of("theory", "--ps", "0.6", "--pt", "0.05", "--budget", "59")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    found = predict(AcceptanceRates(0.6, 0.05), 59, 6, 20)
-    printed, paid = found.bound_printed, found.bound_paid
     for line in (
-        f"Eq. 1, spine of {printed.spine}, budget as printed {printed.tokens_per_step:.3f}",
-        f"Eq. 1, spine of {paid.spine}, every node counted {paid.tokens_per_step:.3f}",
-        f"GOOSE's tree (Algorithm 1), spine of 20 {found.algorithm1:.3f}",
-        f"best tree of both sources {found.best_two_rates:.3f}",
-        f"best tree of transitions alone {found.best_one_rate:.3f}",
-        f"best isotropic tree, fan-out 59 {found.isotropic.tokens_per_step:.3f}",
+        "Eq. 1, spine of 10, budget as printed 2.988",
+        "Eq. 1, spine of 10, every node counted 2.963",
+        "GOOSE's tree (Algorithm 1), spine of 20 2.752",
+        "best tree of both sources 2.963",
+        "best tree of transitions alone 1.952",
+        "best isotropic tree, fan-out 59 1.952",
         f"optimal 23 13 3{' 0' * 18} 0 2.914",
         f"harmonic 19 5 2 1 1 1{' 0' * 15} 10 2.826",
     ):

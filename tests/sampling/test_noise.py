@@ -115,12 +115,9 @@ def test_streams_are_uniform_and_uncorrelated() -> None:
     assert np.abs(correlation).max() < 4 / n**0.5
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_seed_range(seed: int) -> None:
-    with pytest.raises(DraftwoodError, match="seed must be in"):
-        RequestNoise(seed, 0)
-
-
-def test_position_range() -> None:
-    with pytest.raises(DraftwoodError, match="position must be in"):
-        RequestNoise(0, -1)
+@pytest.mark.parametrize(
+    ("seed", "position", "said"), [(-1, 0, "seed"), (2**64, 0, "seed"), (0, -1, "position")]
+)
+def test_out_of_range(seed: int, position: int, said: str) -> None:
+    with pytest.raises(DraftwoodError, match=f"{said} must be in"):
+        RequestNoise(seed, position)

@@ -1,24 +1,26 @@
 """Presence and frequency penalties by hand."""
 
+import pytest
 import torch
 
 from draftwood.sampling.processors import PresenceFrequencyPenalty
 
 
-def test_penalties_count_generated_tokens_only() -> None:
-    penalty = PresenceFrequencyPenalty(presence=0.5, frequency=0.25, prompt_length=2)
+@pytest.mark.parametrize(
+    ("presence", "frequency", "prompt", "ids", "change"),
+    [
+        # Generated tokens count, the prompt's do not.
+        (0.5, 0.25, 2, [3, 3, 1, 1, 0], [-0.75, -1.0, 0.0, 0.0]),
+        (2.0, -1.0, 3, [0, 1, 1], [0.0, 0.0, 0.0, 0.0]),
+        # Negative penalties encourage.
+        (-1.0, -0.5, 0, [1, 1], [0.0, 2.0, 0.0, 0.0]),
+    ],
+)
+def test_penalties_count_generated_tokens_only(
+    presence: float, frequency: float, prompt: int, ids: list[int], change: list[float]
+) -> None:
+    penalty = PresenceFrequencyPenalty(presence=presence, frequency=frequency, prompt_length=prompt)
     scores = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-    after = penalty(torch.tensor([[3, 3, 1, 1, 0]]), scores)
-    assert after.tolist() == [[1.0 - 0.75, 2.0 - 1.0, 3.0, 4.0]]
+    after = penalty(torch.tensor([ids]), scores)
+    assert (after - scores).tolist() == [change]
     assert scores.tolist() == [[1.0, 2.0, 3.0, 4.0]]
-
-
-def test_without_generated_tokens_scores_are_unchanged() -> None:
-    penalty = PresenceFrequencyPenalty(presence=2.0, frequency=-1.0, prompt_length=3)
-    scores = torch.tensor([[1.0, 2.0]])
-    assert torch.equal(penalty(torch.tensor([[0, 1, 1]]), scores), scores)
-
-
-def test_negative_penalties_encourage() -> None:
-    penalty = PresenceFrequencyPenalty(presence=-1.0, frequency=-0.5, prompt_length=0)
-    assert penalty(torch.tensor([[1, 1]]), torch.zeros(1, 2)).tolist() == [[0.0, 2.0]]

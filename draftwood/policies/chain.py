@@ -1,4 +1,4 @@
-"""Prompt lookup decoding: the copied continuation, verified as one chain.
+"""Prompt lookup decoding (method ``pld``): the copied continuation, verified as one chain.
 
 Source: GOOSE's baseline "PLD" (Saxena, 2023).
 """

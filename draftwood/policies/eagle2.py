@@ -1,4 +1,4 @@
-"""EAGLE-2's tree, which EAGLE-3 uses as well: fixed width and depth, cut to the likeliest nodes.
+"""EAGLE-2's tree (method ``eagle3``): fixed width and depth, cut to the likeliest nodes.
 
 Source: EAGLE-2 (Li et al., 2024), as TALON's Algorithm 1 states it; a baseline of TALON. Every
 level expands K parents into K x K candidates, the likeliest K of which are the next parents. At

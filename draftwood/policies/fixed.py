@@ -1,4 +1,4 @@
-"""The fixed tree: every node gets the same number of children, down to a fixed depth.
+"""The fixed tree (methods ``sd``, ``fixed-tree``): equally many children down to a fixed depth.
 
 Source: DynaTree, Section 4.3 and Appendix A (its baselines). With ``breadth=1`` and
 ``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens.

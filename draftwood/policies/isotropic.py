@@ -1,4 +1,4 @@
-"""Iso(k): the balanced k-ary tree that GOOSE's spine tree is compared with.
+"""Iso(k) (methods ``iso3``, ``iso5``): the balanced k-ary tree, a baseline of GOOSE.
 
 Source: GOOSE, Sections 5.1 and 5.3 (a uniform-rate tree over the same pool of candidates).
 """

@@ -1,4 +1,4 @@
-"""Plain decoding: drafts nothing, so that every step yields one token.
+"""Plain decoding (method ``ar``): drafts nothing, so that every step yields one token.
 
 The baseline of every speed-up, run through the same engine. It asks no source anything.
 """

@@ -1,4 +1,4 @@
-"""Token Recycling's static tree: 80 nodes, wide near the root, filled from one table of successors.
+"""Token Recycling's static tree (method ``tr``): 80 nodes, filled from one table of successors.
 
 Source: Token Recycling (Luo et al., 2025), a baseline of GOOSE. The tree is computed by a rule:
 each level has the nodes with the smallest sum of log(1 + rank) along the path. Ranks are counted

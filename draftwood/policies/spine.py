@@ -1,4 +1,4 @@
-"""GOOSE's spine tree: a chain of copied tokens with branches of likely successors.
+"""GOOSE's spine tree (method ``goose``): a chain of copied tokens with likely branches.
 
 Source: GOOSE, Algorithm 1 (tree), Algorithm 2 (routing) and Section 4.3 (adaptation). One source
 copies chains, the other ranks successors. Where the paper is silent or ambiguous:

@@ -1,4 +1,4 @@
-"""What verifiers of sampled trees share: siblings to test, the result, and the bonus token."""
+"""Shared parts of verifiers of sampled trees: siblings to test, the result, and the bonus token."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -9,6 +9,7 @@ from math import log10
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy.stats import binomtest
 
 from draftwood.lab.bench.document import Document
@@ -66,13 +67,14 @@ def draw(document: Document) -> Figure | None:
         _series(axes, found, mark)
     for axes in frames[::ACROSS]:
         axes.set_ylabel("share accepted")
-    labelled = {str(points.get_label()): points for axes in frames for points in axes.collections}
-    columns = legend_columns(list(labelled))
-    lines = -(-len(labelled) // columns)
+    handles = [
+        Line2D([], [], ls="", marker=m.marker, color=m.colour, ms=6, label=plain(name))
+        for name, m in mark.items()
+    ]
+    columns = legend_columns(names)
+    lines = -(-len(names) // columns)
     figure.set_figheight(figure.get_figheight() + (lines + 1) * LINE_HEIGHT / 72)
-    figure.legend(
-        labelled.values(), labelled.keys(), loc="outside upper left", ncols=columns, markerscale=1
-    )
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns)
     return figure
 
 

@@ -244,24 +244,24 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
 
 
 def test_tenths_of_few_candidates_are_not_drawn() -> None:
-    told = reliability()
-    told["all_steps"] = forecast({"a": {0: (4, 1), 5: (5, 1)}, "b": {9: (4, 4)}})
-    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    predicted = reliability()
+    predicted["all_steps"] = forecast({"a": {0: (4, 1), 5: (5, 1)}, "b": {9: (4, 4)}})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=predicted)})
     drawn = points(figure, 0)
     assert drawn["a"] == [pytest.approx((0.55, 0.2))]
     assert drawn["b"] == []
-    told["all_steps"] = forecast({"b": {9: (4, 4)}})
-    assert one("reliability", methods={"x": method(metrics(), reliability=told)}) is None
+    predicted["all_steps"] = forecast({"b": {9: (4, 4)}})
+    assert one("reliability", methods={"x": method(metrics(), reliability=predicted)}) is None
     whole = method(metrics())
-    del whole["reliability"]
+    whole["reliability"] = None
     assert one("reliability", methods={"x": whole}) is None
 
 
 def test_many_sources_have_a_legend_of_several_lines() -> None:
     names = [f"a source of the number {k}" for k in range(7)]
-    told = reliability()
-    told["all_steps"] = forecast({name: {5: (9, 4)} for name in names})
-    figure = sure("reliability", methods={"x": method(metrics(), reliability=told)})
+    predicted = reliability()
+    predicted["all_steps"] = forecast({name: {5: (9, 4)} for name in names})
+    figure = sure("reliability", methods={"x": method(metrics(), reliability=predicted)})
     assert set(names) <= set(words(figure))
     assert all(0 <= box.x0 < box.x1 <= WIDTH for box in boxes(figure))
 

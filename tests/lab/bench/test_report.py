@@ -241,7 +241,7 @@ def test_the_summary_says_what_came_out() -> None:
         "to 2.10), the median over 4 prompts, with 2.50 tokens for each forward of the model. "
         "Its median speed is 2.50 times that of hf. "
         "All 3 methods that were compared gave plain decoding's outputs. † 1 of 4 outputs "
-        "loop (20% or more of an output's token 8-grams stand earlier in it; here 30% of all)"
+        "loop (20% or more of an output's token 8-grams occur earlier in it; here 30% of all)"
     ) in found
     assert "not certain" not in found
     assert heading.warnings(document()) == []
@@ -486,7 +486,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
         "part.json": ('{"schema": 4}', "part.json: complete is missing"),
     }
     cases = [
-        ([str(good)], "say what to write: --html OUT.html, --plots DIR or both"),
+        ([str(good)], "nothing to write: give --html OUT.html, --plots DIR or both"),
         ([str(tmp_path / "no.json"), "--html", str(target)], "no.json: No such file"),
         ([str(good), "--html", str(tmp_path / "no" / "x.html")], "cannot write to"),
         ([str(good), "--plots", str(good)], f"cannot make {good}: File exists"),

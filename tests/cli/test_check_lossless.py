@@ -116,7 +116,7 @@ def test_methods_and_flags_may_stand_in_any_order() -> None:
         (["nope"], "unknown method 'nope'"),
         (["goose", "--colour", "3"], "No such option '--colour'"),
         (["goose", "--budget"], "'--budget' requires an argument"),
-        (["--budget", "3"], "no METHOD"),
+        (["--budget", "3"], "setting of a METHOD"),
         (["goose:verifier=nope"], "no 'nope' among verifiers"),
         (["pld", "--temperature", "0"], "above 0"),
         (["pld", "--top-k", "0"], "top_k from 2 to 16"),

@@ -100,7 +100,9 @@ def test_peers_that_are_named_with_settings_are_not_added_again() -> None:
 
 def test_a_peer_whose_library_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "draftwood.lab.bench.peers.hf_lookup", None)
-    with pytest.raises(DraftwoodError, match="peer 'hf-lookup' needs a library that is not installed"):
+    with pytest.raises(
+        DraftwoodError, match="peer 'hf-lookup' needs a library that is not installed"
+    ):
         choose(["hf-lookup"])
 
 

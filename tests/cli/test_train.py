@@ -97,11 +97,11 @@ def test_the_tokenizer_alone(corpus: Path, tmp_path: Path) -> None:
     [
         (["--mixture", "law=1"], "names law"),
         (["--mixture", "code"], "domain=weight"),
-        (["--tokens", "10"], "less than one batch"),
+        (["--tokens", "10"], "fewer than one batch"),
         (["--heads", "3", "--kv-heads", "2"], "evenly"),
         (["--device", "abacus"], "not a device"),
         (["--sources", "nowhere.json"], "nowhere.json"),
-        (["--length", "20000"], "less than one batch"),
+        (["--length", "20000"], "fewer than one batch"),
     ],
 )
 def test_bad_flags_are_refused_before_any_work(

@@ -413,5 +413,5 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     assert isinstance(built, AutoTuner)
     assert built.calibration.at(0.0).table.probability((0, 5, 0)) > 0.8
     assert isinstance(Auto().tuner(FakeHost(INFO), {}), AutoTuner)
-    with pytest.raises(DraftwoodError, match="cannot read the calibration"):
+    with pytest.raises(DraftwoodError, match=r"cannot read .*json"):
         Auto(calibration=str(tmp_path / "missing.json")).tuner(FakeHost(INFO), {})

@@ -89,17 +89,15 @@ def _checked(kind: Any, value: Any) -> object:
 
 
 def _parse(kind: Any, text: str) -> object:
-    if typing.get_origin(kind) is Literal:
-        choices = typing.get_args(kind)
-        for choice in choices:
+    origin, options = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        for choice in options:
             if str(choice) == text:
                 return choice
-        raise ValueError(f"expected one of {', '.join(map(str, choices))}")
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        return tuple(_parse(item, part) for part in text.split("+"))
-    if typing.get_origin(kind) in {typing.Union, types.UnionType}:
-        options = typing.get_args(kind)
+        raise ValueError(f"expected one of {', '.join(map(str, options))}")
+    if origin is tuple:
+        return tuple(_parse(options[0], part) for part in text.split("+"))
+    if origin in {typing.Union, types.UnionType}:
         if text.lower() == "none" and type(None) in options:
             return None
         return _parse(next(o for o in options if o is not type(None)), text)

@@ -26,7 +26,7 @@ def test_a_verdict_says_how_many_and_why() -> None:
     assert verdict(6, 8, 1, 1, "float16") == (
         "6 of 8 the same; 1 differs by float16 rounding; 1 differs by more than rounding: a fault"
     )
-    assert verdict(7, 8, 0, 0, "float32") == "7 of 8 the same; 1 differs, not looked into"
+    assert verdict(7, 8, 0, 0, "float32") == "7 of 8 the same; 1 differs, not examined"
 
 
 def test_a_fault_is_the_example_if_there_is_one() -> None:
@@ -40,7 +40,7 @@ def test_a_fault_is_the_example_if_there_is_one() -> None:
     found = replace(found, provenance={"model": {"dtype": "bfloat16"}})
     assert differences(found) == [
         "x: 1 of 4 the same; 1 differs by bfloat16 rounding; 1 differs by more than rounding: a "
-        "fault; 1 differs, not looked into. First in c/2, turn 0, token 7: 9 instead of 5, out of "
+        "fault; 1 differs, not examined. First in c/2, turn 0, token 7: 9 instead of 5, out of "
         "reach (rounding moves 0.3)"
     ]
 

@@ -10,25 +10,19 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from functools import reduce
-from operator import or_
+from contextlib import contextmanager, suppress
 from os import PathLike
-from time import perf_counter
-from typing import Any, Protocol
 
-import numpy as np
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from draftwood import methods, models
+from draftwood import models
+from draftwood.engine.arguments import Makes, method_of, target_of
 from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
-from draftwood.engine.isolation import Failures, each_verified
-from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.isolation import Failures
+from draftwood.engine.phases import Phases
 from draftwood.engine.request import (
     Completion,
-    Delta,
     Event,
     Finished,
     FinishReason,
@@ -43,30 +37,13 @@ from draftwood.errors import DraftwoodError, integer
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
 from draftwood.protocols import (
-    Built,
     Host,
-    Needs,
     Outcome,
     Prediction,
-    Prefill,
-    StepReport,
     Target,
-    TargetOutput,
-    Verdict,
-    Verification,
 )
-from draftwood.runner.attach import runner_of
-from draftwood.sampling.distributions import TreeDistributions, TreeProposals
-from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
 logger = logging.getLogger(__name__)
-
-
-class Makes(Protocol):
-    """Anything that carries a method, such as what ``draftwood.goose()`` returns."""
-
-    @property
-    def method(self) -> Method: ...
 
 
 class Engine:
@@ -98,16 +75,13 @@ class Engine:
         max_batch = integer("max_batch", max_batch)
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
-        self.method = method = _method(method)
-        self.target = _target(target)
+        self.method = method = method_of(method)
+        self.target = target_of(target)
         self.tokenizer = tokenizer
         self.max_batch = max_batch
         self._eos = self.target.info.eos or eos_of(None, tokenizer)
         host = host or ModelHost(self.target, tokenizer)
-        self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
-        built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
-        self._tuner = method.policy.tuner(host, built)
-        self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
+        self._phases = Phases(self.target, method, host)
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
@@ -210,13 +184,14 @@ class Engine:
         with self._cancelled_on_failure():
             self._admit()
             if self._active:
-                batch = Batch(list(self._active.values()), self._forwards())
-                drafted = self._draft(batch)
+                phases = self._phases
+                batch = Batch(list(self._active.values()), phases.draft_forwards)
+                drafted = phases.draft(batch, queued=bool(self._waiting))
                 trees = [found.tree for found in drafted]
-                rows = self._score(batch, trees)
-                outcomes = self._verify(batch, trees, rows)
-                self._commit(batch, outcomes)
-                predictions = self._learn(batch, drafted, outcomes)
+                rows = phases.score(batch, trees)
+                outcomes = phases.verify(batch, trees, rows)
+                phases.commit(batch, outcomes)
+                predictions = phases.learn(batch, drafted, outcomes)
                 self._report(batch, outcomes, predictions)
         events, self._events = self._events, []
         return events
@@ -232,81 +207,6 @@ class Engine:
                     self._finish(sequence, "cancelled")
             raise
 
-    def _draft(self, batch: Batch) -> list[Drafted]:
-        """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner."""
-        policy, live, tuner = self.method.policy, batch.live, self._tuner
-        forecasts: Sequence[Any] = [None] * len(live)
-        if tuner is not None:
-            loads = [s.load(self._backlog(s.slot)) for s in live]
-            forecasts = tuner.begin(loads, queued=bool(self._waiting))
-        growths = [s.growth(policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
-        states = [s.state for s in live]
-        price = free if tuner is None else tuner.price
-        drafted = draft(policy, self._drafters, batch.slots, growths, states, price)
-        for s, found in zip(live, drafted, strict=True):
-            if found.error is not None:
-                batch.failures[s.number] = found.error
-        batch.watch.lap("draft")
-        return drafted
-
-    def _score(self, batch: Batch, trees: Sequence[TokenTree]) -> list[TargetOutput]:
-        """Run the target's forward over all trees."""
-        rows = self.target.forward(batch.slots, trees, self._needs)
-        batch.watch.lap("target")
-        return rows
-
-    def _verify(
-        self, batch: Batch, trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
-    ) -> list[Outcome]:
-        """The accepted path of each tree; an empty one for a request that has failed."""
-        cases = {
-            s.number: self._case(s, tree, found)
-            for s, tree, found in zip(batch.live, trees, rows, strict=True)
-            if batch.sound(s)
-        }
-        verify = self.method.verifier.verify
-        verified = each_verified(verify, list(cases.values())) if cases else []
-        verdicts = dict(zip(cases, verified, strict=True))
-        outcomes = []
-        for s, tree, found in zip(batch.live, trees, rows, strict=True):
-            verdict = verdicts.get(s.number)
-            if isinstance(verdict, Exception):
-                batch.failures[s.number] = verdict
-            if isinstance(verdict, Verdict):
-                outcomes.append(_outcome(tree, verdict, found))
-            else:
-                outcomes.append(Outcome(tree, (), (), found))
-        batch.watch.lap("verify")
-        return outcomes
-
-    def _commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        """Keep the accepted paths in the target's cache."""
-        self.target.commit(batch.slots, [outcome.path for outcome in outcomes])
-        batch.watch.lap("commit")
-
-    def _learn(
-        self, batch: Batch, drafted: Sequence[Drafted], outcomes: Sequence[Outcome]
-    ) -> list[Prediction | None]:
-        """Hand the outcomes to the drafters, the observer, the policy and the tuner."""
-        for s, outcome in zip(batch.live, outcomes, strict=True):
-            if batch.sound(s):
-                with batch.failures.of(s.number):
-                    for drafter in self._drafters.values():
-                        drafter.observe(s.slot, outcome)
-                    if s.request.observer is not None:
-                        s.request.observer(outcome)
-                    s.state = self.method.policy.learn(s.state, outcome)
-        batch.watch.lap("learn")
-        if self._tuner is None:
-            return [None] * len(outcomes)
-        bids = [
-            found.bid if batch.sound(s) else None
-            for s, found in zip(batch.live, drafted, strict=True)
-        ]
-        predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
-        batch.watch.lap("learn")
-        return predictions
-
     def _report(
         self,
         batch: Batch,
@@ -314,7 +214,7 @@ class Engine:
         predictions: Sequence[Prediction | None],
     ) -> None:
         """Append the tokens, make the step's events, and end the requests that are done."""
-        times, calls = batch.watch.times, self._forwards() - batch.forwards
+        times, calls = batch.watch.times, self._phases.draft_forwards - batch.forwards
         for s, outcome, prediction in zip(batch.live, outcomes, predictions, strict=True):
             reason = None
             if batch.sound(s):
@@ -344,45 +244,14 @@ class Engine:
             joining.append(s)
         if not joining:
             return
-        prompts = [s.request.ids for s in joining]
-        rows = self.target.prefill([s.slot for s in joining], prompts, self._needs)
+        rows = self._phases.prefill(joining)
         failures = Failures()
         for s, prompt_rows in zip(joining, rows, strict=True):
             reason = None
             with failures.of(s.number):
-                delta, reason = self._begin(s, prompt_rows)
+                delta, reason = self._phases.begin(s, prompt_rows)
                 self._events.append(delta)
             self._end(s, reason, failures)
-
-    def _begin(
-        self, sequence: RunningRequest, rows: TargetOutput
-    ) -> tuple[Delta, FinishReason | None]:
-        """The first token, from the rows of the prefill."""
-        request, slot = sequence.request, sequence.slot
-        # It follows a tree that is the prompt's last token alone.
-        last = TreeBuilder(request.ids[-1]).build()
-        p = TreeDistributions(rows, last, sequence.sampler, sequence.history)
-        first = p.draw(ROOT, sequence.noise)
-        begun = Prefill(np.array(request.ids, dtype=np.int64), first, rows)
-        for drafter in self._drafters.values():
-            drafter.begin(slot, begun)
-        if request.observer is not None:
-            request.observer(begun)
-        sequence.state = self.method.policy.start()
-        found = sequence.take([first], last_drafted=0)
-        sequence.ttft = perf_counter() - sequence.started
-        return found
-
-    def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
-        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
-        q = TreeProposals(self._drafters, sequence.slot, tree)
-        return Verification(tree, p, q, sequence.noise)
-
-    def _backlog(self, slot: int) -> int:
-        return max((d.backlog(slot) for d in self._drafters.values()), default=0)
-
-    def _forwards(self) -> int:
-        return sum(drafter.forwards for drafter in self._drafters.values())
 
     def _end(
         self, sequence: RunningRequest, reason: FinishReason | None, failures: Failures
@@ -403,40 +272,4 @@ class Engine:
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
         )
         self._events.append(Finished(sequence.number, completion))
-        self._release(sequence.slot)
-
-    def _release(self, slot: int) -> None:
-        """Let the drafters and the target forget a slot, each of them whatever another raises."""
-        with ExitStack() as releases:
-            releases.callback(self.target.release, slot)
-            for drafter in self._drafters.values():
-                # A request that failed in its prefill has no index yet.
-                releases.enter_context(suppress(KeyError))
-                releases.callback(drafter.release, slot)
-
-
-def _method(given: object) -> Method:
-    found = methods.method(given) if isinstance(given, str) else getattr(given, "method", given)
-    if not isinstance(found, Method):
-        raise DraftwoodError(
-            f"a method cannot be {type(given).__name__}: give its name, such as 'auto', or what "
-            "draftwood.method or draftwood.auto() returns"
-        )
-    return found
-
-
-def _target(given: Any) -> Target:
-    if isinstance(given, torch.nn.Module):
-        return runner_of(given)
-    if not hasattr(given, "info"):
-        raise DraftwoodError(
-            f"an engine decodes with a model, and this is {type(given).__name__}: give one of "
-            "transformers, or use draftwood.Engine.load(NAME)"
-        )
-    target: Target = given
-    return target
-
-
-def _outcome(tree: TokenTree, verdict: Verdict, rows: TargetOutput) -> Outcome:
-    committed = (*(int(tree.tokens[i]) for i in verdict.path), verdict.bonus)
-    return Outcome(tree, verdict.path, committed, rows)
+        self._phases.release(sequence.slot)

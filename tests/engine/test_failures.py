@@ -333,10 +333,10 @@ class Clinging:
 def test_a_drafter_that_fails_to_let_go_keeps_no_slot() -> None:
     target = MarkovTarget()
     engine = engine_of(target, "goose", 2)
-    first, *others = engine._drafters
-    whole = engine._drafters[first]
+    first, *others = engine._phases._drafters
+    whole = engine._phases._drafters[first]
     stuck: Any = Clinging(whole)
-    engine._drafters[first] = stuck
+    engine._phases._drafters[first] = stuck
     assert others
     engine.add(Request(PROMPT, 1))
     running = engine.add(Request(BAD, 30))
@@ -345,5 +345,5 @@ def test_a_drafter_that_fails_to_let_go_keeps_no_slot() -> None:
     assert not target.cached
     assert [c.reason for c in drained(engine).values()] == ["length", "cancelled"]
     assert engine.cancel(running) is None
-    engine._drafters[first] = whole
+    engine._phases._drafters[first] = whole
     assert engine.generate([Request(PROMPT, 9)])[0].tokens == target.greedy(PROMPT, 9)

@@ -116,7 +116,7 @@ def test_its_candidates_are_calibrated_by_their_own_frequency() -> None:
     assert 0.1 < frequency < 0.9
     assert sum(p for p, _ in mine) / len(mine) == pytest.approx(frequency, abs=0.12)
     # By its own codes: the calibration has learnt buckets with its digit.
-    tuner = engine._tuner
+    tuner = engine._phases._tuner
     assert isinstance(tuner, AutoTuner)
     assert [source.name for source in tuner.calibration.sources[3:]] == ["toy"]
     codes = {codes[3] for codes in tuner.calibration.at(0.0).totals()}

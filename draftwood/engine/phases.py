@@ -1,0 +1,187 @@
+"""The phases of a step: draft, score, verify, commit, learn.
+
+:class:`Phases` owns the drafters and the tuner of an engine, and is handed the running requests.
+It knows nothing of the queue, of events and of when a request ends.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from functools import reduce
+from operator import or_
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from draftwood.engine.batch import Batch
+from draftwood.engine.isolation import each_verified
+from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.request import Delta, FinishReason
+from draftwood.engine.sequence import RunningRequest
+from draftwood.methods.recipe import Method
+from draftwood.protocols import (
+    Built,
+    Host,
+    Needs,
+    Outcome,
+    Prediction,
+    Prefill,
+    StepReport,
+    Target,
+    TargetOutput,
+    Verdict,
+    Verification,
+)
+from draftwood.sampling.distributions import TreeDistributions, TreeProposals
+from draftwood.tree import ROOT, TokenTree, TreeBuilder
+
+
+class Phases:
+    """The phases of a step of one method on one target.
+
+    Args:
+        target: scores the trees.
+        method: its policy, drafters and verifier.
+        host: where the drafters are built.
+
+    Raises:
+        DraftwoodError: a drafter's settings do not fit the target.
+    """
+
+    def __init__(self, target: Target, method: Method, host: Host) -> None:
+        self._target = target
+        self._policy = method.policy
+        self._verifier = method.verifier
+        self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
+        built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
+        self._tuner = method.policy.tuner(host, built)
+        self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
+
+    def prefill(self, joining: Sequence[RunningRequest]) -> list[TargetOutput]:
+        """Cache the prompts of requests that begin."""
+        prompts = [s.request.ids for s in joining]
+        return self._target.prefill([s.slot for s in joining], prompts, self._needs)
+
+    def begin(
+        self, sequence: RunningRequest, rows: TargetOutput
+    ) -> tuple[Delta, FinishReason | None]:
+        """The first token, from the rows of the prefill."""
+        request, slot = sequence.request, sequence.slot
+        # It follows a tree that is the prompt's last token alone.
+        last = TreeBuilder(request.ids[-1]).build()
+        p = TreeDistributions(rows, last, sequence.sampler, sequence.history)
+        first = p.draw(ROOT, sequence.noise)
+        begun = Prefill(np.array(request.ids, dtype=np.int64), first, rows)
+        for drafter in self._drafters.values():
+            drafter.begin(slot, begun)
+        if request.observer is not None:
+            request.observer(begun)
+        sequence.state = self._policy.start()
+        found = sequence.take([first], last_drafted=0)
+        sequence.ttft = perf_counter() - sequence.started
+        return found
+
+    def draft(self, batch: Batch, *, queued: bool) -> list[Drafted]:
+        """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner.
+
+        ``queued``: further requests wait for a place in the batch.
+        """
+        live, tuner = batch.live, self._tuner
+        forecasts: Sequence[Any] = [None] * len(live)
+        if tuner is not None:
+            loads = [s.load(self._backlog(s.slot)) for s in live]
+            forecasts = tuner.begin(loads, queued=queued)
+        growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
+        states = [s.state for s in live]
+        price = free if tuner is None else tuner.price
+        drafted = draft(self._policy, self._drafters, batch.slots, growths, states, price)
+        for s, found in zip(live, drafted, strict=True):
+            if found.error is not None:
+                batch.failures[s.number] = found.error
+        batch.watch.lap("draft")
+        return drafted
+
+    def score(self, batch: Batch, trees: Sequence[TokenTree]) -> list[TargetOutput]:
+        """Run the target's forward over all trees."""
+        rows = self._target.forward(batch.slots, trees, self._needs)
+        batch.watch.lap("target")
+        return rows
+
+    def verify(
+        self, batch: Batch, trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
+    ) -> list[Outcome]:
+        """The accepted path of each tree; an empty one for a request that has failed."""
+        cases = {
+            s.number: self._case(s, tree, found)
+            for s, tree, found in zip(batch.live, trees, rows, strict=True)
+            if batch.sound(s)
+        }
+        verify = self._verifier.verify
+        verified = each_verified(verify, list(cases.values())) if cases else []
+        verdicts = dict(zip(cases, verified, strict=True))
+        outcomes = []
+        for s, tree, found in zip(batch.live, trees, rows, strict=True):
+            verdict = verdicts.get(s.number)
+            if isinstance(verdict, Exception):
+                batch.failures[s.number] = verdict
+            if isinstance(verdict, Verdict):
+                outcomes.append(_outcome(tree, verdict, found))
+            else:
+                outcomes.append(Outcome(tree, (), (), found))
+        batch.watch.lap("verify")
+        return outcomes
+
+    def commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        """Keep the accepted paths in the target's cache."""
+        self._target.commit(batch.slots, [outcome.path for outcome in outcomes])
+        batch.watch.lap("commit")
+
+    def learn(
+        self, batch: Batch, drafted: Sequence[Drafted], outcomes: Sequence[Outcome]
+    ) -> list[Prediction | None]:
+        """Hand the outcomes to the drafters, the observer, the policy and the tuner."""
+        for s, outcome in zip(batch.live, outcomes, strict=True):
+            if batch.sound(s):
+                with batch.failures.of(s.number):
+                    for drafter in self._drafters.values():
+                        drafter.observe(s.slot, outcome)
+                    if s.request.observer is not None:
+                        s.request.observer(outcome)
+                    s.state = self._policy.learn(s.state, outcome)
+        batch.watch.lap("learn")
+        if self._tuner is None:
+            return [None] * len(outcomes)
+        bids = [
+            found.bid if batch.sound(s) else None
+            for s, found in zip(batch.live, drafted, strict=True)
+        ]
+        predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
+        batch.watch.lap("learn")
+        return predictions
+
+    @property
+    def draft_forwards(self) -> int:
+        """Forwards of draft models and heads since the drafters were built."""
+        return sum(drafter.forwards for drafter in self._drafters.values())
+
+    def release(self, slot: int) -> None:
+        """Let the drafters and the target forget a slot, each of them whatever another raises."""
+        with ExitStack() as releases:
+            releases.callback(self._target.release, slot)
+            for drafter in self._drafters.values():
+                # A request that failed in its prefill has no index yet.
+                releases.enter_context(suppress(KeyError))
+                releases.callback(drafter.release, slot)
+
+    def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
+        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
+        q = TreeProposals(self._drafters, sequence.slot, tree)
+        return Verification(tree, p, q, sequence.noise)
+
+    def _backlog(self, slot: int) -> int:
+        return max((d.backlog(slot) for d in self._drafters.values()), default=0)
+
+
+def _outcome(tree: TokenTree, verdict: Verdict, rows: TargetOutput) -> Outcome:
+    committed = (*(int(tree.tokens[i]) for i in verdict.path), verdict.bonus)
+    return Outcome(tree, verdict.path, committed, rows)

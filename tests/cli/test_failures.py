@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draftwood.engine.engine import Engine
+from draftwood.engine.phases import Phases
 from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError
 from draftwood.runner.runner import Runner
@@ -110,7 +110,7 @@ def test_no_memory_is_one_line(
 def test_a_step_that_fails_leaves_the_line_of_the_text(
     flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_at(monkeypatch, Engine, "_verify", MemoryError())
+    break_at(monkeypatch, Phases, "verify", MemoryError())
     code, out, err = run("generate", PROMPT, *flags, "--method", "ar")
     assert (code, lines(err)) == (1, ["draftwood: not enough memory"])
     assert out.strip()

@@ -86,7 +86,7 @@ def test_refuses_unreadable_and_empty_files(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes(b"\xff\xfe\xe9")
     with pytest.raises(DraftwoodError, match="cannot read prompts"):
         read([tmp_path / "latin.jsonl"])
-    with pytest.raises(DraftwoodError, match="holds no prompts"):
+    with pytest.raises(DraftwoodError, match="has no prompts"):
         read([lines(tmp_path / "empty.jsonl", "")])
     with pytest.raises(DraftwoodError, match="no prompts"):
         read([])

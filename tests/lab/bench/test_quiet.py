@@ -79,7 +79,7 @@ def test_a_run_records_it_and_says_so_everywhere(
     assert [row["other_processes"] for row in found["methods"]["ar"]["rows"]] == [0.25, 0.25]
     assert "other processes used 25%" in str(objection(found))
     for said in (" ".join(err.split()), page.read_text()):
-        assert "Other processes used 25% of the cores while this was timed" in said
+        assert "Other processes used 25% of the cores during this run" in said
 
 
 def test_it_is_null_where_the_system_does_not_tell(

@@ -34,7 +34,7 @@ def part(package: str, name: str, constant: str) -> Any:
 
 @cache
 def third_party(group: str) -> dict[str, EntryPoint]:
-    """What other distributions offer in an entry-point group ``draftwood.<group>``, by name."""
+    """The entry points of other distributions in the group ``draftwood.<group>``, by name."""
     return {point.name: point for point in entry_points(group=f"draftwood.{group}")}
 
 

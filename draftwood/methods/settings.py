@@ -1,4 +1,4 @@
-"""How the values of settings are spelt as text and checked as objects.
+"""Values of settings: read from text, written as text, and checked as objects.
 
 This turns the fields of the parts (:mod:`draftwood.protocols.settings`) into command-line flags.
 """
@@ -20,7 +20,7 @@ _SHOWN = 60  # characters of a value that are repeated in a message
 
 
 def kind_of(kind: Any) -> str:
-    """How values of an annotated type are written, e.g. ``INTEGER``, ``on|off`` or ``a|b``."""
+    """The metavariable of an annotated type, e.g. ``INTEGER``, ``on|off`` or ``a|b``."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return "|".join(map(str, inner))

@@ -1,1 +1,1 @@
-"""How candidates become a tree: one file per policy, the file name is its name."""
+"""Policies arrange candidates into a tree: one file per policy, named by the file."""

@@ -32,7 +32,7 @@ from draftwood.tree import Draw, TreeBuilder
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """How the children of one step are chosen.
+    """The rule that chooses the children of one step.
 
     Attributes:
         source: name of the drafter.
@@ -128,7 +128,7 @@ class TopOrDrawn(Policy):
         return drawn_kinds(self.replacement)
 
     def drawing(self, growth: Growth) -> "Drawing":
-        """How children are chosen in this step."""
+        """The rule that chooses children in this step."""
         if self.children == "top":
             return Drawing(self.source, Draw.ONE_HOT, 1.0, None)
         return drawing_for(growth, self.source, self.replacement, self.draft_temperature)
@@ -144,7 +144,7 @@ class TopOrDrawn(Policy):
 def drawing_for(
     growth: Growth, source: str, replacement: bool, draft_temperature: float
 ) -> Drawing:
-    """How a policy with these settings draws in this step; a ``draft_temperature`` of 0 is p's."""
+    """The sampling rule of a step by these settings; a ``draft_temperature`` of 0 is p's."""
     if growth.temperature == 0.0:
         return Drawing(source, Draw.ONE_HOT, 1.0, None)
     draw = Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT

@@ -78,7 +78,7 @@ def read_paths(file: str) -> tuple[RankPath, ...]:
 
 
 Deepest: TypeAlias = Literal["first", "last"]
-"""Which of a node's children has the deepest subtree."""
+"""The child, first or last, that has the deepest subtree."""
 
 _SPARSE = (
     "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
@@ -125,7 +125,7 @@ def shape_paths(shape: str, most: int) -> tuple[RankPath, ...]:
 def layout(
     paths: tuple[RankPath, ...], budget: int, deepest: Deepest
 ) -> tuple[tuple[int, ...], ...]:
-    """How many children every node gets, level by level, for a shape cut to ``budget`` nodes.
+    """Number of children of every node, level by level, for a shape cut to ``budget`` nodes.
 
     An entry of a level belongs to a node of the level above, the root first; the children of these
     nodes, in this order, are the next level's nodes.

@@ -38,7 +38,7 @@ LEAST_BASE_DEPTH = 2
 
 @dataclass(frozen=True)
 class DynaTreeState:
-    """What history adapts.
+    """The state that adapts to the history.
 
     Attributes:
         recent: acceptance statistics a_r of the last steps, oldest first, at most W.

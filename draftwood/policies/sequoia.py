@@ -43,7 +43,7 @@ def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, .
 
 @dataclass(frozen=True)
 class Fill:
-    """How one level is filled.
+    """The plan that fills one level.
 
     Attributes:
         parents: the nodes of the level above that have children.

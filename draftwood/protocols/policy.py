@@ -130,7 +130,7 @@ class Policy(Part, ABC):
 
     @property
     def draws(self) -> frozenset[Draw]:
-        """How the nodes of its trees were drawn; nothing is selected after drawing."""
+        """The kinds of nodes in its trees; nothing is selected after drawing."""
         return frozenset({Draw.ONE_HOT})
 
     @property

@@ -1,6 +1,6 @@
 """GOOSE: shares of the budget, routes, ablations and adaptation, from canned sources.
 
-The trees themselves are held against a literal Algorithm 1 in ``tests/test_golden.py``.
+The trees themselves are held against a literal Algorithm 1 in ``tests/golden/test_spine_trees.py``.
 """
 
 import random

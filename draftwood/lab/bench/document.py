@@ -157,7 +157,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a document holds of a search.
+    """The best settings of a search, as a document holds them.
 
     Attributes:
         file: of the search.
@@ -238,7 +238,7 @@ class Document:
 
     @property
     def dtype(self) -> str:
-        """Of the model, empty if it is not recorded."""
+        """The dtype of the model, empty if it is not recorded."""
         return str(self.provenance.get("model", {}).get("dtype", ""))
 
     @property

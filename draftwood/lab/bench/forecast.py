@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from draftwood.engine.stats import StepStats
 
 BINS = 10
-"""Of equal width, from 0 to 1; a probability on a border is in the upper bin, 1 in the last one."""
+"""Number of bins, of equal width from 0 to 1.
+
+A probability on a border is in the upper bin; 1 is in the last one.
+"""
 EARLY = 200
 """Steps of the beginning: in so many the counts of ``auto`` lose half of their prior weight."""
 

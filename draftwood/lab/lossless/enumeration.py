@@ -95,7 +95,7 @@ class Size:
 
 @dataclass(frozen=True)
 class StepStart:
-    """What a step begins with.
+    """The state at the beginning of a step.
 
     Attributes:
         context: tokens committed before, the root last.
@@ -203,7 +203,7 @@ class StepEnumeration:
         return StepLaw(endings, len(trees), self._difference(endings))
 
     def next_start(self, ending: Ending) -> StepStart:
-        """What the next step begins with after this outcome."""
+        """The state at the beginning of the next step, after this outcome."""
         rows = self._distributions(ending.tree).rows()
         outcome = Outcome(ending.tree, ending.verdict.path, ending.committed, rows)
         state = self._policy.learn(self._start.state, outcome)

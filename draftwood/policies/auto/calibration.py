@@ -35,7 +35,7 @@ from draftwood.policies.auto.features import (
 )
 
 VERSION = 1
-"""Of the JSON; other versions are refused."""
+"""Version of the JSON; other versions are refused."""
 
 BANDS = ("greedy", "low", "high")
 _LOW = 0.6

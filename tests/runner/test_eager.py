@@ -69,6 +69,7 @@ def test_a_compiled_model_decodes_as_an_uncompiled_one(
         assert generated(model) == expected
 
 
+@pytest.mark.slow
 def test_a_compiled_wrapper_decodes_as_an_uncompiled_one() -> None:
     model = FAMILIES["llama"]()
     expected = generated(model)

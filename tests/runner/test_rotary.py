@@ -154,21 +154,21 @@ def test_every_type_is_here() -> None:
     assert found == {"default", *ROPE_INIT_FUNCTIONS}
 
 
+@pytest.mark.parametrize("chunk", [5, pytest.param(512, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [*TURNING, *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)]
 )
-def test_tokens_are_those_of_generate(name: str) -> None:
+def test_tokens_are_those_of_generate(name: str, chunk: int) -> None:
     """In batch 1 and 3, with prompts in chunks and at once, by every way to draft."""
     model = MODELS[name]()
     prompts = prompts_of(LENGTHS)
     expected = [tokens for tokens, _ in expected_of(name)]
-    for chunk in (512, 5):
-        runner = attach(model, chunk=chunk)
-        for method in ("ar", "goose:budget=12", "tr:budget=12"):
-            assert decoded(runner, prompts, method) == expected
-            for prompt, tokens in zip(prompts, expected, strict=True):
-                assert decoded(runner, [prompt], method) == [tokens]
-        runner.detach()
+    runner = attach(model, chunk=chunk)
+    for method in ("ar", "goose:budget=12", "tr:budget=12"):
+        assert decoded(runner, prompts, method) == expected
+        for prompt, tokens in zip(prompts, expected, strict=True):
+            assert decoded(runner, [prompt], method) == [tokens]
+    runner.detach()
 
 
 @pytest.mark.parametrize("name", TURNING)

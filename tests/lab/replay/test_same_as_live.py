@@ -22,7 +22,9 @@ def at() -> Stage:
     return stage("embedded")
 
 
-@pytest.mark.parametrize(("methods", "tokens"), [(TABLES, 12), (MODELS, 7)])
+@pytest.mark.parametrize(
+    ("methods", "tokens"), [(TABLES, 12), pytest.param(MODELS, 7, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("temperature", [0.8, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_every_method_replays_the_steps_of_a_live_run(
     at: Stage, methods: list[str], tokens: int, temperature: float

@@ -226,7 +226,7 @@ PAIRS = list(registered_pairs())
 
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=pair.name) for pair in PAIRS])
 def test_a_policy_and_a_verifier_are_lossless_or_refused(pair: Pair) -> None:
-    """The exact law of the next tokens, by enumeration; see draftwood/lossless."""
+    """The exact law of the next tokens, by enumeration; see draftwood/lab/lossless."""
     check = pair.check()
     assert check.passed, str(check)
 

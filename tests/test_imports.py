@@ -8,7 +8,8 @@ from pathlib import Path
 import draftwood
 
 PACKAGE = Path(draftwood.__file__).parent
-# Layers from the bottom up; a module may import from its own layer's file or from lower layers.
+# From the bottom up. A package imports from lower layers only; packages of one layer do not import
+# one another.
 LAYERS = [
     {"errors"},
     {"files", "tree"},
@@ -39,9 +40,8 @@ def layer(part: str) -> int:
 
 
 def modules() -> list[Path]:
-    return [
-        p for p in sorted(PACKAGE.rglob("*.py")) if p.name not in {"__init__.py", "__main__.py"}
-    ]
+    entries = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # above all layers
+    return [p for p in sorted(PACKAGE.rglob("*.py")) if p not in entries]
 
 
 def test_every_module_has_a_layer() -> None:
@@ -70,7 +70,7 @@ def test_parts_do_not_import_their_siblings() -> None:
                 name
                 for name in imports_of(path)
                 if any(name.startswith(f"draftwood.{k}.") for k in SIBLINGS)
-                and not name.startswith((f"draftwood.{kind}._", own))
+                and not f"{name}.".startswith((f"draftwood.{kind}._", f"{own}."))
             }
             assert not wrong or own.rpartition(".")[2].startswith("_"), f"{path} imports {wrong}"
 

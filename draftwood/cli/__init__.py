@@ -28,7 +28,7 @@ class _Entry(NamedTuple):
 SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
     "Decode": {
         "generate": _Entry("generate", "Continue a prompt and stream the text."),
-        "demo": _Entry("demo", "Run the methods side by side on three prompts."),
+        "demo": _Entry("demo", "Run six methods side by side on three prompts."),
         "tree": _Entry("tree", "Draw the tree that one step drafts."),
         "methods": _Entry("methods", "List the methods, or the settings of one."),
     },

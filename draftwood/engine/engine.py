@@ -159,8 +159,8 @@ class Engine:
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Decode the requests to their ends, in order.
 
-        Of one that failed the completion has the error; :meth:`draftwood.Completion.checked` raises
-        it. Requests added before are decoded, too; the next :meth:`step` has their events.
+        The completion of a failed request holds its error; :meth:`draftwood.Completion.checked`
+        raises it. Requests added before are decoded, too; the next :meth:`step` has their events.
         """
         others = {s.number for s in self._waiting} | {*self._active}
         others |= {event.request_id for event in self._events}

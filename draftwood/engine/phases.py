@@ -165,7 +165,7 @@ class Phases:
         return sum(drafter.forwards for drafter in self._drafters.values())
 
     def release(self, slot: int) -> None:
-        """Let the drafters and the target forget a slot, each of them whatever another raises."""
+        """Let the drafters and the target forget a slot, even if one of them raises."""
         with ExitStack() as releases:
             releases.callback(self._target.release, slot)
             for drafter in self._drafters.values():

@@ -1,7 +1,4 @@
-"""The records of one step: its verdict, its outcome, its times and what was predicted of it.
-
-Nothing here computes anything.
-"""
+"""The records of one step: its verdict, its outcome, its times and what was predicted of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The target: scores a tree in one forward pass and keeps the accepted path in its cache.
-
-Nothing here computes anything.
-"""
+"""The target: scores a tree in one forward pass and keeps the accepted path in its cache."""
 
 from __future__ import annotations
 

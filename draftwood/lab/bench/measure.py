@@ -72,7 +72,7 @@ class Turn:
         other: seconds of the group's decoding that no phase of a step covers, this turn's share.
         group_seconds: wall-clock seconds until the whole group had this turn answered.
         acceptance: counts of drafted and accepted nodes.
-        forecasts: what was foretold of the steps, and what came of it.
+        forecasts: predictions of the steps, with their outcome.
         excerpt: the answer's first steps, for a few first turns only.
     """
 

@@ -3,7 +3,7 @@
 Only a ``LlamaForCausalLM`` that the architecture can represent: anything else is refused, because
 llama.cpp would ignore it without a message.
 
-Names, keys and types are those of the specification (docs/gguf.md of the ggml project). Two things
+Names, keys and types are those of the specification (ggml's docs/gguf.md). Two things
 differ from the checkpoint. llama.cpp rotates dimensions (2i, 2i + 1) of a head by angle i, and
 transformers dimensions (i, i + d/2). So the rows of query and key projections are interleaved
 within each head, which changes no dot product. If angles are scaled by constants (Llama 3's rule,

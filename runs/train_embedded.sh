@@ -43,12 +43,12 @@ trap 'exit 143' TERM
 
 for model in $models; do
     case $model in
-        target) "$python" -m draftwood.lab.train target "${shared[@]}" \
+        target) "$python" -m draftwood train target "${shared[@]}" \
             --tokens "$target_tokens" --short-share 0.8 --export "$assets/target" ;;
-        draft) "$python" -m draftwood.lab.train draft "${shared[@]}" \
+        draft) "$python" -m draftwood train draft "${shared[@]}" \
             --tokens "$draft_tokens" --rows 4 --short-share 0.8 \
             --teacher-share 0.9 --teacher-from 0.8 --export "$assets/draft" ;;
-        eagle3) "$python" -m draftwood.lab.train eagle3 "${shared[@]}" \
+        eagle3) "$python" -m draftwood train eagle3 "${shared[@]}" \
             --tokens "$head_tokens" --export "$assets/eagle3" ;;
         *) echo "$0: no model $model: target draft eagle3" >&2; exit 2 ;;
     esac

@@ -36,8 +36,8 @@ if arguments[0] == "-c":
     raise SystemExit
 with open({log!r}, "a") as log:
     log.write(json.dumps(arguments) + "\\n")
-if arguments[1] == "draftwood.lab.train":
-    place = arguments[arguments.index("--out") + 1] + "/" + arguments[2] + "/model"
+if arguments[2:3] == ["train"]:
+    place = arguments[arguments.index("--out") + 1] + "/" + arguments[3] + "/model"
     os.makedirs(place)
     open(place + "/provenance.json", "w").close()
 elif "--json" in arguments[:-1]:
@@ -99,10 +99,15 @@ def called(script: str, directory: Path) -> list[list[str]]:
 
 def known(arguments: list[str]) -> None:
     """Raises if a command of ours is none, or a method that it names."""
-    if arguments[:2] == ["-m", "draftwood"]:
+    if arguments[0] == "-m" and arguments[1] != "pytest":
+        assert arguments[1] == "draftwood", shlex.join(arguments)
         name, *rest = arguments[2:]
         command = cli.cli.get_command(click.Context(cli.cli), name)
         assert command is not None, name
+        if isinstance(command, click.Group):
+            name, *rest = rest
+            command = command.get_command(click.Context(command), name)
+            assert command is not None, name
         if name == "check-lossless":
             words = [word for word in rest if re.fullmatch(r"[a-z][\w:=.\-]*", word)]
             for word in words:

@@ -49,9 +49,9 @@ SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
         "inflate": _Entry("inflate", "Give a small model the shapes of a large one."),
     },
     "Without a model": {
-        "record": _Entry("record", "Decode prompts once and keep what the model said."),
+        "record": _Entry("record", "Decode prompts once and record the model's output."),
         "replay": _Entry("replay", "Run methods over a recording."),
-        "simulate": _Entry("simulate", "Run methods over made-up text and drafters."),
+        "simulate": _Entry("simulate", "Run methods on synthetic text with synthetic drafters."),
         "theory": _Entry("theory", "Say what GOOSE's theory predicts."),
     },
 }

@@ -14,12 +14,12 @@ from click.core import ParameterSource
 
 from draftwood.cli._options import PATH
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.recipe import UNROLL, ModelShape, Recipe
+from draftwood.lab.train.recipe import UNROLL, ModelShape, TrainingRecipe
 
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.lab.train.session import TrainingRun
+    from draftwood.lab.train.training_run import TrainingRun
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -28,8 +28,8 @@ _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 _PRECISION = defaultdict(lambda: "float32", cuda="bfloat16")
 
 
-def session_flags(function: Command) -> Command:
-    """``session``: texts, run directory and device."""
+def run_flags(function: Command) -> Command:
+    """``run``: texts, run directory and device."""
 
     def pack(
         data: Path,
@@ -43,7 +43,7 @@ def session_flags(function: Command) -> Command:
         import torch
 
         from draftwood.lab.train.batches import parse_mixture
-        from draftwood.lab.train.session import TrainingRun
+        from draftwood.lab.train.training_run import TrainingRun
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -81,10 +81,10 @@ def session_flags(function: Command) -> Command:
 
 
 def job_flags(function: Command) -> Command:
-    """``job``: execution of the run. Goes below :func:`session_flags`."""
+    """``job``: execution of the run. Goes below :func:`run_flags`."""
 
     def pack(
-        session: TrainingRun,
+        run: TrainingRun,
         micro_tokens: int,
         precision: str | None,
         checkpoint_every: int,
@@ -94,9 +94,9 @@ def job_flags(function: Command) -> Command:
     ) -> None:
         import torch
 
-        from draftwood.lab.train.session import RunOptions
+        from draftwood.lab.train.training_run import RunOptions
 
-        kind = session.device.type
+        kind = run.device.type
         job = RunOptions(
             micro_tokens=micro_tokens,
             workers=torch.get_num_threads() if kind == "cpu" else 1,
@@ -106,7 +106,7 @@ def job_flags(function: Command) -> Command:
             export=export,
             command=_command(),
         )
-        function(session, job=job, **rest)
+        function(run, job=job, **rest)
 
     return _with_flags(
         function,
@@ -134,7 +134,7 @@ def shape_flags(base: ModelShape) -> Decorator:
 
     def decorate(function: Command) -> Command:
         def pack(
-            session: TrainingRun,
+            run: TrainingRun,
             hidden: int,
             layers: int,
             heads: int,
@@ -144,7 +144,7 @@ def shape_flags(base: ModelShape) -> Decorator:
             **rest: Any,
         ) -> None:
             shape = ModelShape(hidden, layers, heads, kv_heads, head_dim, ffn)
-            function(session, shape=shape, **rest)
+            function(run, shape=shape, **rest)
 
         def size(name: str, default: int, text: str) -> Decorator:
             return click.option(name, default=default, show_default=True, help=text)
@@ -168,7 +168,7 @@ def plan_flags(function: Command) -> Command:
     """``plan``: settings of an EAGLE-3 head."""
 
     def pack(
-        session: TrainingRun,
+        run: TrainingRun,
         unroll: int,
         taps: str | None,
         draft_vocab: int | None,
@@ -182,7 +182,7 @@ def plan_flags(function: Command) -> Command:
 
         layers = None if taps is None else _taps(taps)
         plan = HeadPlan(unroll, layers, draft_vocab, heads, kv_heads, head_dim, ffn)
-        function(session, plan=plan, **rest)
+        function(run, plan=plan, **rest)
 
     return _with_flags(
         function,
@@ -218,12 +218,12 @@ def plan_flags(function: Command) -> Command:
     )
 
 
-def recipe_flags(base: Recipe) -> Decorator:
+def recipe_flags(base: TrainingRecipe) -> Decorator:
     """``recipe``: training settings, by default ``base``."""
 
     def decorate(function: Command) -> Command:
         def pack(
-            session: TrainingRun,
+            run: TrainingRun,
             tokens: int,
             length: int,
             rows: int,
@@ -247,7 +247,7 @@ def recipe_flags(base: Recipe) -> Decorator:
                 adam_rate=adam_rate,
                 seed=seed,
             )
-            function(session, recipe=recipe, **rest)
+            function(run, recipe=recipe, **rest)
 
         def number(name: str, default: float, text: str) -> Decorator:
             return click.option(name, default=default, show_default=True, help=text)

@@ -1,4 +1,4 @@
-"""``draftwood record``: decodes prompts plainly and records the target's output."""
+"""``draftwood record``: decodes prompts once and records the model's output."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def record(
     truncate: int | None,
     output: Path,
 ) -> None:
-    """Decode prompts plainly and record the model's output, for 'draftwood replay'.
+    """Decode prompts once and record the model's output.
 
-    Prompts, contexts and seeds are those of 'draftwood bench'.
+    'draftwood replay' reads the recording. Prompts, contexts and seeds are those of 'draftwood
+    bench'.
     """
     check_writable(output)
 

@@ -1,4 +1,4 @@
-"""``draftwood simulate``: runs methods with drafters of given acceptance rates."""
+"""``draftwood simulate``: runs methods on synthetic text with synthetic drafters."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def simulate(
     seed: int,
     output: Output,
 ) -> None:
-    """Run METHODS on a synthetic language, with drafters of given acceptance rates.
+    """Run methods on synthetic text with synthetic drafters.
 
-    Any method with deterministic trees, with its own policy and budget; target and drafters are
-    simulated.
+    Any method with deterministic trees can be run. It has its own policy and budget; its drafters
+    have the given acceptance rates.
     """
     names = spellings(methods)
 

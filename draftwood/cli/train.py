@@ -12,7 +12,7 @@ from draftwood.cli._train_flags import (
     job_flags,
     plan_flags,
     recipe_flags,
-    session_flags,
+    run_flags,
     shape_flags,
     vocabulary_flag,
 )
@@ -23,12 +23,12 @@ from draftwood.lab.train.recipe import (
     TARGET_RECIPE,
     TARGET_SHAPE,
     ModelShape,
-    Recipe,
+    TrainingRecipe,
 )
 
 if TYPE_CHECKING:
     from draftwood.lab.train.head import HeadPlan
-    from draftwood.lab.train.session import RunOptions, TrainingRun
+    from draftwood.lab.train.training_run import RunOptions, TrainingRun
 
 
 @click.group()
@@ -42,27 +42,27 @@ def train() -> None:
 
 
 @train.command()
-@session_flags
+@run_flags
 @vocabulary_flag
-def tokenizer(session: TrainingRun, vocab_size: int) -> None:
+def tokenizer(run: TrainingRun, vocab_size: int) -> None:
     """Train the tokenizer of target and draft model."""
-    session.train_tokenizer(vocab_size)
+    run.train_tokenizer(vocab_size)
 
 
 @train.command()
-@session_flags
+@run_flags
 @shape_flags(TARGET_SHAPE)
 @recipe_flags(TARGET_RECIPE)
 @job_flags
 def target(
-    session: TrainingRun, shape: ModelShape, recipe: Recipe, job: RunOptions, vocab_size: int
+    run: TrainingRun, shape: ModelShape, recipe: TrainingRecipe, job: RunOptions, vocab_size: int
 ) -> None:
     """Train a small target on text."""
-    session.train_model("target", shape, recipe, job, vocab_size)
+    run.train_model("target", shape, recipe, job, vocab_size)
 
 
 @train.command()
-@session_flags
+@run_flags
 @shape_flags(DRAFT_SHAPE)
 @recipe_flags(DRAFT_RECIPE)
 @click.option(
@@ -79,9 +79,9 @@ def target(
 )
 @job_flags
 def draft(
-    session: TrainingRun,
+    run: TrainingRun,
     shape: ModelShape,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     job: RunOptions,
     vocab_size: int,
     teacher_share: float,
@@ -89,11 +89,11 @@ def draft(
 ) -> None:
     """Train a draft model on text and on the distributions of OUT's target."""
     recipe = replace(recipe, teacher_share=teacher_share, teacher_from=teacher_from)
-    session.train_model("draft", shape, recipe, job, vocab_size)
+    run.train_model("draft", shape, recipe, job, vocab_size)
 
 
 @train.command()
-@session_flags
+@run_flags
 @click.option(
     "--target",
     help="A directory, a hub id or 'embedded'.  [default: OUT's target]",
@@ -102,9 +102,9 @@ def draft(
 @recipe_flags(HEAD_RECIPE)
 @job_flags
 def eagle3(
-    session: TrainingRun, target: str | None, plan: HeadPlan, recipe: Recipe, job: RunOptions
+    run: TrainingRun, target: str | None, plan: HeadPlan, recipe: TrainingRecipe, job: RunOptions
 ) -> None:
     """Train an EAGLE-3 head on a target's features and distributions."""
-    from draftwood.lab.train.head_session import train_head
+    from draftwood.lab.train.head_run import train_head
 
-    train_head(session, target, plan, recipe, job)
+    train_head(run, target, plan, recipe, job)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from draftwood.cli.train import train
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.session import TrainingRun
+from draftwood.lab.train.training_run import TrainingRun
 from draftwood.protocols import TargetInfo
 from tests.factories.trainable_heads import SHAPE
 

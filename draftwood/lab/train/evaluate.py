@@ -60,7 +60,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class HeadAcceptance:
     """Greedy acceptance of a head's chains on held-out text; lists have one value per step.
 
     Attributes:
@@ -115,7 +115,7 @@ def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Doma
 
 
 @torch.inference_mode()
-def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> Acceptance:
+def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> HeadAcceptance:
     """Draft a chain of ``steps`` tokens from every position of the rows of `held_out_loss`.
 
     Chains follow the text, as in training. Where the text is not the target's greedy continuation,
@@ -145,7 +145,7 @@ def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -
             correct[k] += int(hits.sum())
             accepted[k] += int(alive.sum())
         chains += len(rows) * count
-    return Acceptance(
+    return HeadAcceptance(
         chains=chains,
         nats_per_token=_shares(nats, chains),
         greedy=_shares(correct, chains),

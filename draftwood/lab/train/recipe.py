@@ -58,7 +58,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """Training settings.
 
     Attributes:
@@ -127,7 +127,9 @@ class Recipe:
 TARGET_SHAPE = ModelShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
 DRAFT_SHAPE = ModelShape(hidden=96, layers=2, heads=3, kv_heads=1, head_dim=32, ffn=320)
 
-TARGET_RECIPE = Recipe(tokens=20_000_000)
-DRAFT_RECIPE = Recipe(tokens=10_000_000, teacher_share=0.9, seed=2)
+TARGET_RECIPE = TrainingRecipe(tokens=20_000_000)
+DRAFT_RECIPE = TrainingRecipe(tokens=10_000_000, teacher_share=0.9, seed=2)
 # A head learns from the target alone.
-HEAD_RECIPE = Recipe(tokens=4_000_000, short_share=1.0, adam_rate=1e-3, teacher_share=1.0, seed=3)
+HEAD_RECIPE = TrainingRecipe(
+    tokens=4_000_000, short_share=1.0, adam_rate=1e-3, teacher_share=1.0, seed=3
+)

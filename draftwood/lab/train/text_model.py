@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from draftwood.lab.train.loss import head_loss
-from draftwood.lab.train.recipe import ModelShape, Recipe
+from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 
 
 def new_model(shape: ModelShape, vocab_size: int, seed: int) -> LlamaForCausalLM:
@@ -48,7 +48,7 @@ class TextLoss:
     def __init__(
         self,
         model: LlamaForCausalLM,
-        recipe: Recipe,
+        recipe: TrainingRecipe,
         teacher: LlamaForCausalLM | None = None,
         mixed: bool = False,
     ) -> None:

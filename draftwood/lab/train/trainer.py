@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from draftwood.lab.train.muon import Muon
-from draftwood.lab.train.recipe import Recipe
+from draftwood.lab.train.recipe import TrainingRecipe
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Trainer:
         self,
         directory: Path,
         model: nn.Module,
-        recipe: Recipe,
+        recipe: TrainingRecipe,
         batches: Batches,
         identity: dict[str, Any],
         loss: Loss,

@@ -11,7 +11,7 @@ from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance
 from draftwood.lab.train.head import HeadPlan, frequent_tokens, new_head
 from draftwood.lab.train.loss import HeadLoss
-from draftwood.lab.train.recipe import Recipe
+from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import TextLoss
 from draftwood.lab.train.trainer import RunEnd, Trainer
@@ -19,14 +19,14 @@ from tests.factories.trainable_heads import teacher
 from tests.lab.train.conftest import MIXTURE
 
 VOCABULARY = 320
-RECIPE = Recipe(tokens=9 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)
+RECIPE = TrainingRecipe(tokens=9 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)
 
 
 def trainer(
     directory: Path,
     domains: tuple[Domain, ...],
     target: Teacher,
-    recipe: Recipe = RECIPE,
+    recipe: TrainingRecipe = RECIPE,
     steps: int = 3,
     workers: int = 1,
 ) -> Trainer:
@@ -91,7 +91,7 @@ def test_a_head_learns_to_draft_what_its_target_says(
     tmp_path: Path, domains: tuple[Domain, ...]
 ) -> None:
     target = teacher(VOCABULARY, seed=3)
-    recipe = Recipe(tokens=40 * 4 * 32, length=32, rows=4, warmup=2, seed=4)
+    recipe = TrainingRecipe(tokens=40 * 4 * 32, length=32, rows=4, warmup=2, seed=4)
     batches = Batches(domains, MIXTURE, recipe.length, recipe.seed)
     target.model.requires_grad_(True)
     text = TextLoss(target.model, recipe)

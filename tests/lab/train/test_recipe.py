@@ -6,10 +6,12 @@ from itertools import pairwise
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.recipe import DRAFT_SHAPE, TARGET_SHAPE, ModelShape, Recipe
+from draftwood.lab.train.recipe import DRAFT_SHAPE, TARGET_SHAPE, ModelShape, TrainingRecipe
 from draftwood.lab.train.text_model import new_model
 
-RECIPE = Recipe(tokens=100_000, length=100, rows=10, warmup=5, decay_share=0.4, short_share=0.5)
+RECIPE = TrainingRecipe(
+    tokens=100_000, length=100, rows=10, warmup=5, decay_share=0.4, short_share=0.5
+)
 
 
 def test_the_rate_rises_stays_and_falls() -> None:
@@ -44,7 +46,7 @@ def test_the_teacher_comes_in_where_told() -> None:
 def test_impossible_recipes_are_refused(name: str, value: float) -> None:
     settings = {"tokens": 100_000, "length": 100, "rows": 10} | {name: value}
     with pytest.raises(DraftwoodError):
-        Recipe(**settings)  # type: ignore[arg-type]
+        TrainingRecipe(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

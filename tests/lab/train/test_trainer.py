@@ -14,20 +14,20 @@ from transformers import LlamaForCausalLM
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.recipe import ModelShape, Recipe
+from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.text_model import TextLoss, new_model
 from draftwood.lab.train.trainer import RunEnd, Trainer
 from tests.lab.train.conftest import MIXTURE
 
 SHAPE = ModelShape(hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, ffn=48, context=128)
-RECIPE = Recipe(tokens=12 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)
+RECIPE = TrainingRecipe(tokens=12 * 4 * 32, length=32, rows=4, warmup=2, short_share=0.5, seed=4)
 VOCABULARY = 320
 
 
 def trainer(
     directory: Path,
     domains: tuple[Domain, ...],
-    recipe: Recipe = RECIPE,
+    recipe: TrainingRecipe = RECIPE,
     teacher: LlamaForCausalLM | None = None,
     **options: Any,
 ) -> Trainer:

@@ -13,11 +13,11 @@ from draftwood.lab.train.evaluate import acceptance
 from draftwood.lab.train.export import export_head, is_finished
 from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
 from draftwood.lab.train.loss import STEP_DECAY, HeadLoss
-from draftwood.lab.train.recipe import Recipe
-from draftwood.lab.train.session import RunOptions, TrainingRun
+from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.tokenizer import fingerprint
 from draftwood.lab.train.trainer import RunEnd, Trainer
+from draftwood.lab.train.training_run import RunOptions, TrainingRun
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ _NAME = "eagle3"
 
 
 def train_head(
-    session: TrainingRun, target: str | None, plan: HeadPlan, recipe: Recipe, job: RunOptions
+    run: TrainingRun, target: str | None, plan: HeadPlan, recipe: TrainingRecipe, job: RunOptions
 ) -> bool:
-    """Train a head in ``session.out/eagle3``, or resume it; returns whether it is finished.
+    """Train a head in ``run.out/eagle3``, or resume it; returns whether it is finished.
 
     The head is evaluated and written as in :meth:`TrainingRun.train_model`, for
     :func:`draftwood.drafters.eagle3.checkpoint.load_head`.
 
     Args:
-        session: run directory and texts.
+        run: run directory and texts.
         target: argument of :func:`draftwood.models.load`; None: the run's own target.
         plan: the head's sizes and unrolled steps.
         recipe: training settings.
@@ -43,21 +43,21 @@ def train_head(
         DraftwoodError: there is no such target, the plan does not fit it, or the directory has
             another run.
     """
-    teacher, tokenizer = _load(session, target)
+    teacher, tokenizer = _load(run, target)
     config = plan.config(teacher)
     _check_lengths(teacher, plan.unroll, recipe)
-    domains = session.domains(tokenizer)
-    batches = Batches(domains, session.mixture, recipe.length, recipe.seed)
-    drafted = frequent_tokens(domains, session.mixture, teacher.vocab_size, config.draft_vocab_size)
+    domains = run.domains(tokenizer)
+    batches = Batches(domains, run.mixture, recipe.length, recipe.seed)
+    drafted = frequent_tokens(domains, run.mixture, teacher.vocab_size, config.draft_vocab_size)
     head = new_head(config, teacher, drafted, recipe.seed)
     identity = {
         "shape": describe(config),
         "unroll": plan.unroll,
         "target": teacher.fingerprint(),
-        **session.identity(tokenizer),
+        **run.identity(tokenizer),
     }
     trainer = Trainer(
-        session.out / _NAME,
+        run.out / _NAME,
         head,
         recipe,
         batches,
@@ -66,7 +66,7 @@ def train_head(
         job.micro_tokens,
         job.workers,
     )
-    outcome = session.execute(_NAME, trainer, job)
+    outcome = run.execute(_NAME, trainer, job)
     if outcome is RunEnd.INTERRUPTED:
         return False
     head.train(mode=False)
@@ -79,24 +79,24 @@ def train_head(
         "tokenizer_sha256": fingerprint(tokenizer),
         "held_out": evaluation,
     }
-    record = session.record(_NAME, trainer, outcome, job, facts)
-    for directory in session.places(_NAME, job):
+    record = run.record(_NAME, trainer, outcome, job, facts)
+    for directory in run.places(_NAME, job):
         export_head(head, record, directory)
         logger.info("%s written to %s", _NAME, directory)
     return outcome is RunEnd.FINISHED
 
 
-def _load(session: TrainingRun, target: str | None) -> tuple[Teacher, PreTrainedTokenizerFast]:
+def _load(run: TrainingRun, target: str | None) -> tuple[Teacher, PreTrainedTokenizerFast]:
     """Load the target and its tokenizer."""
-    own = session.out / "target" / "model"
+    own = run.out / "target" / "model"
     if target is None and not is_finished(own):
         raise DraftwoodError(
             f"There is no finished target in {own} for the head to draft for; "
             "train the target first or name another with --target."
         )
     # On a CPU, bfloat16 only on request: it is slow.
-    dtype = "float32" if session.device.type == "cpu" else "auto"
-    loaded = models.load(target or str(own), dtype=dtype, device=str(session.device))
+    dtype = "float32" if run.device.type == "cpu" else "auto"
+    loaded = models.load(target or str(own), dtype=dtype, device=str(run.device))
     tokenizer = loaded.tokenizer
     # The record shows no paths of this machine.
     name = "target" if target is None else Path(target).name if Path(target).is_dir() else target
@@ -114,7 +114,7 @@ def _load(session: TrainingRun, target: str | None) -> tuple[Teacher, PreTrained
     return teacher, tokenizer
 
 
-def _check_lengths(teacher: Teacher, steps: int, recipe: Recipe) -> None:
+def _check_lengths(teacher: Teacher, steps: int, recipe: TrainingRecipe) -> None:
     shortest = recipe.length // 2 if recipe.short_share > 0.0 else recipe.length
     if shortest < steps:
         raise DraftwoodError(

@@ -17,7 +17,7 @@ from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain, find_sources, load_domain, sample_texts
 from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
 from draftwood.lab.train.export import export_model, is_finished, load_exported
-from draftwood.lab.train.recipe import ModelShape, Recipe
+from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.text_model import TextLoss, new_model
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from draftwood.lab.train.trainer import RunEnd, Trainer
@@ -98,7 +98,7 @@ class TrainingRun:
         self,
         name: str,
         shape: ModelShape,
-        recipe: Recipe,
+        recipe: TrainingRecipe,
         job: RunOptions,
         vocab_size: int = 4096,
     ) -> bool:

@@ -19,7 +19,7 @@ from rich.table import Table
 from draftwood.lab.bench.loop_marks import marked
 
 if TYPE_CHECKING:
-    from draftwood.lab.bench.document import Document, Method, Searched
+    from draftwood.lab.bench.document import Document, MethodResult, Searched
     from draftwood.lab.bench.figures import Metrics
     from draftwood.lab.bench.intervals import Estimate
     from draftwood.lab.bench.runs import Job
@@ -147,7 +147,7 @@ def _caption(document: Document) -> str:
     return f"{text}\n{document.loops}" if document.loops else text
 
 
-def _identical(method: Method) -> str:
+def _identical(method: MethodResult) -> str:
     if not method.compared:
         return "-"
     rounding, faults = method.rounding_prompts, method.fault_prompts

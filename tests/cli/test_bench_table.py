@@ -8,12 +8,12 @@ from draftwood.cli._bench_view import table
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.document import SCHEMA, Document
-from draftwood.lab.bench.figures import Row
+from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.loops import Repeats
 from tests.factories.bench_rows import repeating, row
 
 
-def shown(methods: dict[str, list[Row]], *, complete: bool = True) -> str:
+def shown(methods: dict[str, list[RunRow]], *, complete: bool = True) -> str:
     baselines = Baselines(methods["ar"], methods.get("hf", []))
     entries = {n: method_entry(n, rows, baselines, [], {}) for n, rows in methods.items()}
     console = Console(width=120)
@@ -22,7 +22,7 @@ def shown(methods: dict[str, list[Row]], *, complete: bool = True) -> str:
     return captured.get()
 
 
-def rows(seconds: float, **others: object) -> list[Row]:
+def rows(seconds: float, **others: object) -> list[RunRow]:
     tally = cast(Tally, others.get("tally", Tally()))
     return [row(str(i), group=i, seconds=seconds, tally=tally) for i in range(3)]
 

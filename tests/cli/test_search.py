@@ -11,7 +11,7 @@ from draftwood.cli._bench_view import best_table
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best, contenders
 from draftwood.lab.bench.best import Best
-from draftwood.lab.bench.document import Document, Pair
+from draftwood.lab.bench.document import Document, PublishedAndBest
 from draftwood.lab.bench.prompts import Prompt
 from tests.factories.bench_command import bench as run_bench
 from tests.factories.bench_command import two_sets
@@ -118,7 +118,12 @@ def test_prompts_of_the_search_and_other_models_are_refused(
 
 def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
     some = Best(
-        "b.json", best.TIMELESS, SEARCHED, None, frozenset(), {"pld": Pair("pld", "pld:budget=5")}
+        "b.json",
+        best.TIMELESS,
+        SEARCHED,
+        None,
+        frozenset(),
+        {"pld": PublishedAndBest("pld", "pld:budget=5")},
     )
     asked = ("ar", "pld", "auto", "hf", "goose:budget=9", "pld:budget=5")
     assert some.contenders(asked) == ("ar", "pld", "pld:budget=5", "auto", "hf", "goose:budget=9")

@@ -8,11 +8,11 @@ import numpy as np
 
 from draftwood.engine.request import Completion
 from draftwood.engine.stats import StepStats, Tally
-from draftwood.lab.bench.acceptance import Acceptance
-from draftwood.lab.bench.contexts import Context
-from draftwood.lab.bench.figures import Row
-from draftwood.lab.bench.forecast import Forecasts
+from draftwood.lab.bench.acceptance import AcceptanceCounts
+from draftwood.lab.bench.contexts import TurnContext
+from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.bench.measure import Turn
+from draftwood.lab.bench.predictions import Predictions
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.loops import Repeats, pooled
@@ -30,16 +30,16 @@ def row(
     seconds: float = 1.0,
     ttft: float = 0.1,
     tally: Tally | None = None,
-    acceptance: Acceptance | None = None,
-    forecasts: Forecasts | None = None,
+    acceptance: AcceptanceCounts | None = None,
+    forecasts: Predictions | None = None,
     overhead_ms: float | None = None,
     peak_memory_mb: float | None = None,
     identical: bool | None = None,
     looping: bool = False,
     set: str = "a",
     task: str = "test",
-) -> Row:
-    made = Row(
+) -> RunRow:
+    made = RunRow(
         id=id,
         set=set,
         task=task,
@@ -64,8 +64,8 @@ def row(
         peak_memory_mb=peak_memory_mb,
         other_processes=None,
         identical=identical,
-        acceptance=acceptance or Acceptance(),
-        forecasts=forecasts or Forecasts(),
+        acceptance=acceptance or AcceptanceCounts(),
+        forecasts=forecasts or Predictions(),
     )
     return repeating(made, Repeats(10 if looping else 0, 10))
 
@@ -85,7 +85,7 @@ def counted(tally: Tally) -> dict[str, Any]:
     }
 
 
-def repeating(row: Row, *texts: Repeats) -> Row:
+def repeating(row: RunRow, *texts: Repeats) -> RunRow:
     """The row with answers that repeat themselves so much."""
     whole = pooled(texts)
     return replace(
@@ -101,18 +101,18 @@ def turn(
     tokens: tuple[int, ...],
     context: tuple[int, ...] = (1, 2),
     tally: Tally | None = None,
-    acceptance: Acceptance | None = None,
-    forecasts: Forecasts | None = None,
+    acceptance: AcceptanceCounts | None = None,
+    forecasts: Predictions | None = None,
 ) -> Turn:
     completion = Completion(tokens, "", "length", tally or Tally(), len(context), 0.5, 2.5)
     return Turn(
-        Context(context),
+        TurnContext(context),
         completion,
         overhead=(0.25, 0.75),
         other=0.1,
         group_seconds=3.0,
-        acceptance=acceptance or Acceptance(),
-        forecasts=forecasts or Forecasts(),
+        acceptance=acceptance or AcceptanceCounts(),
+        forecasts=forecasts or Predictions(),
     )
 
 
@@ -138,7 +138,7 @@ def run(
 
 
 def cut(one: Turn) -> Turn:
-    return replace(one, context=Context(one.context.ids, cut=True))
+    return replace(one, context=TurnContext(one.context.ids, cut=True))
 
 
 def tree(

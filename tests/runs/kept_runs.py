@@ -7,7 +7,7 @@ from typing import Any, cast
 from draftwood.files import encode
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.document import SCHEMA, Divergence, Document
-from draftwood.lab.bench.figures import Row
+from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.loops import Repeats
 from runs.results_page.kept import Run, compact
 from tests.factories.bench_rows import repeating, row
@@ -31,7 +31,7 @@ def origin(temperature: float = 0.0, **changes: Any) -> dict[str, Any]:
     }
 
 
-def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int = 0) -> list[Row]:
+def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int = 0) -> list[RunRow]:
     """Rows of ten tokens, one for each speed in tokens a second; the last ones loop."""
     rows = [
         row(f"{set}/{i}", group=first + i, set=set, seconds=10 / speed)
@@ -42,7 +42,7 @@ def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int =
 
 
 def bench(
-    methods: Mapping[str, Sequence[Row]],
+    methods: Mapping[str, Sequence[RunRow]],
     divergences: Mapping[str, Sequence[Divergence]] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:

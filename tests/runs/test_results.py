@@ -8,7 +8,7 @@ import pytest
 
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.document import Divergence
-from draftwood.lab.bench.figures import Row
+from draftwood.lab.bench.figures import RunRow
 from runs.results_page.costs import TABLES
 from runs.results_page.kept import LARGEST, Runs, load
 from runs.results_page.page import SECTIONS, page, pages
@@ -18,12 +18,12 @@ from tests.factories.bench_rows import counted
 from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
 
 
-def compared(*identical: bool | None) -> list[Row]:
+def compared(*identical: bool | None) -> list[RunRow]:
     rows = timed(*[10.0] * len(identical))
     return [replace(row, identical=same) for row, same in zip(rows, identical, strict=True)]
 
 
-def committing(rows: list[Row], tokens_a_step: int) -> list[Row]:
+def committing(rows: list[RunRow], tokens_a_step: int) -> list[RunRow]:
     return [replace(row, **counted(Tally(steps=10, committed=10 * tokens_a_step))) for row in rows]
 
 

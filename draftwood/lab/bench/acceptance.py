@@ -24,7 +24,7 @@ Counts: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class AcceptanceCounts:
     """Counts of some steps, each mapping in ascending order; empty if nothing was drafted.
 
     Attributes:
@@ -38,22 +38,22 @@ class Acceptance:
     by_rank: Mapping[tuple[int, int], Counts] = field(default_factory=dict)
 
 
-def acceptance_of(steps: Iterable["StepStats"]) -> Acceptance:
+def acceptance_of(steps: Iterable["StepStats"]) -> AcceptanceCounts:
     """The counts of some steps."""
     return merged(_of_step(step) for step in steps if step.tree.drafted)
 
 
-def merged(parts: Iterable[Acceptance]) -> Acceptance:
+def merged(parts: Iterable[AcceptanceCounts]) -> AcceptanceCounts:
     """The counts of all parts together."""
     every = list(parts)
-    return Acceptance(
+    return AcceptanceCounts(
         _sum(part.by_depth for part in every),
         _sum(part.by_source for part in every),
         _sum(part.by_rank for part in every),
     )
 
 
-def _of_step(step: "StepStats") -> Acceptance:
+def _of_step(step: "StepStats") -> AcceptanceCounts:
     tree, path = step.tree, step.path
     offered: Counter[tuple[int, int]] = Counter()
     accepted: Counter[tuple[int, int]] = Counter()
@@ -62,7 +62,7 @@ def _of_step(step: "StepStats") -> Acceptance:
         offered.update((depth, rank) for rank in range(1, len(children) + 1))
         if depth <= len(path):
             accepted[depth, children.index(path[depth - 1]) + 1] += 1
-    return Acceptance(
+    return AcceptanceCounts(
         {depth: (1, int(depth <= len(path))) for depth in range(1, tree.depth + 1)},
         _paired(Counter(tree.sources[1:]), Counter(tree.sources[node] for node in path)),
         _paired(offered, accepted),

@@ -13,9 +13,9 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from draftwood.lab.bench.acceptance import Acceptance, merged
-from draftwood.lab.bench.document import Divergence, Method
-from draftwood.lab.bench.figures import DepthRate, Metrics, RankCount, Row, Section, SourceRate
+from draftwood.lab.bench.acceptance import AcceptanceCounts, merged
+from draftwood.lab.bench.document import Divergence, MethodResult
+from draftwood.lab.bench.figures import DepthRate, Metrics, RankCount, RunRow, Section, SourceRate
 from draftwood.lab.bench.intervals import Median, Ratio, median_interval, ratio_intervals
 from draftwood.lab.bench.reliability import reliability
 
@@ -46,7 +46,7 @@ def speedup_with_verification(
     return tau / (verification + draft_cost * draft_efficiency)
 
 
-Key: TypeAlias = tuple[int, int]
+GroupSeed: TypeAlias = tuple[int, int]
 """A group and the seed it was decoded with."""
 
 
@@ -54,11 +54,11 @@ Key: TypeAlias = tuple[int, int]
 class Baselines:
     """Rows that speeds are compared with: plain decoding, by us and by transformers."""
 
-    ar: Sequence[Row] = ()
-    hf: Sequence[Row] = ()
+    ar: Sequence[RunRow] = ()
+    hf: Sequence[RunRow] = ()
 
 
-def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
+def aggregate(rows: Sequence[RunRow], baselines: Baselines) -> Metrics:
     """Metrics of a method's rows; speed-ups are paired by group and seed."""
     acceptance = merged(row.acceptance for row in rows)
     tau, rate, efficiency, repeated, *rates = _ratios(rows, acceptance)
@@ -111,7 +111,7 @@ def aggregate(rows: Sequence[Row], baselines: Baselines) -> Metrics:
     )
 
 
-def section(rows: Sequence[Row], baselines: Baselines) -> Section:
+def section(rows: Sequence[RunRow], baselines: Baselines) -> Section:
     """Metrics of some rows, with and without looping outputs."""
     return Section(
         **vars(aggregate(rows, baselines)),
@@ -119,32 +119,32 @@ def section(rows: Sequence[Row], baselines: Baselines) -> Section:
     )
 
 
-def speeds(rows: Iterable[Row]) -> dict[Key, float]:
+def speeds(rows: Iterable[RunRow]) -> dict[GroupSeed, float]:
     """Tokens per second of each group and seed: of each repeat, then the median over repeats."""
-    tokens: dict[tuple[Key, int], int] = defaultdict(int)
-    seconds: dict[tuple[Key, int], float] = {}
+    tokens: dict[tuple[GroupSeed, int], int] = defaultdict(int)
+    seconds: dict[tuple[GroupSeed, int], float] = {}
     for row in rows:
         place = ((row.group, row.run_seed), row.repeat)
         tokens[place] += row.tokens
         # A prompt with fewer turns has left the group when it ends: the longest stay is the group's
         seconds[place] = max(seconds.get(place, 0.0), row.group_seconds)
-    by_key: dict[Key, list[float]] = defaultdict(list)
+    by_key: dict[GroupSeed, list[float]] = defaultdict(list)
     for place, total in seconds.items():
         by_key[place[0]].append(tokens[place] / total)
     return {key: median(found) for key, found in by_key.items()}
 
 
-def without_looping(rows: Sequence[Row]) -> list[Row]:
+def without_looping(rows: Sequence[RunRow]) -> list[RunRow]:
     """The rows of groups and seeds in which no answer loops, in any repeat."""
     wrong = {(row.group, row.run_seed) for row in rows if row.looping}
     return [row for row in rows if (row.group, row.run_seed) not in wrong]
 
 
 def sections(
-    rows: Sequence[Row], baselines: Baselines, name: Callable[[Row], str]
+    rows: Sequence[RunRow], baselines: Baselines, name: Callable[[RunRow], str]
 ) -> dict[str, Section]:
     """The sections of the rows that share a name, by name."""
-    chosen: dict[str, list[Row]] = defaultdict(list)
+    chosen: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
         chosen[name(row)].append(row)
     return {key: section(found, baselines) for key, found in chosen.items()}
@@ -152,11 +152,11 @@ def sections(
 
 def method_entry(
     name: str,
-    rows: Sequence[Row],
+    rows: Sequence[RunRow],
     baselines: Baselines,
     divergences: Sequence[Divergence],
     settings: Mapping[str, object],
-) -> Method:
+) -> MethodResult:
     """The entry of one method.
 
     A prompt with a difference that is not explained (the run was interrupted) counts neither as
@@ -165,7 +165,7 @@ def method_entry(
     faults = {found.id for found in divergences if found.fault}
     unknown = {found.id for found in divergences if found.near_tie is None}
     several = len({row.run_seed for row in rows}) > 1
-    return Method(
+    return MethodResult(
         **vars(section(rows, baselines)),
         name=name,
         by_set=sections(rows, baselines, lambda row: row.set),
@@ -181,7 +181,7 @@ def method_entry(
     )
 
 
-def _predicted(rows: Sequence[Row], plain: Sequence[Row]) -> tuple[float, float] | None:
+def _predicted(rows: Sequence[RunRow], plain: Sequence[RunRow]) -> tuple[float, float] | None:
     """TALON's Eq. 7 without and with the cost of verifying, from this run's own phases.
 
     All drafting counts as the draft forwards' cost, so that drafters without a model, whose
@@ -199,9 +199,9 @@ def _predicted(rows: Sequence[Row], plain: Sequence[Row]) -> tuple[float, float]
     return speedup(tau, cost, delta), speedup_with_verification(tau, verification, cost, delta)
 
 
-def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
+def _ratios(rows: Sequence[RunRow], acceptance: AcceptanceCounts) -> list[Ratio]:
     """τ, acceptance rate, δ, repeated 8-grams, then the rates by depth and by source."""
-    by_group: dict[int, list[Row]] = defaultdict(list)
+    by_group: dict[int, list[RunRow]] = defaultdict(list)
     for row in rows:
         by_group[row.group].append(row)
     pairs: list[list[tuple[int, int]]] = []
@@ -229,7 +229,7 @@ def _ratios(rows: Sequence[Row], acceptance: Acceptance) -> list[Ratio]:
     return ratio_intervals(sums[:, :, 0], sums[:, :, 1])
 
 
-def _texts(rows: Iterable[Row]) -> dict[tuple[str, int, int], bool]:
+def _texts(rows: Iterable[RunRow]) -> dict[tuple[str, int, int], bool]:
     """Whether each answer loops, in any repeat: by prompt, seed and turn."""
     found: dict[tuple[str, int, int], bool] = defaultdict(bool)
     for row in rows:
@@ -238,7 +238,7 @@ def _texts(rows: Iterable[Row]) -> dict[tuple[str, int, int], bool]:
     return found
 
 
-def _compared(rows: Iterable[Row]) -> dict[str, bool]:
+def _compared(rows: Iterable[RunRow]) -> dict[str, bool]:
     """Whether all rows of a prompt are identical, for each prompt that was compared."""
     found: dict[str, bool] = {}
     for row in rows:
@@ -247,7 +247,7 @@ def _compared(rows: Iterable[Row]) -> dict[str, bool]:
     return found
 
 
-def _phases(rows: Iterable[Row]) -> dict[str, float]:
+def _phases(rows: Iterable[RunRow]) -> dict[str, float]:
     """Seconds of decoding by phase; empty if no row knows its phases."""
     found = _summed(row.phases for row in rows)
     return found if "target" in found else {}
@@ -263,13 +263,15 @@ def _summed(parts: Iterable[Mapping[str, N]]) -> dict[str, N]:
     return dict(whole)
 
 
-def _paired(fast: Mapping[Key, float], plain: Mapping[Key, float]) -> dict[Key, float]:
+def _paired(
+    fast: Mapping[GroupSeed, float], plain: Mapping[GroupSeed, float]
+) -> dict[GroupSeed, float]:
     return {key: speed / plain[key] for key, speed in fast.items() if key in plain}
 
 
-def _medians(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Median:
+def _medians(rows: Sequence[RunRow], value: Callable[[RunRow], float | None]) -> Median:
     """The median over the rows of each group and seed, then over seeds and groups."""
-    found: dict[Key, list[float]] = defaultdict(list)
+    found: dict[GroupSeed, list[float]] = defaultdict(list)
     for row in rows:
         known = value(row)
         if known is not None:
@@ -277,7 +279,7 @@ def _medians(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Media
     return _over_groups({key: median(values) for key, values in found.items()})
 
 
-def _over_groups(values: Mapping[Key, float]) -> Median:
+def _over_groups(values: Mapping[GroupSeed, float]) -> Median:
     """The median over seeds is a group's value; the median over groups is the figure."""
     by_group: dict[int, list[float]] = defaultdict(list)
     for (group, _), value in values.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, read_json
-from draftwood.lab.bench.document import Pair, Searched
+from draftwood.lab.bench.document import PublishedAndBest, Searched
 from draftwood.lab.bench.grid import grid
 from draftwood.lab.bench.peers import names as peer_names
 from draftwood.lab.bench.prompts import Prompt
@@ -31,7 +31,7 @@ _OPTIONAL = ("draft", "head")
 
 
 @dataclass(frozen=True)
-class Tried(Pair):
+class Tried(PublishedAndBest):
     """A method with the figures of every setting that was tried."""
 
     tried: Mapping[str, Mapping[str, float | None]]
@@ -74,7 +74,7 @@ class Best:
     settings: Mapping[str, Any]
     disturbed: str | None
     prompts: frozenset[str]
-    methods: Mapping[str, Pair]
+    methods: Mapping[str, PublishedAndBest]
 
     def contenders(self, methods: Sequence[str]) -> tuple[str, ...]:
         """The methods; a searched method is replaced by its published and its best setting.
@@ -163,7 +163,9 @@ def load(path: Path) -> Best:
             settings={name: settings[name] for name in _NEEDED},
             disturbed=None if search.by == TIMELESS else objection(found),
             prompts=frozenset(search.prompts),
-            methods={n: Pair(each.published, each.best) for n, each in search.methods.items()},
+            methods={
+                n: PublishedAndBest(each.published, each.best) for n, each in search.methods.items()
+            },
         )
     except KeyError as error:
         raise DraftwoodError(f"{path}: provenance has no {error}: search again") from error

@@ -14,7 +14,7 @@ from draftwood.lab.bench.prompts import Prompt
 
 
 @dataclass(frozen=True)
-class Context:
+class TurnContext:
     """Token ids to continue, and whether older tokens were cut off."""
 
     ids: tuple[int, ...]
@@ -84,14 +84,14 @@ class Contexts:
             raise DraftwoodError(f"prompt {prompt.id!r} has no tokens: give it some text")
         return count + earlier * self._max_new_tokens
 
-    def after(self, prompt: Prompt, answers: Sequence[Sequence[int]]) -> Context:
+    def after(self, prompt: Prompt, answers: Sequence[Sequence[int]]) -> TurnContext:
         """Context of the turn after these answers (token ids)."""
         decode = self._tokenizer.decode
         texts = [str(decode(list(ids), skip_special_tokens=True)).strip() for ids in answers]
         ids = self._encode(prompt, texts)
         # Decoding and encoding an answer may lengthen it, so the limit is enforced here too.
         most = min(self._truncate or self._room, self._room)
-        return Context(tuple(ids[-most:]), cut=len(ids) > most)
+        return TurnContext(tuple(ids[-most:]), cut=len(ids) > most)
 
     def _encode(self, prompt: Prompt, answers: Sequence[str]) -> list[int]:
         turns = prompt.turns[: len(answers) + 1]

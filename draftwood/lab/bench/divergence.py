@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from draftwood.lab.bench.document import Divergence
-from draftwood.lab.bench.figures import Row
+from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.bench.margins import Margin
 from draftwood.lab.bench.rows import Run, row_of
 
@@ -41,7 +41,7 @@ def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
     return replace(found, gap=margin.gap, bound=margin.bound, near_tie=margin.near_tie)
 
 
-Key: TypeAlias = tuple[str, int]
+PromptSeed: TypeAlias = tuple[str, int]
 """Prompt id and seed of the run."""
 
 
@@ -49,11 +49,11 @@ Key: TypeAlias = tuple[str, int]
 class Compared:
     """Rows of a method, and its divergences from the reference."""
 
-    rows: list[Row]
+    rows: list[RunRow]
     divergences: list[Divergence]
 
 
-def references(runs: Sequence[Run], method: str) -> dict[Key, Run]:
+def references(runs: Sequence[Run], method: str) -> dict[PromptSeed, Run]:
     """The first run of the reference method for every prompt and seed."""
     return {
         (run.prompt.id, run.run_seed): run
@@ -64,7 +64,7 @@ def references(runs: Sequence[Run], method: str) -> dict[Key, Run]:
 
 def compare(
     runs: Sequence[Run],
-    against: Mapping[Key, Run],
+    against: Mapping[PromptSeed, Run],
     explain: Callable[[Divergence, Run, Run], Divergence],
 ) -> Compared:
     """Compare the runs of one method with the reference.

@@ -11,7 +11,7 @@ from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import Count, decode, encode, read_json
-from draftwood.lab.bench.figures import Reliabilities, Row, Section
+from draftwood.lab.bench.figures import Reliabilities, RunRow, Section
 from draftwood.lab.bench.loop_marks import note
 
 SCHEMA = 4
@@ -148,7 +148,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PublishedAndBest:
     """A method as published and at its best setting; both texts name contenders."""
 
     published: str
@@ -168,12 +168,12 @@ class Searched:
 
     file: str
     by: str
-    methods: Mapping[str, Pair]
+    methods: Mapping[str, PublishedAndBest]
     disturbed: str | None = None
 
 
 @dataclass(frozen=True)
-class Method(Section):
+class MethodResult(Section):
     """A contender.
 
     Attributes:
@@ -199,7 +199,7 @@ class Method(Section):
     fault_prompts: Count
     divergences: tuple[Divergence, ...]
     settings: Mapping[str, object]
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     reliability: Reliabilities | None = None
 
 
@@ -220,13 +220,13 @@ class Document:
     schema: int
     complete: bool
     provenance: Mapping[str, Any]
-    methods: Mapping[str, Method]
+    methods: Mapping[str, MethodResult]
     missing: Mapping[str, str]
     excerpts: tuple[Excerpt, ...]
     best: Searched | None = None
 
     @property
-    def by_speed(self) -> tuple[Method, ...]:
+    def by_speed(self) -> tuple[MethodResult, ...]:
         """The methods, fastest first; those without a speed last."""
         every = self.methods.values()
         return tuple(sorted(every, key=lambda m: -(m.tokens_per_second.median or -1.0)))

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from draftwood.files import UNWRITTEN, Count
-from draftwood.lab.bench.acceptance import Acceptance
-from draftwood.lab.bench.forecast import Bin, Forecasts
+from draftwood.lab.bench.acceptance import AcceptanceCounts
 from draftwood.lab.bench.intervals import Median, Ratio
+from draftwood.lab.bench.predictions import Bin, Predictions
 from draftwood.lab.loops import Repeats
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run in figures, as the document holds them.
 
     Attributes:
@@ -89,8 +89,8 @@ class Row:
     other_processes: float | None
     identical: bool | None
     repeats: tuple[Repeats, ...] = field(default=(), metadata=UNWRITTEN)
-    acceptance: Acceptance = field(default_factory=Acceptance, metadata=UNWRITTEN)
-    forecasts: Forecasts = field(default_factory=Forecasts, metadata=UNWRITTEN)
+    acceptance: AcceptanceCounts = field(default_factory=AcceptanceCounts, metadata=UNWRITTEN)
+    forecasts: Predictions = field(default_factory=Predictions, metadata=UNWRITTEN)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def beside(output: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class _Head:
+class _FirstLine:
     """The first line."""
 
     journal: int
@@ -63,7 +63,7 @@ class Journal:
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self._path = path
-        self._head: _Head | None = None
+        self._head: _FirstLine | None = None
         self.runs: list[Run] = []
         self.done: set[tuple[str, int, int, int]] = set()
         self.parts: list[Mapping[str, Any]] = []
@@ -108,7 +108,7 @@ class Journal:
         """
         lines: list[object] = [_Finished(job.key, part, tuple(runs))]
         if self._head is None:
-            self._head = _Head(VERSION, encode(facts))
+            self._head = _FirstLine(VERSION, encode(facts))
             lines.insert(0, self._head)
         try:
             append(self._path, b"".join(json.dumps(encode(x)).encode() + b"\n" for x in lines))
@@ -133,7 +133,7 @@ class Journal:
             for number, line in enumerate(whole.splitlines()):
                 plain = json.loads(line)
                 if number == 0:
-                    self._head = decode(_Head, plain, "line 1")
+                    self._head = decode(_FirstLine, plain, "line 1")
                     if self._head.journal != VERSION:
                         raise DraftwoodError(f"it has version {self._head.journal}, not {VERSION}")
                 else:

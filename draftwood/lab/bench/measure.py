@@ -16,11 +16,11 @@ import torch
 from draftwood.engine.request import Completion, Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.acceptance import Acceptance, acceptance_of
-from draftwood.lab.bench.contexts import Context, Contexts
+from draftwood.lab.bench.acceptance import AcceptanceCounts, acceptance_of
+from draftwood.lab.bench.contexts import Contexts, TurnContext
 from draftwood.lab.bench.document import Excerpt
 from draftwood.lab.bench.excerpts import Quote
-from draftwood.lab.bench.forecast import Forecasts, forecasts_of
+from draftwood.lab.bench.predictions import Predictions, predictions_of
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.sampling.sampler import SamplingParams
 
@@ -76,13 +76,13 @@ class Turn:
         excerpt: the answer's first steps, for a few first turns only.
     """
 
-    context: Context
+    context: TurnContext
     completion: Completion
     overhead: tuple[float, ...]
     other: float
     group_seconds: float
-    acceptance: Acceptance
-    forecasts: Forecasts = field(default_factory=Forecasts)
+    acceptance: AcceptanceCounts
+    forecasts: Predictions = field(default_factory=Predictions)
     excerpt: Excerpt | None = None
 
 
@@ -138,7 +138,7 @@ def decode_group(
                     other=other,
                     group_seconds=seconds,
                     acceptance=acceptance_of(answer.steps),
-                    forecasts=forecasts_of(answer.steps),
+                    forecasts=predictions_of(answer.steps),
                     excerpt=quoted,
                 )
             )

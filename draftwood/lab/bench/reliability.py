@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from draftwood.lab.bench.figures import Reliabilities, Reliability, Row, SourceReliability
-from draftwood.lab.bench.forecast import Bin, Forecast, Forecasts, merged
+from draftwood.lab.bench.figures import Reliabilities, Reliability, RunRow, SourceReliability
 from draftwood.lab.bench.intervals import Ratio, ratio_intervals
+from draftwood.lab.bench.predictions import Bin, PredictionCounts, Predictions, merged
 
 
-def reliability(rows: Sequence[Row]) -> Reliabilities | None:
+def reliability(rows: Sequence[RunRow]) -> Reliabilities | None:
     """The figures of a method's rows; None if the method predicted nothing."""
-    by_group: dict[int, list[Forecasts]] = defaultdict(list)
+    by_group: dict[int, list[Predictions]] = defaultdict(list)
     for row in rows:
         by_group[row.group].append(row.forecasts)
     groups = [merged(found) for found in by_group.values()]
@@ -29,7 +29,7 @@ def reliability(rows: Sequence[Row]) -> Reliabilities | None:
     )
 
 
-def _reliability(whole: Forecast, groups: Sequence[Forecast]) -> Reliability:
+def _reliability(whole: PredictionCounts, groups: Sequence[PredictionCounts]) -> Reliability:
     pairs = []
     for group in groups:
         of_each = [sum(group.by_source.get(name, ()), Bin()) for name in whole.by_source]

@@ -8,8 +8,8 @@ from statistics import median
 
 from draftwood.costs.busy import Others
 from draftwood.engine.stats import Tally
-from draftwood.lab.bench import acceptance, forecast
-from draftwood.lab.bench.figures import Row
+from draftwood.lab.bench import acceptance, predictions
+from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.bench.measure import Turn
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.loops import pooled, repeats
@@ -47,7 +47,7 @@ class Run:
         return tuple(turn.completion.tokens for turn in self.turns)
 
 
-def row_of(run: Run, identical: bool | None) -> Row:
+def row_of(run: Run, identical: bool | None) -> RunRow:
     """The figures of a run."""
     completions = [turn.completion for turn in run.turns]
     tally = Tally()
@@ -58,7 +58,7 @@ def row_of(run: Run, identical: bool | None) -> Row:
     texts = tuple(repeats(c.tokens) for c in completions)
     whole = pooled(texts)
     other = sum(turn.other for turn in run.turns)
-    return Row(
+    return RunRow(
         id=run.prompt.id,
         set=run.prompt.set,
         task=run.prompt.task,
@@ -93,5 +93,5 @@ def row_of(run: Run, identical: bool | None) -> Row:
         identical=identical,
         repeats=texts,
         acceptance=acceptance.merged(turn.acceptance for turn in run.turns),
-        forecasts=forecast.merged(turn.forecasts for turn in run.turns),
+        forecasts=predictions.merged(turn.forecasts for turn in run.turns),
     )

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from draftwood.lab.bench.document import Divergence, Document, Method
+    from draftwood.lab.bench.document import Divergence, Document, MethodResult
 
 
 def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) -> str:
@@ -40,7 +40,7 @@ def differences(document: Document) -> list[str]:
     ]
 
 
-def of_method(method: Method, dtype: str) -> str:
+def of_method(method: MethodResult, dtype: str) -> str:
     """The verdict on a method's tokens."""
     rounding, faults = method.rounding_prompts, method.fault_prompts
     return verdict(method.identical, method.compared, rounding, faults, dtype)

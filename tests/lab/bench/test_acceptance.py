@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from draftwood.engine.stats import StepStats
-from draftwood.lab.bench.acceptance import Acceptance, acceptance_of, merged
+from draftwood.lab.bench.acceptance import AcceptanceCounts, acceptance_of, merged
 from draftwood.tree import Draw, TreeBuilder
 from tests.factories.bench_rows import random_steps, step, tree
 
@@ -38,7 +38,7 @@ def test_a_tree_is_counted_by_hand() -> None:
 
 def test_steps_without_a_draft_count_for_nothing() -> None:
     plain = step(tree([-1]), ())
-    assert acceptance_of([plain, plain]) == Acceptance() == acceptance_of([])
+    assert acceptance_of([plain, plain]) == AcceptanceCounts() == acceptance_of([])
     drafted = [step(tree(PARENTS), (3,))]
     assert acceptance_of([plain, *drafted]) == acceptance_of(drafted)
 
@@ -70,10 +70,10 @@ def test_parts_add_up_to_the_whole(seed: int) -> None:
     steps = random_steps(30, seed)
     cuts: tuple[list[StepStats], ...] = (steps[:7], steps[7:8], [], steps[8:])
     assert merged(acceptance_of(part) for part in cuts) == acceptance_of(steps)
-    assert merged([]) == Acceptance()
+    assert merged([]) == AcceptanceCounts()
 
 
-def walked(steps: Iterable[StepStats]) -> Acceptance:
+def walked(steps: Iterable[StepStats]) -> AcceptanceCounts:
     """The same from the definitions, node by node, knowing nothing of paths but their members."""
     depths: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     sources: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -92,7 +92,7 @@ def walked(steps: Iterable[StepStats]) -> Acceptance:
                 elder = sum(one.tree.parents[other] == parent for other in range(1, node))
                 ranks[int(one.tree.depths[node]), elder + 1][0] += 1
                 ranks[int(one.tree.depths[node]), elder + 1][1] += accepted
-    return Acceptance(
+    return AcceptanceCounts(
         {depth: (n[0], n[1]) for depth, n in depths.items() if n[0]},
         {source: (n[0], n[1]) for source, n in sources.items()},
         {place: (n[0], n[1]) for place, n in ranks.items()},

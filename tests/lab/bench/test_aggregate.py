@@ -11,15 +11,15 @@ from draftwood.lab.bench.aggregate import (
     speeds,
     without_looping,
 )
-from draftwood.lab.bench.document import Method
-from draftwood.lab.bench.figures import Metrics, Row, SourceRate
+from draftwood.lab.bench.document import MethodResult
+from draftwood.lab.bench.figures import Metrics, RunRow, SourceRate
 from draftwood.lab.bench.intervals import Ratio, median_interval
 from tests.factories.bench_rows import random_steps, row, step, tree
 
 ALONE = Baselines()
 
 
-def alone(*rows: Row) -> Metrics:
+def alone(*rows: RunRow) -> Metrics:
     return aggregate(rows, ALONE)
 
 
@@ -232,7 +232,7 @@ def test_a_loop_leaves_the_other_seeds_of_its_group_in() -> None:
     assert [r.run_seed for r in without_looping(rows)] == [1]
 
 
-def reported(*rows: Row) -> Method:
+def reported(*rows: RunRow) -> MethodResult:
     return method_entry("x", rows, Baselines(rows), [], {})
 
 

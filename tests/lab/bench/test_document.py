@@ -19,8 +19,8 @@ from draftwood.lab.bench.document import (
     Divergence,
     Document,
     Excerpt,
-    Method,
-    Pair,
+    MethodResult,
+    PublishedAndBest,
     Searched,
     StepExcerpt,
     TreeExcerpt,
@@ -28,23 +28,23 @@ from draftwood.lab.bench.document import (
     read,
     summary,
 )
-from draftwood.lab.bench.figures import Metrics, RankCount, Row, SourceRate
-from draftwood.lab.bench.forecast import forecasts_of
+from draftwood.lab.bench.figures import Metrics, RankCount, RunRow, SourceRate
 from draftwood.lab.bench.intervals import Median, Ratio
+from draftwood.lab.bench.predictions import predictions_of
 from tests.factories.bench_rows import predicting, row, step, tree
 from tests.lab.bench.documents import TASKS, document, method, metrics, parsed
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 
 
-def entry() -> Method:
+def entry() -> MethodResult:
     steps = [
         step(tree([-1, 0, 0], sources=["root", "x", "y"]), (2,)),
         predicting(2.5, 1, ("x", 0.75, True), ("y", 0.25, False)),
     ]
     counts = acceptance_of(steps)
     rows = [
-        row("a", acceptance=counts, forecasts=forecasts_of(steps)),
+        row("a", acceptance=counts, forecasts=predictions_of(steps)),
         row("b", group=1, tokens=1, acceptance=counts),
     ]
     found = [
@@ -64,7 +64,9 @@ def written() -> Document:
         methods={"goose": entry()},
         missing={"hf": "gone"},
         excerpts=(Excerpt("goose", "a", "set", "code", "prompt", shown, trees),),
-        best=Searched("b.json", "tokens_per_second", {"goose": Pair("goose", "goose:budget=9")}),
+        best=Searched(
+            "b.json", "tokens_per_second", {"goose": PublishedAndBest("goose", "goose:budget=9")}
+        ),
     )
 
 
@@ -214,7 +216,9 @@ def keys(found: object) -> Iterator[str]:
             yield from keys(value)
 
 
-WRITTEN = [f.name for kind in (Metrics, Row) for f in fields(kind) if f.metadata.get("written", 1)]
+WRITTEN = [
+    f.name for kind in (Metrics, RunRow) for f in fields(kind) if f.metadata.get("written", 1)
+]
 
 
 @pytest.mark.parametrize("key", WRITTEN)

@@ -9,9 +9,9 @@ import pytest
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.acceptance import acceptance_of
-from draftwood.lab.bench.forecast import forecasts_of
 from draftwood.lab.bench.journal import Journal, beside
 from draftwood.lab.bench.measure import Item
+from draftwood.lab.bench.predictions import predictions_of
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job
 from draftwood.sampling.params import SamplingParams
@@ -32,7 +32,7 @@ def made(number: int, method: str = "ar") -> Run:
         (number, 2, 3),
         tally=tally,
         acceptance=acceptance_of(steps),
-        forecasts=forecasts_of(predicted),
+        forecasts=predictions_of(predicted),
     )
     name = f"a/{number}"
     return run(first, turn((4,)), id=name, method=method, run_seed=7, peak_memory_mb=0.5)

@@ -9,8 +9,8 @@ import pytest
 
 from draftwood.files import encode
 from draftwood.lab.bench.aggregate import Baselines, method_entry
-from draftwood.lab.bench.figures import Row
-from draftwood.lab.bench.forecast import forecasts_of
+from draftwood.lab.bench.figures import RunRow
+from draftwood.lab.bench.predictions import predictions_of
 from draftwood.lab.bench.reliability import reliability
 from draftwood.lab.bench.rows import row_of
 from tests.factories.bench_rows import predicting, row, run, step, tree, turn
@@ -23,9 +23,11 @@ ALIKE = [
 """6 tokens expected and 4 committed; of x 1.5 of 3 candidates and 2, of y 0.75 and none."""
 
 
-def of(*groups: list[Any]) -> list[Row]:
+def of(*groups: list[Any]) -> list[RunRow]:
     """A row for each group of prompts, with these steps."""
-    return [row(f"a/{i}", group=i, forecasts=forecasts_of(steps)) for i, steps in enumerate(groups)]
+    return [
+        row(f"a/{i}", group=i, forecasts=predictions_of(steps)) for i, steps in enumerate(groups)
+    ]
 
 
 def test_an_error_is_predicted_over_observed_less_one() -> None:
@@ -64,7 +66,7 @@ def test_groups_are_pooled_and_are_what_is_drawn_anew() -> None:
 
 
 def test_repeats_and_turns_belong_to_their_group() -> None:
-    turns = [turn((1,), forecasts=forecasts_of([one])) for one in ALIKE]
+    turns = [turn((1,), forecasts=predictions_of([one])) for one in ALIKE]
     once, twice = row_of(run(*turns), None), row_of(run(*turns, repeat=1), None)
     found = reliability([once, twice])
     assert found is not None

@@ -6,7 +6,7 @@ import pytest
 
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.lab.bench.acceptance import acceptance_of
-from draftwood.lab.bench.forecast import forecasts_of
+from draftwood.lab.bench.predictions import predictions_of
 from draftwood.lab.bench.rows import row_of
 from draftwood.protocols import StepTimes
 from draftwood.tree import tree_of
@@ -49,9 +49,9 @@ def test_acceptance_is_added_up_over_turns() -> None:
 
 def test_predictions_are_added_up_over_turns() -> None:
     steps = [predicting(1.5, k, ("x", 0.5, True), number=199 + k) for k in range(4)]
-    parts = [turn((1,), forecasts=forecasts_of(part)) for part in (steps[:3], steps[3:])]
+    parts = [turn((1,), forecasts=predictions_of(part)) for part in (steps[:3], steps[3:])]
     found = row_of(run(*parts), None).forecasts
-    assert found == forecasts_of(steps)
+    assert found == predictions_of(steps)
     assert (found.all_steps.steps, found.late_steps.steps) == (4, 2)
 
 

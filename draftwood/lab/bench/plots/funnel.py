@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from draftwood.lab.bench.document import Document, Method
+from draftwood.lab.bench.document import Document, MethodResult
 from draftwood.lab.bench.plots.style import ACROSS, panels, ticks
 
 TITLE = "Acceptance funnel"
@@ -69,7 +69,7 @@ def draw(document: Document) -> Figure | None:
     return figure
 
 
-def _rates(method: Method) -> NDArray[np.float64]:
+def _rates(method: MethodResult) -> NDArray[np.float64]:
     """Shares by ``[rank, depth]``, NaN where there are too few nodes."""
     rates = np.full((LOWEST, DEEPEST), np.nan)
     for found in method.acceptance_by_rank:

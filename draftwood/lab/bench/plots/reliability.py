@@ -14,7 +14,6 @@ from scipy.stats import binomtest
 
 from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.figures import Reliability, SourceReliability
-from draftwood.lab.bench.forecast import Bin
 from draftwood.lab.bench.plots.style import (
     ACROSS,
     DASHED,
@@ -27,6 +26,7 @@ from draftwood.lab.bench.plots.style import (
     panels,
     plain,
 )
+from draftwood.lab.bench.predictions import Bin
 
 TITLE = "Calibration: predicted and observed acceptance"
 FEWEST = 5

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from draftwood.lab.bench.document import REFERENCE, Document, Method
+from draftwood.lab.bench.document import REFERENCE, Document, MethodResult
 from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.report.words import interval
 from draftwood.lab.bench.verdicts import of_method
@@ -56,7 +56,7 @@ def sentences(document: Document) -> Iterator[str]:
         yield f"{document.loops}. The figures taken on them are marked; the table can omit them."
 
 
-def _fastest(best: Method) -> str:
+def _fastest(best: MethodResult) -> str:
     speed = best.speedup_vs_ar
     middle = speed.middle or 0.0
     if middle <= 1:
@@ -74,7 +74,7 @@ def _fastest(best: Method) -> str:
     )
 
 
-def _over_peers(best: Method, methods: Iterable[Method]) -> Iterator[str]:
+def _over_peers(best: MethodResult, methods: Iterable[MethodResult]) -> Iterator[str]:
     """The median speed of the fastest method, relative to each method of transformers."""
     own = best.tokens_per_second.middle
     found = [
@@ -87,7 +87,7 @@ def _over_peers(best: Method, methods: Iterable[Method]) -> Iterator[str]:
         yield f"Its median speed is {' and '.join(found)}."
 
 
-def _close(best: Method, others: Sequence[Method]) -> Iterator[str]:
+def _close(best: MethodResult, others: Sequence[MethodResult]) -> Iterator[str]:
     """A sentence if the lead of the fastest method may be chance."""
     least = best.speedup_vs_ar.low
     near = [m for m in others if least is not None and (m.speedup_vs_ar.high or 0.0) >= least]

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from draftwood.lab.bench.document import Divergence, Document, Method
+from draftwood.lab.bench.document import Divergence, Document, MethodResult
 from draftwood.lab.bench.figures import Metrics, Reliability
-from draftwood.lab.bench.forecast import EARLY
 from draftwood.lab.bench.intervals import Estimate, Ratio
 from draftwood.lab.bench.loop_marks import marked
+from draftwood.lab.bench.predictions import EARLY
 from draftwood.lab.bench.report.words import UNKNOWN, interval, number
 
 SPEED, SPEEDUP, TAU = "tokens/s", "× ar", "τ"
@@ -121,7 +121,7 @@ def methods(document: Document) -> tuple[Table, Table]:
     return _methods("All outputs", whole, note), _methods("Without looping outputs", calm, "")
 
 
-def _methods(label: str, rows: Sequence[tuple[Method, Metrics]], note: str) -> Table:
+def _methods(label: str, rows: Sequence[tuple[MethodResult, Metrics]], note: str) -> Table:
     drafting = any(m.draft_efficiency.middle for _, m in rows)
     columns = [
         c
@@ -145,7 +145,7 @@ def _methods(label: str, rows: Sequence[tuple[Method, Metrics]], note: str) -> T
     return Table(label, heads, body, sortable=True, note=note)
 
 
-def _same(method: Method, metrics: Metrics) -> Cell:
+def _same(method: MethodResult, metrics: Metrics) -> Cell:
     if not metrics.compared:
         return Cell(UNKNOWN)
     rounding = f"{method.rounding_prompts} by rounding" if method.rounding_prompts else ""
@@ -210,7 +210,7 @@ def calibration(document: Document) -> Table | None:
     return Table("Calibration", tuple(map(Head, heads)), rows, note=CALIBRATION) if rows else None
 
 
-def _calibration(method: Method) -> Iterator[tuple[Cell, ...]]:
+def _calibration(method: MethodResult) -> Iterator[tuple[Cell, ...]]:
     if method.reliability is None:
         return
     late = dict(_lines(method.reliability.late_steps))

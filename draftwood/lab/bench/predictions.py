@@ -50,7 +50,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PredictionCounts:
     """Predicted steps and their outcome.
 
     Attributes:
@@ -67,37 +67,37 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Forecasts:
+class Predictions:
     """Counts of all steps, and of those before which the tuner had seen ``EARLY`` others."""
 
-    all_steps: Forecast = field(default_factory=Forecast)
-    late_steps: Forecast = field(default_factory=Forecast)
+    all_steps: PredictionCounts = field(default_factory=PredictionCounts)
+    late_steps: PredictionCounts = field(default_factory=PredictionCounts)
 
 
-def forecasts_of(steps: Iterable["StepStats"]) -> Forecasts:
+def predictions_of(steps: Iterable["StepStats"]) -> Predictions:
     """The counts of some steps."""
     every = list(steps)
     late = [s for s in every if s.prediction is not None and s.prediction.step > EARLY]
-    return Forecasts(_forecast(every), _forecast(late))
+    return Predictions(_counts(every), _counts(late))
 
 
-def merged(parts: Iterable[Forecasts]) -> Forecasts:
+def merged(parts: Iterable[Predictions]) -> Predictions:
     """The counts of all parts together."""
     every = list(parts)
-    return Forecasts(
+    return Predictions(
         _sum(part.all_steps for part in every), _sum(part.late_steps for part in every)
     )
 
 
-def _forecast(steps: Iterable["StepStats"]) -> Forecast:
+def _counts(steps: Iterable["StepStats"]) -> PredictionCounts:
     known = [(s.prediction, len(s.path) + 1) for s in steps if s.prediction is not None]
     if not known:
-        return Forecast()
+        return PredictionCounts()
     labelled = [prediction.candidates for prediction, _ in known]
     sources = np.array([name for each in labelled for name in each.sources], dtype=np.str_)
     predicted = np.array([p for each in labelled for p in each.probabilities], dtype=np.float64)
     accepted = np.array([hit for each in labelled for hit in each.taken], dtype=np.bool_)
-    return Forecast(
+    return PredictionCounts(
         steps=len(known),
         predicted=fsum(prediction.tokens for prediction, _ in known),
         committed=sum(committed for _, committed in known),
@@ -116,13 +116,13 @@ def _binned(predicted: NDArray[np.float64], accepted: NDArray[np.bool_]) -> tupl
     )
 
 
-def _sum(parts: Iterable[Forecast]) -> Forecast:
+def _sum(parts: Iterable[PredictionCounts]) -> PredictionCounts:
     every = list(parts)
     bins: dict[str, tuple[Bin, ...]] = defaultdict(lambda: (Bin(),) * BINS)
     for part in every:
         for source, found in part.by_source.items():
             bins[source] = tuple(a + b for a, b in zip(bins[source], found, strict=True))
-    return Forecast(
+    return PredictionCounts(
         steps=sum(part.steps for part in every),
         predicted=fsum(part.predicted for part in every),
         committed=sum(part.committed for part in every),

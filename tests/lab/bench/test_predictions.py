@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from draftwood.engine.stats import StepStats
-from draftwood.lab.bench.forecast import (
+from draftwood.lab.bench.predictions import (
     BINS,
     EARLY,
     Bin,
-    Forecast,
-    Forecasts,
-    forecasts_of,
+    PredictionCounts,
+    Predictions,
     merged,
+    predictions_of,
 )
 from tests.factories.bench_rows import predicting, random_steps, step, tree
 
@@ -29,9 +29,9 @@ def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
         predicting(1.5, 2, ("x", 0.75, True), ("x", 0.125, False), ("y", 1.0, True)),
         predicting(1.0, 0, ("y", 0.75, False)),
     ]
-    found = forecasts_of(steps)
-    assert found.late_steps == Forecast()
-    assert found.all_steps == Forecast(
+    found = predictions_of(steps)
+    assert found.late_steps == PredictionCounts()
+    assert found.all_steps == PredictionCounts(
         steps=3,
         predicted=5.0,
         committed=2 + 3 + 1,
@@ -51,7 +51,7 @@ def test_candidates_are_counted_by_source_and_tenth_by_hand() -> None:
     [(0.0, 0), (0.0999, 0), (0.1, 1), (0.5, 5), (0.8999, 8), (0.9, 9), (1.0, 9)],
 )
 def test_a_probability_on_a_border_is_in_the_upper_bin(probability: float, place: int) -> None:
-    bins = forecasts_of([predicting(1.0, 0, ("x", probability, True))]).all_steps.by_source["x"]
+    bins = predictions_of([predicting(1.0, 0, ("x", probability, True))]).all_steps.by_source["x"]
     assert bins[place] == Bin(1, probability, 1)
     assert sum(bins, Bin()).candidates == 1
 
@@ -59,26 +59,26 @@ def test_a_probability_on_a_border_is_in_the_upper_bin(probability: float, place
 def test_steps_without_a_prediction_do_not_count() -> None:
     plain = step(tree([-1, 0]), (1,))
     one = predicting(2.0, 1, ("x", 0.5, True))
-    assert forecasts_of([plain]) == forecasts_of([]) == Forecasts()
-    assert forecasts_of([plain, one, plain]) == forecasts_of([one])
+    assert predictions_of([plain]) == predictions_of([]) == Predictions()
+    assert predictions_of([plain, one, plain]) == predictions_of([one])
 
 
 def test_a_step_without_candidates_has_its_tokens_all_the_same() -> None:
-    assert forecasts_of([predicting(1.0, 0)]).all_steps == Forecast(1, 1.0, 1)
+    assert predictions_of([predicting(1.0, 0)]).all_steps == PredictionCounts(1, 1.0, 1)
 
 
 def test_tokens_that_a_limit_cut_off_were_committed() -> None:
     cut = replace(predicting(3.5, 3), committed=1)
-    assert forecasts_of([cut]).all_steps.committed == 4
+    assert predictions_of([cut]).all_steps.committed == 4
 
 
 def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
     steps = [
         predicting(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)
     ]
-    found = forecasts_of(steps)
+    found = predictions_of(steps)
     assert (found.all_steps.steps, found.late_steps.steps) == (3, 1)
-    assert found.late_steps == forecasts_of(steps[2:]).all_steps
+    assert found.late_steps == predictions_of(steps[2:]).all_steps
     assert EARLY == 200
 
 
@@ -100,7 +100,7 @@ def randomly(count: int, seed: int) -> list[StepStats]:
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
     steps = randomly(60, seed)
-    found = forecasts_of(steps)
+    found = predictions_of(steps)
     for forecast, first in ((found.all_steps, 1), (found.late_steps, EARLY + 1)):
         counted: dict[tuple[str, int], list[float]] = {}
         for one in steps:
@@ -128,7 +128,7 @@ def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
 def test_parts_add_up_to_the_whole(seed: int) -> None:
     steps = randomly(40, seed)
     cuts: tuple[list[StepStats], ...] = (steps[:7], steps[7:8], [], steps[8:])
-    parts, whole = merged(forecasts_of(part) for part in cuts), forecasts_of(steps)
+    parts, whole = merged(predictions_of(part) for part in cuts), predictions_of(steps)
     for one, other in ((parts.all_steps, whole.all_steps), (parts.late_steps, whole.late_steps)):
         assert (one.steps, one.committed) == (other.steps, other.committed)
         assert one.predicted == pytest.approx(other.predicted)
@@ -137,4 +137,4 @@ def test_parts_add_up_to_the_whole(seed: int) -> None:
             for a, b in zip(bins, other.by_source[source], strict=True):
                 assert (a.candidates, a.accepted) == (b.candidates, b.accepted)
                 assert a.predicted == pytest.approx(b.predicted)
-    assert merged([]) == Forecasts()
+    assert merged([]) == Predictions()

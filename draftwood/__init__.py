@@ -6,7 +6,6 @@ are in ``__init__.pyi``, which ``python -m tests.stub`` writes.
 
 import importlib
 import sys
-from functools import cache
 
 __version__ = "0.1.0"
 
@@ -39,10 +38,10 @@ def __getattr__(name: str) -> object:
     found: object
     if name in _HOMES:
         found = getattr(importlib.import_module(f"draftwood.{_HOMES[name]}"), name)
-    elif name in _methods():
+    elif not name.startswith("__") and name in (methods := _methods()):
         from draftwood.integrations.functions import function
 
-        found = function(_methods()[name])
+        found = function(methods[name])
     else:
         raise AttributeError(
             f"module 'draftwood' has no attribute {name!r}",
@@ -57,15 +56,8 @@ def __dir__() -> list[str]:
     return sorted([*_HOMES, *_methods(), *(n for n in globals() if n.startswith("__"))])
 
 
-@cache
 def _methods() -> dict[str, str]:
-    """The methods by their names in Python, third parties' included, without loading any."""
-    import re
-    from importlib.metadata import entry_points
-    from pathlib import Path
+    """The methods by their names in Python; their policies are not imported."""
+    from draftwood.methods import names
 
-    stub = Path(__file__).with_suffix(".pyi")
-    text = stub.read_text(encoding="utf-8") if stub.exists() else ""
-    own = re.findall(r"^def \w+\(.*# method: (\S+)$", text, re.MULTILINE)
-    names = [*own, *(point.name for point in entry_points(group="draftwood.methods"))]
-    return {name.replace("-", "_"): name for name in names}
+    return {name.replace("-", "_"): name for name in names()}

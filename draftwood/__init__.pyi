@@ -30,7 +30,7 @@ from draftwood.methods import method as method
 __version__: str
 __all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
 
-def ar(  # method: ar
+def ar(
     *,
     verifier: str = 'walk',
 ) -> CustomGenerate:
@@ -40,7 +40,7 @@ def ar(  # method: ar
         verifier: accept rule: block, rejection, traversal, walk.
     """
 
-def auto(  # method: auto
+def auto(
     *,
     context: str = 'context',
     adjacency: str = 'adjacency',
@@ -105,7 +105,7 @@ def auto(  # method: auto
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def goose(  # method: goose
+def goose(
     *,
     context: str = 'context',
     adjacency: str = 'adjacency',
@@ -170,7 +170,7 @@ def goose(  # method: goose
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def iso3(  # method: iso3
+def iso3(
     *,
     context: str = 'context',
     adjacency: str = 'adjacency',
@@ -217,7 +217,7 @@ def iso3(  # method: iso3
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def iso5(  # method: iso5
+def iso5(
     *,
     context: str = 'context',
     adjacency: str = 'adjacency',
@@ -264,7 +264,7 @@ def iso5(  # method: iso5
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def pld(  # method: pld
+def pld(
     *,
     context: str = 'context',
     verifier: str = 'walk',
@@ -292,7 +292,7 @@ def pld(  # method: pld
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def tr(  # method: tr
+def tr(
     *,
     adjacency: str = 'adjacency',
     verifier: str = 'walk',
@@ -323,7 +323,7 @@ def tr(  # method: tr
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
-def block(  # method: block
+def block(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -369,7 +369,7 @@ def block(  # method: block
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def dynatree(  # method: dynatree
+def dynatree(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -451,7 +451,7 @@ def dynatree(  # method: dynatree
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def eagle3(  # method: eagle3
+def eagle3(
     *,
     drafter: str = 'eagle3',
     draft: str | PreTrainedModel | None = None,
@@ -477,7 +477,7 @@ def eagle3(  # method: eagle3
         source: name of the drafter.
     """
 
-def fixed_tree(  # method: fixed-tree
+def fixed_tree(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
@@ -505,7 +505,7 @@ def fixed_tree(  # method: fixed-tree
         source: name of the drafter.
     """
 
-def goose_eagle3(  # method: goose-eagle3
+def goose_eagle3(
     *,
     context: str = 'context',
     drafter: str = 'eagle3',
@@ -561,7 +561,7 @@ def goose_eagle3(  # method: goose-eagle3
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def goose_sampled(  # method: goose-sampled
+def goose_sampled(
     *,
     context: str = 'context',
     drafter: str = 'model',
@@ -615,7 +615,7 @@ def goose_sampled(  # method: goose-sampled
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def mixed(  # method: mixed
+def mixed(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -661,7 +661,7 @@ def mixed(  # method: mixed
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def opt_tree(  # method: opt-tree
+def opt_tree(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
@@ -687,7 +687,7 @@ def opt_tree(  # method: opt-tree
         source: name of the drafter.
     """
 
-def rrsw(  # method: rrsw
+def rrsw(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -733,7 +733,7 @@ def rrsw(  # method: rrsw
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def sd(  # method: sd
+def sd(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
@@ -761,7 +761,7 @@ def sd(  # method: sd
         source: name of the drafter.
     """
 
-def sequoia(  # method: sequoia
+def sequoia(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
@@ -785,7 +785,7 @@ def sequoia(  # method: sequoia
         source: name of the drafter.
     """
 
-def specinfer(  # method: specinfer
+def specinfer(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -831,7 +831,7 @@ def specinfer(  # method: specinfer
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def talon(  # method: talon
+def talon(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -885,7 +885,7 @@ def talon(  # method: talon
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def traversal(  # method: traversal
+def traversal(
     *,
     drafter: str = 'model',
     context: str = 'context',
@@ -931,7 +931,7 @@ def traversal(  # method: traversal
         context__wrap: go on past the end of the text, with what was copied so far.
     """
 
-def traversal_dynatree(  # method: traversal-dynatree
+def traversal_dynatree(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',
@@ -1001,7 +1001,7 @@ def traversal_dynatree(  # method: traversal-dynatree
         tau_step: step size of tau_high (eta_h).
     """
 
-def traversal_talon(  # method: traversal-talon
+def traversal_talon(
     *,
     drafter: str = 'model',
     draft: str | PreTrainedModel = 'embedded-draft',

@@ -1,7 +1,6 @@
 """``python -m tests.stub`` writes ``draftwood/__init__.pyi``, the types of the package's names.
 
-Type checkers and editors read it, ``draftwood`` itself its names of methods. A test compares it
-with the recipes.
+Type checkers and editors read it. A test compares it with the recipes.
 """
 
 import inspect
@@ -45,10 +44,7 @@ def declared(recipe: Recipe) -> str:
         f"    {p.name}: {named(p.annotation)} = {p.default!r},\n" for p in found.parameters.values()
     )
     doc = textwrap.indent(f'"""{docstring(recipe)}"""', "    ", lambda line: bool(line.strip()))
-    return (
-        f"def {python_name(recipe.name)}(  # method: {recipe.name}\n    *,\n{parameters}"
-        f") -> CustomGenerate:\n{doc}\n"
-    )
+    return f"def {python_name(recipe.name)}(\n    *,\n{parameters}) -> CustomGenerate:\n{doc}\n"
 
 
 def named(annotation: object) -> str:

@@ -6,10 +6,10 @@ offer a part through the entry-point group ``draftwood.<kind>``, and a recipe th
 ``draftwood.methods``. A part is imported when it is asked for, so this file depends on none.
 """
 
+import ast
 import importlib
 import importlib.util
 import pkgutil
-import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -67,15 +67,36 @@ def recipe_files() -> dict[str, str]:
 
     The names are read from the files' text, so that decoding with one method imports the policy of
     no other one.
+
+    Raises:
+        DraftwoodError: a recipe's name is no literal string.
     """
     return {
-        recipe: policy
+        name: policy
         for policy in parts("draftwood.policies")
-        for recipe in re.findall(r'\bRecipe\(\s*"([^"]+)"', _text(policy))
+        for name in _recipe_names(_file(policy))
     }
 
 
-def _text(policy: str) -> str:
+def _recipe_names(file: Path) -> list[str]:
+    calls = [
+        node
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Recipe"
+    ]
+    names = []
+    for call in calls:
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
+        if not given or not isinstance(given[0], ast.Constant):
+            raise DraftwoodError(
+                f"{file}, line {call.lineno}: the name of a recipe is read from the file without "
+                'running it; write it as text, as in Recipe("mine", ...)'
+            )
+        names.append(str(given[0].value))
+    return names
+
+
+def _file(policy: str) -> Path:
     spec = importlib.util.find_spec(f"draftwood.policies.{policy}")
     assert spec is not None, "the package lists it"
-    return Path(str(spec.origin)).read_text(encoding="utf-8")
+    return Path(str(spec.origin))

@@ -1,8 +1,8 @@
-"""The four seams of Draftwood, and the small frozen values that pass between them.
+"""The interfaces of Draftwood, and the small frozen values that pass between them.
 
 A *drafter* offers candidate tokens, a *policy* arranges them into a tree, a *target* scores the
 whole tree in one forward pass, a *verifier* decides which path is accepted. Everything else in the
-package either implements one of these or drives them. Nothing here computes anything.
+package either implements one of these or drives them.
 """
 
 from draftwood.protocols.drafter import (
@@ -12,10 +12,10 @@ from draftwood.protocols.drafter import (
     Continue,
     Drafter,
     DrafterSpec,
+    DraftHead,
     DraftModel,
     DraftNoise,
     Expand,
-    Head,
     Host,
 )
 from draftwood.protocols.policy import (
@@ -67,6 +67,7 @@ __all__ = [
     "Continuation",
     "Continue",
     "Distributions",
+    "DraftHead",
     "DraftModel",
     "DraftNoise",
     "Drafter",
@@ -74,7 +75,6 @@ __all__ = [
     "Expand",
     "Grower",
     "Growth",
-    "Head",
     "Host",
     "Labelled",
     "Needs",

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from collections import Counter
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.methods import method, recipe, recipes, registry
+from draftwood.methods import method, names, recipe, recipes, registry
 from draftwood.protocols import Recipe
+from tests.factories.added_policy import added_policy
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -35,6 +37,22 @@ def test_the_names_read_from_the_policies_are_those_of_their_recipes() -> None:
     assert Counter(registry.recipe_files().items()) == Counter(declared)
     assert len({name for name, _ in declared}) == len(declared)
     assert all(recipe(name).policy == policy for name, policy in declared)
+
+
+@pytest.mark.parametrize("call", ["Recipe('a', x)", 'Recipe(name="a")', 'protocols.Recipe("a")'])
+def test_a_recipes_name_is_read_however_it_is_written(call: str, tmp_path: Path) -> None:
+    with added_policy(tmp_path, "written", f"RECIPES = ({call},)"):
+        assert registry.recipe_files()["a"] == "written"
+
+
+@pytest.mark.parametrize("call", ["Recipe(NAME)", "Recipe(name=f'{a}')", "Recipe()"])
+def test_a_recipe_whose_name_is_no_text_is_refused(call: str, tmp_path: Path) -> None:
+    said = r"written\.py, line 2: .* write it as text"
+    with (
+        added_policy(tmp_path, "written", f"\nRECIPES = ({call},)"),
+        pytest.raises(DraftwoodError, match=said),
+    ):
+        names()
 
 
 LOADED = """

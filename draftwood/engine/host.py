@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
 from draftwood.costs.store import identity_at
-from draftwood.drafters._rollout.vocabulary import Vocabulary, check_vocabularies
 from draftwood.drafters.eagle3.checkpoint import load_head
+from draftwood.engine.vocabulary import Vocabulary, check_vocabularies
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import DraftModel, Head, Target, TargetInfo
+from draftwood.protocols import DraftHead, DraftModel, Target, TargetInfo
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class ModelHost:
         self.tokenizer = tokenizer
         self._models: dict[str, DraftModel] = {}
         self._shared: dict[Hashable, Any] = {}
-        self._heads: dict[str, tuple[Head, DraftModel]] = {}
+        self._heads: dict[str, tuple[DraftHead, DraftModel]] = {}
 
     @property
     def info(self) -> TargetInfo:
@@ -51,7 +51,7 @@ class ModelHost:
             self._models[name] = self._load(name)
         return self._models[name]
 
-    def head(self, name: Any) -> tuple[Head, DraftModel]:
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         """See :meth:`draftwood.protocols.Host.head`."""
         # Its trees are the target's business to judge: a head has no plain forward to be compared
         # with.

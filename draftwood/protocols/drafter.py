@@ -221,7 +221,7 @@ class DraftModel(Protocol):
         ...
 
 
-class Head(Protocol):
+class DraftHead(Protocol):
     """A head on the target's features; a :class:`DraftModel` runs it."""
 
     @property
@@ -262,7 +262,7 @@ class Host(Protocol):
         """
         ...
 
-    def head(self, name: Any) -> tuple[Head, DraftModel]:
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         """An EAGLE-3 head, which shares the target's embedding unless it has its own.
 
         Args:

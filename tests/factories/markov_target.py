@@ -14,7 +14,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.protocols import DraftModel, Head, Needs, Target, TargetInfo, TargetOutput
+from draftwood.protocols import DraftHead, DraftModel, Needs, Target, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 
@@ -36,7 +36,7 @@ class FakeHost:
     def model(self, name: Any) -> DraftModel:
         return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
 
-    def head(self, name: Any) -> tuple[Head, DraftModel]:
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         torch.manual_seed(zlib.crc32(str(name).encode()))
         config = Eagle3Config(
             vocab_size=self.info.vocab_size,

@@ -17,9 +17,9 @@ from draftwood.protocols import (
     Candidates,
     Drafter,
     DrafterSpec,
+    DraftHead,
     DraftModel,
     Expand,
-    Head,
     Host,
     Needs,
     Outcome,
@@ -66,7 +66,7 @@ class Eagle3Drafter(Drafter):
             config is its training length.
     """
 
-    def __init__(self, head: Head, model: DraftModel, target: TargetInfo) -> None:
+    def __init__(self, head: DraftHead, model: DraftModel, target: TargetInfo) -> None:
         from draftwood.drafters._rollout.rollout import DraftRollout
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 

@@ -8,7 +8,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftModel, Head, Host, Target, TargetInfo
+from draftwood.protocols import DraftHead, DraftModel, Host, Target, TargetInfo
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class ModelFreeHost:
         """
         raise DraftwoodError(f"there is no model {name!r} here")
 
-    def head(self, name: Any) -> tuple[Head, DraftModel]:
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         """Not available.
 
         Raises:
@@ -88,7 +88,7 @@ class PricedHost:
         """See :meth:`draftwood.protocols.Host.model`."""
         return self.host.model(name)
 
-    def head(self, name: Any) -> tuple[Head, DraftModel]:
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         """See :meth:`draftwood.protocols.Host.head`."""
         return self.host.head(name)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from draftwood.drafters._rollout.vocabulary import (
+from draftwood.engine.vocabulary import (
     Vocabulary,
     check_vocabularies,
     check_vocabulary,

@@ -52,7 +52,7 @@ SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
         "record": _Entry("record", "Decode prompts once and record the model's output."),
         "replay": _Entry("replay", "Run methods over a recording."),
         "simulate": _Entry("simulate", "Run methods on synthetic text with synthetic drafters."),
-        "theory": _Entry("theory", "Say what GOOSE's theory predicts."),
+        "theory": _Entry("theory", "Evaluate GOOSE's theory."),
     },
 }
 _COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}

@@ -132,10 +132,10 @@ def _checks(
     samples: int,
 ) -> Iterator[Check]:
     from draftwood.lab.lossless.exact import check_exact
-    from draftwood.lab.lossless.pairs import registered_pairs
+    from draftwood.lab.lossless.pairs import check_pair, registered_pairs
 
     if everything:
-        yield from (pair.check() for pair in registered_pairs())
+        yield from (check_pair(*pair) for pair in registered_pairs())
     for name, each in chosen.items():
         yield check_exact(name, each.policy, each.verifier)
         if model_check is not None:

@@ -1,4 +1,4 @@
-"""``draftwood theory``: predictions of GOOSE's model for two acceptance rates and a budget.
+"""``draftwood theory``: evaluates GOOSE's theory for two acceptance rates and a budget.
 
 It shows Eq. 1 at its best spine (Proposition 3's families), the widths of Algorithm 1 beside the
 optimal ones for the same spine (Proposition 2), and the best trees within the budget. The page
@@ -51,7 +51,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class BestIsotropic:
     """The best complete tree of transitions alone, cut breadth-first at the budget."""
 
     fan_out: int
@@ -59,7 +59,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class TheoryRow:
     """All predictions; budgets exclude the root, yields include the bonus token.
 
     ``bound_printed`` uses the paper's budget, which leaves out the branches' extensions;
@@ -76,7 +76,7 @@ class Prediction:
     spine: int
     optimal: Allocation
     harmonic: Allocation
-    isotropic: Isotropic
+    isotropic: BestIsotropic
     algorithm1: float
     best_one_rate: float
     best_two_rates: float
@@ -108,7 +108,7 @@ class Prediction:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def theory(ps: float, pt: float, budget: int, depth: int, match: int, as_json: bool) -> None:
-    """Predict tokens per step from two sources' acceptance rates, with GOOSE's model."""
+    """Evaluate GOOSE's theory: tokens per step, given two sources' acceptance rates."""
     try:
         rates = AcceptanceRates(ps, pt)
     except ValueError as error:
@@ -127,7 +127,7 @@ def theory(ps: float, pt: float, budget: int, depth: int, match: int, as_json: b
     console.print(_widths(found))
 
 
-def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Prediction:
+def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> TheoryRow:
     """Predictions for one setting.
 
     Args:
@@ -154,9 +154,9 @@ def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Pred
         return Allocation(widths, budget - tree.drafted, expected_yield(tree))
 
     fans = range(1, max(budget, 1) + 1)
-    complete = (Isotropic(fan, isotropic_yield(budget, fan, rates.p_t)) for fan in fans)
+    complete = (BestIsotropic(fan, isotropic_yield(budget, fan, rates.p_t)) for fan in fans)
     own = algorithm1_tree(budget, match, rates, spine_ratio(rates.p_s), branch_depth=depth)
-    return Prediction(
+    return TheoryRow(
         p_s=rates.p_s,
         p_t=rates.p_t,
         budget=budget,
@@ -174,7 +174,7 @@ def predict(rates: AcceptanceRates, budget: int, depth: int, match: int) -> Pred
     )
 
 
-def _yields(found: Prediction) -> Table:
+def _yields(found: TheoryRow) -> Table:
     table = Table("tree", "tokens per step", box=None)
     table.columns[1].justify = "right"
     printed, paid = found.bound_printed, found.bound_paid
@@ -193,7 +193,7 @@ def _yields(found: Prediction) -> Table:
     return table
 
 
-def _widths(found: Prediction) -> Table:
+def _widths(found: TheoryRow) -> Table:
     table = Table("branches", "root to tip of the spine", "left", "tokens per step", box=None)
     table.columns[2].justify = table.columns[3].justify = "right"
     for name, each in (("optimal", found.optimal), ("harmonic", found.harmonic)):

@@ -75,7 +75,7 @@ def test_every_pair_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_pair_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = pairs.Pair("sorted + literal", Sorted(), "literal")
+    wrong = ("sorted + literal", Sorted(), "literal")
     monkeypatch.setattr("draftwood.methods.registry.load", lambda kind, name: Rejection)
     monkeypatch.setattr("draftwood.lab.lossless.pairs.registered_pairs", lambda: [wrong])
     code, lines, err = check("--all")

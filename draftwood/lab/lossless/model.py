@@ -34,7 +34,7 @@ LENGTH = 3
 """Tokens of a counted continuation: the first is the prefill's, trees decide the others."""
 
 DEPTH = 16
-"""Further tokens that a request could generate, so that its trees have their usual depth."""
+"""Further tokens that a request could generate, so that its trees are as deep as in decoding."""
 
 LEAST_P = 1e-3
 """A p-value below this is a failure. One of a thousand lossless methods fails, too."""

@@ -35,37 +35,23 @@ class Refusal:
         return f"refused: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A policy and a verifier.
+def paired(name: str, policy: Policy, verifier: str) -> Method:
+    """A policy and a registered verifier as a method with canned drafters.
 
-    Attributes:
-        name: of both, for people.
-        policy: with its settings decided.
-        verifier: registered name.
+    Raises:
+        DraftwoodError: they are not lossless together.
     """
+    drafters = {source: CannedSpec() for source in policy.sources}
+    return Method(name, policy, drafters, cast(Verifier, registry.load("verifiers", verifier)()))
 
-    name: str
-    policy: Policy
-    verifier: str
 
-    def method(self) -> Method:
-        """The pair as a method with canned drafters.
-
-        Raises:
-            DraftwoodError: they are not lossless together, or so they say.
-        """
-        drafters = {source: CannedSpec() for source in self.policy.sources}
-        verifier = cast(Verifier, registry.load("verifiers", self.verifier)())
-        return Method(self.name, self.policy, drafters, verifier)
-
-    def check(self) -> ExactCheck | Refusal:
-        """Enumerate the pair, unless it is refused."""
-        try:
-            chosen = self.method()
-        except DraftwoodError as error:
-            return Refusal(self.name, str(error))
-        return check_exact(self.name, chosen.policy, chosen.verifier)
+def check_pair(name: str, policy: Policy, verifier: str) -> ExactCheck | Refusal:
+    """Enumerate a policy and a registered verifier, unless they are refused."""
+    try:
+        chosen = paired(name, policy, verifier)
+    except DraftwoodError as error:
+        return Refusal(name, str(error))
+    return check_exact(name, chosen.policy, chosen.verifier)
 
 
 def registered_policies() -> dict[str, Policy]:
@@ -83,8 +69,8 @@ def registered_policies() -> dict[str, Policy]:
     return found
 
 
-def registered_pairs() -> Iterator[Pair]:
-    """All pairs, refused ones included."""
+def registered_pairs() -> Iterator[tuple[str, Policy, str]]:
+    """Name, policy and verifier of all pairs, refused ones included."""
     for name, policy in registered_policies().items():
         for verifier in registry.names("verifiers"):
-            yield Pair(f"{name} + {verifier}", policy, verifier)
+            yield f"{name} + {verifier}", policy, verifier

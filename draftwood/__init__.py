@@ -24,7 +24,7 @@ _HOMES = {
     "TokenTree": "tree",
     "attach": "runner.attach",
     "custom_generate": "integrations.transformers",
-    "detach": "integrations.transformers.attachment",
+    "detach": "runner.attach",
     "embedded": "models",
     "generate": "integrations.transformers",
     "load": "models",

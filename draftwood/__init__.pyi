@@ -21,7 +21,7 @@ from draftwood.engine.request import Stepped as Stepped
 from draftwood.tree import TokenTree as TokenTree
 from draftwood.runner.attach import attach as attach
 from draftwood.integrations.transformers import custom_generate as custom_generate
-from draftwood.integrations.transformers.attachment import detach as detach
+from draftwood.runner.attach import detach as detach
 from draftwood.models import embedded as embedded
 from draftwood.integrations.transformers import generate as generate
 from draftwood.models import load as load

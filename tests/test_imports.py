@@ -27,7 +27,9 @@ SIBLINGS = ("drafters", "policies", "verifiers")
 def imports_of(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            assert node.module
             found.add(node.module)
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):

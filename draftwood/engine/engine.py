@@ -121,9 +121,9 @@ class Engine:
         return sequence.number
 
     def cancel(self, number: int) -> Finished | None:
-        """End a waiting or running request now; None if it is not there (any more).
+        """End a request now and return its end; None if it has ended before.
 
-        Of a request that a failed step has ended, this is its end; :meth:`step` does not repeat it.
+        A request that a failed step has ended is reported here, and not again by :meth:`step`.
         """
         waiting = next((s for s in self._waiting if s.number == number), None)
         if waiting is not None:

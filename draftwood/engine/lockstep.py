@@ -1,11 +1,10 @@
 """Runs the policies of a batch in lockstep: one tree per sequence, one drafter call per round.
 
-A policy is written for one sequence and yields queries; here the queries that all sequences wait
-on are gathered by source and answered together. Sources take turns: while anybody waits for one
-that the policy names earlier, those that it names later are not asked, so that sequences which need
-more rounds of a quick source catch up with the others before a forward is spent on all of them.
-Bids wait until every sequence has bid or ended, so that one price is made of all. Knows nothing of
-targets and verifiers.
+A policy is written for one sequence and yields queries. The queries of all sequences to one source
+are answered in one call. A source is asked only while no sequence waits for a source that the
+policy names before it. So all sequences finish their rounds of a quick source before one forward of
+a draft model serves them all. Bids wait until every sequence has bid or ended; one price answers
+all of them. Knows nothing of targets and verifiers.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -5,6 +5,7 @@ a self-test.
 """
 
 import logging
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,20 +16,25 @@ from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
 from draftwood.models import eos_of, origin_of
 from draftwood.protocols import TargetInfo
-from draftwood.runner.attached_models import find_attached, mark_attached, unmark_attached
+from draftwood.runner.attached_models import (
+    attached_runner,
+    find_attached,
+    mark_attached,
+    unmark_attached,
+)
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
 from draftwood.runner.cpu.layout_cache import cached_layouts
-from draftwood.runner.cpu.norms import FusedNorms, fuse_norms
-from draftwood.runner.cpu.packing import Packed, pack
+from draftwood.runner.cpu.norms import fuse_norms
+from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks, layer_kinds
 from draftwood.runner.probe import probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
-from draftwood.runner.rotary import RotaryPatches, context_limit_of, patch_rotary, position_limits
+from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
 from draftwood.runner.runner import Runner
 from draftwood.runner.selftest import Reference, check_reference, make_references
 
@@ -95,27 +101,22 @@ def attach(
             eagerly(model),
         ):
             references = make_references(model, config.vocab_size, device, kinds, lengths)
-    model.set_attn_implementation(name)
-    patches: list[Packed | FusedNorms | RotaryPatches] = []
-    direct_calls = DirectCalls()
-
-    def undo() -> None:
-        for patch in patches:
-            patch.undo()
-        patches.clear()
-        model.set_attn_implementation(original)
-        unmark_attached(model)
-
-    try:
+    with ExitStack() as failing:
+        undo = failing.enter_context(ExitStack())
+        undo.callback(unmark_attached, model)
+        undo.callback(model.set_attn_implementation, original)
+        model.set_attn_implementation(name)
         if config._attn_implementation != name:
             raise DraftwoodError(_OWN_ATTENTION.format(type(model).__name__))
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device)
-        packed = Packed([])
+        direct_calls = DirectCalls()
+        packed: list[PackedLinear] = []
         if device.type == "cpu" and packing:
             packed = pack(model, partial(cached_layouts, fresh=fresh))
-            patches += [packed, fuse_norms(model)]
+            for patch in (*packed, *fuse_norms(model)):
+                undo.callback(patch.undo)
             direct_calls = find_direct_calls(model)
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
@@ -131,18 +132,17 @@ def attach(
         )
         cache = KVCache(layout.layers)
         rotary = patch_rotary(model, lengths)
-        patches.append(rotary)
-        forward_pass = ForwardPass(model, cache, masks, device, direct_calls, rotary)
+        for rotary_patch in rotary:
+            undo.callback(rotary_patch.undo)
+        forward_pass = ForwardPass(model, cache, masks, device, direct_calls, bool(rotary))
         limit = recompute_limit(model, lengths, device) if rotary else None
-        parts = (model, info, forward_pass, chunk, undo, packed.refresh)
+        parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
         with working("comparing the logits of a tree with those of its paths"):
             for reference in references:
                 check_reference(runner, reference)
-    except BaseException:
-        undo()
-        raise
-    mark_attached(model, runner, settings, tested=self_test)
+        mark_attached(model, runner, settings, tested=self_test)
+        failing.pop_all()
     logger.info(
         "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed",
         type(model).__name__,
@@ -167,27 +167,23 @@ def runner_of(model: Any) -> Runner:
 
 
 def detach(model: Any) -> None:
-    """Undo the attachment; the model is as it was before.
+    """Undo the attachment that :func:`attach`, an engine or ``generate`` made.
 
-    If the model is not attached, nothing happens but a warning in the log.
+    The model is as it was before. If it is not attached, nothing happens but a warning in the log.
+    Must not be called from a callback of ``generate``.
 
     Raises:
         DraftwoodError: this is no transformers model.
     """
-    refuse_other(model)
-    runner = unmark_attached(model)
+    _refuse_other(model)
+    runner = attached_runner(model)
     if runner is None:
         logger.warning("this %s is not attached: there is nothing to undo", type(model).__name__)
     else:
         runner.detach()
 
 
-def refuse_other(model: Any) -> None:
-    """Check that ``model`` is a transformers model.
-
-    Raises:
-        DraftwoodError: it is not.
-    """
+def _refuse_other(model: Any) -> None:
     if not hasattr(model, "set_attn_implementation") or not hasattr(model, "config"):
         raise DraftwoodError(
             f"{type(model).__name__} is not a transformers model; load it with transformers"
@@ -200,7 +196,7 @@ def refuse_model(model: Any) -> None:
     Raises:
         DraftwoodError: models of this kind cannot; the message says why.
     """
-    refuse_other(model)
+    _refuse_other(model)
     kind = type(model).__name__
     if getattr(model.config, "is_encoder_decoder", False):
         raise DraftwoodError(f"{kind} is an encoder-decoder; only decoder-only models can be used")

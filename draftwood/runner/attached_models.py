@@ -42,10 +42,15 @@ def mark_attached(model: Any, runner: Runner, settings: str, *, tested: bool) ->
     vars(_base(model))[_KEY] = AttachedModel(runner, settings, tested, _place(model))
 
 
-def unmark_attached(model: Any) -> Runner | None:
-    """Remove and return the model's runner; None if it is not attached."""
-    known = vars(_base(model)).pop(_KEY, None)
-    return known.runner if isinstance(known, AttachedModel) else None
+def unmark_attached(model: Any) -> None:
+    """Remove the model's runner, if there is one."""
+    vars(_base(model)).pop(_KEY, None)
+
+
+def attached_runner(model: Any) -> Runner | None:
+    """The model's runner, even if the model was moved since; None if it is not attached."""
+    known = vars(_base(model)).get(_KEY)
+    return None if known is None else known.runner
 
 
 def find_attached(model: Any) -> AttachedModel | None:
@@ -54,14 +59,11 @@ def find_attached(model: Any) -> AttachedModel | None:
     Raises:
         DraftwoodError: its device or dtype has changed since it was attached.
     """
-    known = vars(_base(model)).get(_KEY) if hasattr(model, "__dict__") else None
-    if not isinstance(known, AttachedModel):
-        return None
-    place = _place(model)
-    if place != known.place:
+    known: AttachedModel | None = vars(_base(model)).get(_KEY)
+    if known is not None and known.place != _place(model):
         raise DraftwoodError(
-            f"the model was {known.place} when Draftwood attached it and is {place} now: call "
-            "draftwood.detach(model) once, then generate"
+            f"the model was {known.place} when Draftwood attached it and is {_place(model)} now: "
+            "call draftwood.detach(model) once, then generate"
         )
     return known
 

@@ -17,7 +17,7 @@ from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.eager import eager
 from draftwood.runner.masks import Masks, TreeMasks
-from draftwood.runner.rotary import RotaryPatches
+from draftwood.runner.rotary import at_extents
 
 
 class Staging:
@@ -69,7 +69,7 @@ class ForwardPass:
         masks: its mask buffers.
         device: where all of them are.
         direct_calls: in force during a pass.
-        rotary: patches that need the extent of every token.
+        needs_extents: the rotary modules are patched and need the extent of every token.
     """
 
     #: Added to all positions. The self-test uses it to reach far positions without a long text.
@@ -85,14 +85,14 @@ class ForwardPass:
         masks: TreeMasks,
         device: torch.device,
         direct_calls: DirectCalls | None = None,
-        rotary: RotaryPatches | None = None,
+        needs_extents: bool = False,
     ) -> None:
         self.cache = cache
         self.masks = masks
         self.device = device
         self._model = model
         self._direct_calls = direct_calls or DirectCalls()
-        self._rotary = rotary or RotaryPatches()
+        self._needs_extents = needs_extents
         self._staging = Staging(3, device)
         self._ramp = np.arange(1024)
 
@@ -161,12 +161,12 @@ class ForwardPass:
             )
 
     def _extents(self, min_extents: Sequence[int]) -> AbstractContextManager[None]:
-        if not self._rotary:
+        if not self._needs_extents:
             return nullcontext()
         extents = self._positions + 1
         if min_extents:
             np.maximum(extents, np.array(min_extents)[:, None] + self.shift, out=extents)
-        return self._rotary.at_extents(extents)
+        return at_extents(extents)
 
 
 def tapped_features(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+
+from draftwood.runner.patched import PatchedForward
 
 Extents: TypeAlias = NDArray[np.int64]
 
@@ -48,46 +49,25 @@ class Regime:
         return np.where(extents <= self.limit, max(self.limit, 1), above)
 
 
-class RotaryPatches:
-    """The patched rotary modules of one model; :meth:`undo` removes the patches."""
-
-    def __init__(self, members: "Sequence[_Forward]" = ()) -> None:
-        self._members = list(members)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    @contextmanager
-    def at_extents(self, extents: Extents) -> Iterator[None]:
-        """A context that sets the extents of the tokens of this thread's forwards.
-
-        Args:
-            extents: int64 ``[b, q]`` on the host.
-        """
-        token = _extents.set(extents)
-        try:
-            yield
-        finally:
-            _extents.reset(token)
-
-    def undo(self) -> None:
-        """Restore every module's own ``forward``."""
-        for member in self._members:
-            member.undo()
-        self._members = []
+@contextmanager
+def at_extents(extents: Extents) -> Iterator[None]:
+    """A context that sets the extents of this thread's forwards, int64 ``[b, q]`` on the host."""
+    token = _extents.set(extents)
+    try:
+        yield
+    finally:
+        _extents.reset(token)
 
 
-def patch_rotary(model: nn.Module, lengths: Sequence[int]) -> RotaryPatches:
+def patch_rotary(model: nn.Module, lengths: Sequence[int]) -> "list[RotaryForward]":
     """Patch the rotary modules of ``model`` whose factors depend on the length of the text.
 
     Args:
         model: any module.
         lengths: where the factors may change, see :func:`position_limits`.
     """
-    if not lengths:
-        return RotaryPatches()
-    members = []
-    for module in model.modules():
+    patched: list[RotaryForward] = []
+    for module in model.modules() if lengths else ():
         if not hasattr(module, "rope_type") and not hasattr(module, "inv_freq"):
             continue
         if "position_ids" not in inspect.signature(type(module).forward).parameters:
@@ -99,8 +79,8 @@ def patch_rotary(model: nn.Module, lengths: Sequence[int]) -> RotaryPatches:
         found = {kind: _find_regime(clone, kind, lengths) for kind in kinds}
         regimes = {kind: regime for kind, regime in found.items() if regime is not None}
         if regimes:
-            members.append(_Forward(module, clone, regimes))
-    return RotaryPatches(members)
+            patched.append(RotaryForward(module, clone, regimes))
+    return patched
 
 
 def position_limits(config: Any) -> tuple[int, ...]:
@@ -188,25 +168,23 @@ def _factors(
     return tuple(part[:, :-1].contiguous() for part in parts)
 
 
-class _Forward:
-    """The patched ``forward``. A copy or pickle of its module gets the plain one."""
+class RotaryForward(PatchedForward):
+    """The ``forward`` of a rotary module, with the factors of each token's extent."""
 
     def __init__(
         self, module: nn.Module, clone: nn.Module, regimes: dict[str | None, Regime]
     ) -> None:
-        self._module = module
-        self._before = module.__dict__.get("forward")
         self._plain = module.forward
         self._clone = clone
-        self._regimes = regimes
-        module.forward = self
+        self.regimes = regimes
+        super().__init__(module)
 
     def __call__(
         self, x: torch.Tensor, position_ids: torch.Tensor, *args: Any, **named: Any
     ) -> Any:
         extents = _extents.get()
         extra = (*args, *named.values())
-        regime = self._regimes.get(extra[0] if extra else None)
+        regime = self.regimes.get(extra[0] if extra else None)
         if extents is None or regime is None:
             return self._plain(x, position_ids, *args, **named)
         shared = regime.shared(extents)
@@ -238,13 +216,3 @@ class _Forward:
         return tuple(
             tensor.view(*position_ids.shape, *tensor.shape[1:]) for tensor in parts_by_token
         )
-
-    def undo(self) -> None:
-        """Restore the module's own ``forward``."""
-        if self._before is None:
-            del self._module.forward
-        else:
-            self._module.forward = self._before
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial, (type(self._module).forward, self._module)

@@ -5,9 +5,9 @@ node sees the cached tokens, its ancestors and itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from operator import add
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -15,11 +15,23 @@ from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
+from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass, Staging, tapped_features
 from draftwood.runner.prefill import Prompt, prefill
 from draftwood.runner.to_host import to_host
 from draftwood.tree import TokenTree
+
+
+class Companion(Protocol):
+    """An object that accompanies a runner until the model is detached."""
+
+    def close(self) -> None:
+        """Wait for work in progress; the model is detached next."""
+        ...
+
+
+C = TypeVar("C", bound=Companion)
 
 
 class Runner:
@@ -30,8 +42,8 @@ class Runner:
         info: the target's facts.
         forward_pass: the model with its KV cache.
         chunk: prompt tokens per sequence and prefill forward.
-        undo: undoes the attachment.
-        refresh: packs again the weights that were read or changed since they were packed.
+        undo: undoes the attachment when it is closed.
+        packed: linears whose weights are packed again if they were read or changed.
     """
 
     #: Search with ``torch.topk`` alone, the plain twin of the two-stage search.
@@ -43,15 +55,17 @@ class Runner:
         info: TargetInfo,
         forward_pass: ForwardPass,
         chunk: int,
-        undo: Callable[[], None],
-        refresh: Callable[[], None],
+        undo: ExitStack,
+        packed: Sequence[PackedLinear],
     ) -> None:
         self.model = model
         self.cache = forward_pass.cache
         self.chunk = chunk
         self._info = info
-        self._undo: Callable[[], None] | None = undo
-        self._refresh = refresh
+        self._undo = undo
+        self._detached = False
+        self._packed = packed
+        self._companions: dict[object, Any] = {}
         self._forward_pass = forward_pass
         self._moves = Staging(2, info.device)
 
@@ -62,9 +76,16 @@ class Runner:
 
     def detach(self) -> None:
         """Undo the attachment: the model is as it was before. Further calls do nothing."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo()
+        self._undo.close()
+        self._detached = True
+
+    def companion(self, make: Callable[["Runner"], C]) -> C:
+        """The result of ``make`` for this runner, made once."""
+        if make not in self._companions:
+            made = self._companions[make] = make(self)
+            self._undo.callback(made.close)
+        found: C = self._companions[make]
+        return found
 
     def open(self, capacity: int) -> int:
         """Reserve a slot for a request of up to ``capacity`` tokens and return its number.
@@ -72,11 +93,12 @@ class Runner:
         Raises:
             DraftwoodError: the model was detached, or put into training mode.
         """
-        if self._undo is None:
+        if self._detached:
             raise DraftwoodError("the model was detached; attach it again before decoding")
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")
-        self._refresh()
+        for linear in self._packed:
+            linear.refresh()
         self._forward_pass.compiled = is_compiled(self.model)
         return self.cache.open(capacity)
 

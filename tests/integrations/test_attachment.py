@@ -13,8 +13,9 @@ import torch
 import draftwood
 from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers import attachment, custom_generate, generate
-from draftwood.integrations.transformers.attachment import detach
+from draftwood.integrations.transformers import custom_generate, generate
+from draftwood.integrations.transformers.attachment import attachment_of
+from draftwood.runner.attach import detach
 from draftwood.runner.attached_models import find_attached
 from draftwood.runner.probe import probe_cache
 from tests.factories.path_logits import greedy_tokens
@@ -75,11 +76,11 @@ def test_attach_and_generate_share_one_attachment_in_either_order() -> None:
     expected = plain(model)
     runner = draftwood.attach(model)
     assert ours(model) == expected
-    assert attachment.attachment_of(model).runner is runner
+    assert attachment_of(model).runner is runner
     draftwood.detach(model)
     ours(model)
     after = draftwood.attach(model)
-    assert after is attachment.attachment_of(model).runner
+    assert after is attachment_of(model).runner
     assert after is not runner
     draftwood.detach(model)
     assert not model.config._attn_implementation.startswith("draftwood")
@@ -96,7 +97,7 @@ def test_attach_with_other_settings_serves_generate() -> None:
     expected = plain(model)
     runner = draftwood.attach(model, packing=False, chunk=2)
     assert ours(model) == expected
-    assert attachment.attachment_of(model).runner is runner
+    assert attachment_of(model).runner is runner
 
 
 def test_detach_warns_without_an_attachment(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,10 +120,11 @@ def test_an_attachment_does_not_keep_its_model() -> None:
 
 def test_copies_and_pickles_are_not_attached() -> None:
     model = tiny_llama()
-    for held in (attachment.attachment_of(model), find_attached(model)):
-        assert held is not None
-        assert copy.deepcopy(held) is None
-        assert pickle.loads(pickle.dumps(held)) is None
+    ours(model)
+    held = find_attached(model)
+    assert held is not None
+    assert copy.deepcopy(held) is None
+    assert pickle.loads(pickle.dumps(held)) is None
 
 
 def test_a_model_that_was_moved_must_be_detached() -> None:

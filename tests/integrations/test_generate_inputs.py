@@ -10,6 +10,7 @@ from transformers import BatchEncoding
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import generate
+from draftwood.integrations.transformers.attachment import attachment_of
 from draftwood.integrations.transformers.inputs import pad_token
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
@@ -144,4 +145,4 @@ def test_auto_is_the_default() -> None:
     found = generate(MODEL, "a b", **kwargs)
     assert isinstance(found, torch.Tensor)
     assert ends(found.tolist()) == [alone("a b")]
-    assert list(vars(MODEL)["_draftwood_attachment"]._engines)[-1] == ("auto",)
+    assert list(attachment_of(MODEL)._engines)[-1] == ("auto",)

@@ -17,6 +17,7 @@ from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.integrations.transformers.calling_frame import withheld_from
+from draftwood.runner.attached_models import find_attached
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 TEXT = "ab ab ab ab"
@@ -256,7 +257,7 @@ def test_a_checkpoint_directory_with_a_generate_of_its_own(tmp_path: Path) -> No
     model: Any = tiny_llama()
     hub = {"custom_generate": str(tmp_path), "trust_remote_code": True}
     assert torch.equal(model.generate(**kwargs, **hub, streamer=named), expected)
-    assert vars(model).get("_draftwood_attachment") is not None
+    assert find_attached(model) is not None
     own: Any = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=True)
     assert torch.equal(own.generate(**kwargs, streamer=loaded), expected)
     assert theirs.values == named.values == loaded.values

@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 
 import draftwood
 from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
-from draftwood.runner.cpu.packing import Packed, pack
+from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.eager import eagerly, is_compiled
 from tests.factories.model_families import FAMILIES
 from tests.factories.path_logits import greedy_tokens
@@ -20,7 +20,7 @@ IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 def everything_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     choice = LayoutChoice(TRANSPOSED)
 
-    def always(model: Any, _choose: Any) -> Packed:
+    def always(model: Any, _choose: Any) -> list[PackedLinear]:
         return pack(model, lambda weights: [choice] * len(weights))
 
     monkeypatch.setattr("draftwood.runner.attach.pack", always)

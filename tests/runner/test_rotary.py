@@ -25,7 +25,7 @@ from draftwood.methods import method as make_method
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.recompute import RecomputingRunner
-from draftwood.runner.rotary import Regime, RotaryPatches, context_limit_of, position_limits
+from draftwood.runner.rotary import Regime, context_limit_of, patch_rotary, position_limits
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.model_families import SMALL, VOCAB, make_model
@@ -268,7 +268,7 @@ def test_a_draft_model_may_cross_the_limit_too(draft: str) -> None:
 
 @pytest.mark.parametrize("name", TURNING)
 def test_without_the_patch_the_self_test_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: RotaryPatches())
+    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: [])
     with pytest.raises(DraftwoodError, match=r"self-test failed from position \d+ on"):
         attach(TURNING[name]())
 
@@ -297,7 +297,7 @@ def test_without_the_patch_each_difference_shows(
         return [float((one - other).abs().max()) for one, other in found]
 
     assert max(differences()) < 1e-4
-    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: RotaryPatches())
+    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: [])
     assert min(differences()) > 1e-2
 
 
@@ -351,10 +351,9 @@ def test_regimes_of_rotary_modules() -> None:
     found = {}
     for name, make in MODELS.items():
         model = make()
-        runner = attach(model, self_test=False)
-        members = runner._forward_pass._rotary._members
-        found[name] = [member._regimes for member in members]
-        runner.detach()
+        found[name] = [
+            patch.regimes for patch in patch_rotary(model, position_limits(model.config))
+        ]
     turns = {None: Regime(TURN, grows=False)}
     assert found == {
         "longrope": [turns],

@@ -24,7 +24,7 @@ from draftwood import methods
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.errors import DraftwoodError
-from draftwood.integrations.transformers.attachment import attachment_of, detach
+from draftwood.integrations.transformers.attachment import attachment_of
 from draftwood.integrations.transformers.call import GenerateCall, Generated
 from draftwood.integrations.transformers.calling_frame import TokenizerSignature, withheld_from
 from draftwood.integrations.transformers.failures import raise_failed
@@ -38,7 +38,7 @@ from draftwood.integrations.transformers.streaming import (
 )
 from draftwood.methods.recipe import Method
 
-__all__ = ["CustomGenerate", "Generated", "custom_generate", "detach", "generate"]
+__all__ = ["CustomGenerate", "Generated", "custom_generate", "generate"]
 
 OnTokens: TypeAlias = Callable[[Delta], None]
 OnFinish: TypeAlias = Callable[[list[Completion]], None]
@@ -48,7 +48,7 @@ OnFinish: TypeAlias = Callable[[list[Completion]], None]
 class CustomGenerate:
     """A method for ``model.generate(custom_generate=...)``.
 
-    The first call attaches the model; :func:`detach` undoes it.
+    The first call attaches the model; :func:`draftwood.detach` undoes it.
 
     Attributes:
         spelling: the method and its settings as text, for messages.

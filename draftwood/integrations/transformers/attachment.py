@@ -1,13 +1,12 @@
-"""The engines that a transformers model keeps between calls, and their removal.
+"""The engines that a transformers model keeps between calls of ``generate``.
 
 Attaching a model is costly (weights are packed, the self-test runs), so :func:`draftwood.attach`
-and ``generate`` share one runner per model. The engines are stored *on* the model, like the runner.
+and ``generate`` share one runner per model. The engines accompany the runner.
 """
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
-from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -15,13 +14,11 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
-from draftwood.runner.attach import detach as undo
-from draftwood.runner.attach import refuse_other, runner_of
+from draftwood.runner.attach import runner_of
 from draftwood.runner.attached_models import AttachedModel, find_attached
 from draftwood.runner.runner import Runner
 
-_KEY = "_draftwood_attachment"
-_making = Lock()
+_attaching = Lock()
 
 
 class Attachment:
@@ -35,13 +32,6 @@ class Attachment:
         self._host = ModelHost(runner)
         self._turn = RLock()
         self._engines: dict[Hashable, tuple[Engine, list[AttachedModel | None]]] = {}
-
-    def __deepcopy__(self, memo: dict[int, object]) -> None:
-        # A copy of the model is not attached.
-        return None
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()
 
     @contextmanager
     def engine(
@@ -94,26 +84,5 @@ def attachment_of(model: PreTrainedModel) -> Attachment:
     Raises:
         DraftwoodError: the model cannot run trees, or its device or dtype has changed.
     """
-    with _making:
-        runner = runner_of(model)
-        known = vars(model).get(_KEY)
-        if not isinstance(known, Attachment) or known.runner is not runner:
-            known = vars(model)[_KEY] = Attachment(runner)
-    return known
-
-
-def detach(model: Any) -> None:
-    """Undo ``draftwood.attach``, or the attachment that ``generate`` made.
-
-    If the model is not attached, nothing happens but a warning in the log. Must not be called from
-    a callback of ``generate``.
-
-    Raises:
-        DraftwoodError: this is no transformers model.
-    """
-    refuse_other(model)
-    with _making:
-        known = vars(model).pop(_KEY, None)
-    if isinstance(known, Attachment):
-        known.close()
-    undo(model)
+    with _attaching:
+        return runner_of(model).companion(Attachment)

@@ -27,7 +27,7 @@ _WARM_UP, _PASSES, _LONG = 1, 4, 0.5
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """A layout: ``apply(x, pack(w), bias)`` equals ``x @ w.T + bias`` up to rounding."""
 
     name: str
@@ -40,7 +40,7 @@ class Layout:
 class LayoutChoice:
     """A layout, and the row counts ``low <= rows < high`` for which it is used."""
 
-    layout: Layout
+    layout: WeightLayout
     low: int = 0
     high: int = 1 << 40
 
@@ -65,9 +65,9 @@ def _blocked_linear(
     )
 
 
-PLAIN = Layout("plain", lambda weight: weight, lambda weight: weight, plain_linear)
-TRANSPOSED = Layout("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
-BLOCKED = Layout("blocked", _block, _unblock, _blocked_linear)
+PLAIN = WeightLayout("plain", lambda weight: weight, lambda weight: weight, plain_linear)
+TRANSPOSED = WeightLayout("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
+BLOCKED = WeightLayout("blocked", _block, _unblock, _blocked_linear)
 
 
 def blocked_works() -> bool:
@@ -121,15 +121,15 @@ def timing_sample(weights: Sequence[Weight]) -> list[Weight]:
 
 
 def _seconds(
-    packed: Mapping[Layout, Sequence[torch.Tensor]],
+    packed: Mapping[WeightLayout, Sequence[torch.Tensor]],
     sample: Sequence[Weight],
     rows: int,
-) -> dict[tuple[Layout, Shape], float]:
+) -> dict[tuple[WeightLayout, Shape], float]:
     """Seconds of all weights of a shape in a layout: the median of a few passes over the sample."""
     inputs = {
         (w.shape[1], w.dtype): torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample
     }
-    taken: defaultdict[tuple[Layout, Shape], list[float]] = defaultdict(list)
+    taken: defaultdict[tuple[WeightLayout, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
         for layout, matrices in packed.items():
@@ -148,7 +148,7 @@ def _seconds(
     return {key: median(values) for key, values in taken.items()}
 
 
-def best_layout(ratios: Mapping[Layout, Sequence[float]]) -> LayoutChoice | None:
+def best_layout(ratios: Mapping[WeightLayout, Sequence[float]]) -> LayoutChoice | None:
     """The layout that saves most, and the buckets where it does.
 
     Args:

@@ -6,42 +6,24 @@ than their arithmetic. Modules are recognised by a test, not by class: a module 
 the instance's ``forward`` changes.
 """
 
-from functools import partial
-from typing import Any
-
 import torch
 from torch import nn, rms_norm
+
+from draftwood.runner.patched import PatchedForward
 
 _SCALES = (1e-3, 1.0, 37.0, 1e4)
 
 
-class FusedNorms:
-    """The patched norms of one model."""
-
-    def __init__(self, members: list[nn.Module]) -> None:
-        self._members = members
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def undo(self) -> None:
-        """Give every norm its own ``forward`` back."""
-        for module in self._members:
-            del module.forward
-        self._members = []
-
-
-def fuse_norms(model: nn.Module) -> FusedNorms:
+def fuse_norms(model: nn.Module) -> "list[FusedNorm]":
     """Patch every module on the CPU that equals ``torch.rms_norm`` bit for bit."""
-    members = []
+    fused = []
     for module in model.modules():
         if "forward" in module.__dict__ or type(module) is nn.RMSNorm:
             continue
         eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
         if isinstance(eps, float) and _is_rms_norm(module, eps):
-            module.forward = _Forward(module, eps)
-            members.append(module)
-    return FusedNorms(members)
+            fused.append(FusedNorm(module, eps))
+    return fused
 
 
 def _is_rms_norm(module: nn.Module, eps: float) -> bool:
@@ -68,13 +50,11 @@ def _is_rms_norm(module: nn.Module, eps: float) -> bool:
     return True
 
 
-class _Forward:
-    """The patched ``forward``. A copy or pickle of its module gets the plain one."""
-
-    __slots__ = ("_eps", "_module", "_parameters", "_shape")
+class FusedNorm(PatchedForward):
+    """The ``forward`` of a norm, in one operation."""
 
     def __init__(self, module: nn.Module, eps: float) -> None:
-        self._module = module
+        super().__init__(module)
         self._parameters = module._parameters
         self._eps = eps
         self._shape = tuple(module._parameters["weight"].shape)  # type: ignore[union-attr]
@@ -84,6 +64,3 @@ class _Forward:
         if torch.is_grad_enabled() or x.dtype is not weight.dtype:  # type: ignore[union-attr]
             return type(self._module).forward(self._module, x)  # type: ignore[no-any-return]
         return rms_norm(x, self._shape, weight, self._eps)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial, (type(self._module).forward, self._module)

@@ -8,15 +8,14 @@ modules and ``state_dict`` keys stay.
 
 A weight that only its module references is *moved* into the layout, so packing takes no memory.
 Reading such a weight from the module restores the plain weight first. The module then computes with
-the plain weight until :meth:`Packed.refresh`. A weight with other references (a tied embedding, an
-optimizer) is copied. The copy is used as long as the weight is unchanged.
+the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
+embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged.
 """
 
 import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from threading import RLock
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from torch import nn
 
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.layouts import LayoutChoice, Weight
+from draftwood.runner.patched import PatchedForward
 
 logger = logging.getLogger(__name__)
 
@@ -35,29 +35,7 @@ _READS = 3
 """Reads after which a weight is copied instead of moved: further reads are likely."""
 
 
-class Packed:
-    """The patched linears of one model; :meth:`undo` takes all patches back."""
-
-    def __init__(self, members: "list[_Forward]") -> None:
-        self._members = members
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def refresh(self) -> None:
-        """Pack again the weights that were read or changed since they were packed."""
-        with torch.no_grad():
-            for member in self._members:
-                member.refresh()
-
-    def undo(self) -> None:
-        """Restore every weight and every ``forward``."""
-        for member in self._members:
-            member.undo()
-        self._members = []
-
-
-def pack(model: nn.Module, choose: Chooser = cached_layouts) -> Packed:
+def pack(model: nn.Module, choose: Chooser = cached_layouts) -> "list[PackedLinear]":
     """Patch the linears of ``model`` that become faster.
 
     Args:
@@ -68,7 +46,7 @@ def pack(model: nn.Module, choose: Chooser = cached_layouts) -> Packed:
     A patched linear uses the plain weight while gradients are recorded, after its weight was read
     or changed and, if the weight was copied, for row counts at which the layout is slower.
     """
-    members: list[_Forward] = []
+    packed: list[PackedLinear] = []
     owners = Counter(
         parameter.untyped_storage().data_ptr()
         for module in model.modules()
@@ -78,12 +56,11 @@ def pack(model: nn.Module, choose: Chooser = cached_layouts) -> Packed:
     modules = list(_candidates(model))
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
-        for module, choice in zip(modules, choices, strict=True):
-            if choice is not None:
-                tied = owners[module.weight.untyped_storage().data_ptr()] > 1
-                members.append(_Forward(module, choice, tied=tied))
-    logger.debug("packed %d linears", len(members))
-    return Packed(members)
+    for module, choice in zip(modules, choices, strict=True):
+        if choice is not None:
+            tied = owners[module.weight.untyped_storage().data_ptr()] > 1
+            packed.append(PackedLinear(module, choice, tied=tied))
+    return packed
 
 
 def _candidates(model: nn.Module) -> Iterator[nn.Linear]:
@@ -116,8 +93,8 @@ def _holders(module: nn.Module) -> int:
 _ONE_HOLDER = _holders(nn.Linear(1, 1))
 
 
-class _Forward:
-    """The patched ``forward`` of a linear. A copy or pickle of the module gets the plain one.
+class PackedLinear(PatchedForward):
+    """The ``forward`` of a linear, with its weight in another layout.
 
     Args:
         module: the linear.
@@ -125,26 +102,7 @@ class _Forward:
         tied: whether another module has the same weight.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_apply",
-        "_bias",
-        "_choice",
-        "_high",
-        "_lock",
-        "_low",
-        "_module",
-        "_moved",
-        "_packed",
-        "_parameters",
-        "_place",
-        "_reads",
-        "_tied",
-        "_version",
-    )
-
     def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
-        self._module = module
         self._choice = choice
         self._apply = choice.layout.apply
         width = module.in_features
@@ -155,8 +113,8 @@ class _Forward:
         self._moved = False
         self._packed: torch.Tensor | None = None
         self._parameters: dict[str, nn.Parameter | None] = module._parameters
+        super().__init__(module)
         self._pack()
-        module.forward = self  # type: ignore[method-assign,assignment]
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         packed = self._packed
@@ -180,7 +138,7 @@ class _Forward:
         self.restore()
         self._packed = None
         self._module.__dict__["_parameters"] = dict(self._parameters)
-        del self._module.forward
+        super().undo()
 
     def restore(self) -> None:
         """Restore the plain weight if it was moved; the module then computes with it."""
@@ -196,6 +154,7 @@ class _Forward:
             self._packed = None
             self._reads += 1
 
+    @torch.no_grad()
     def _pack(self) -> None:
         module, layout = self._module, self._choice.layout
         with self._lock:
@@ -229,9 +188,6 @@ class _Forward:
             and weight.data_ptr() == self._place
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial, (nn.Linear.forward, self._module)
-
 
 class _RestoringDict(dict[str, nn.Parameter | None]):
     """A module's parameters. Any access restores the plain weight first.
@@ -249,52 +205,35 @@ class _RestoringDict(dict[str, nn.Parameter | None]):
         super().__init__(parameters)
         self._restore = restore
 
-    def __getitem__(self, name: str) -> nn.Parameter | None:
-        self._restore()
-        return super().__getitem__(name)
-
-    def __setitem__(self, name: str, value: nn.Parameter | None) -> None:
-        self._restore()
-        super().__setitem__(name, value)
-
-    def __delitem__(self, name: str) -> None:
-        self._restore()
-        super().__delitem__(name)
-
     def __iter__(self) -> Iterator[str]:
         # If this were inherited, dict(self) and {**self} would copy values without __getitem__.
         return super().__iter__()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._restore()
-        return super().get(name, default)
-
-    def items(self) -> Any:
-        self._restore()
-        return super().items()
-
-    def values(self) -> Any:
-        self._restore()
-        return super().values()
-
-    def pop(self, *args: Any) -> Any:
-        self._restore()
-        return super().pop(*args)
-
-    def popitem(self) -> tuple[str, nn.Parameter | None]:
-        self._restore()
-        return super().popitem()
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        self._restore()
-        return super().setdefault(name, default)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        self._restore()
-        super().update(*args, **kwargs)
 
     def copy(self) -> dict[str, nn.Parameter | None]:
         return dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
+
+
+def _restoring(access: Callable[..., Any]) -> Callable[..., Any]:
+    def restore_first(self: _RestoringDict, *args: Any, **kwargs: Any) -> Any:
+        self._restore()
+        return access(self, *args, **kwargs)
+
+    return restore_first
+
+
+for _access in (
+    dict.__getitem__,
+    dict.__setitem__,
+    dict.__delitem__,
+    dict.get,
+    dict.items,
+    dict.values,
+    dict.pop,
+    dict.popitem,
+    dict.setdefault,
+    dict.update,
+):
+    setattr(_RestoringDict, _access.__name__, _restoring(_access))

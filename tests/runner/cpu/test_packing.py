@@ -12,21 +12,21 @@ from torch import nn
 from draftwood.runner.cpu.layouts import (
     BLOCKED,
     TRANSPOSED,
-    Layout,
     LayoutChoice,
     Weight,
+    WeightLayout,
     best_layout,
     blocked_works,
     fastest_layouts,
     timing_sample,
 )
-from draftwood.runner.cpu.packing import Chooser, Packed, pack
+from draftwood.runner.cpu.packing import Chooser, PackedLinear, pack
 from tests.factories.model_families import FAMILIES
 
 LAYOUTS = [TRANSPOSED] + ([BLOCKED] if blocked_works() else [])
 
 
-def always(layout: Layout, low: int = 0, high: int = 1 << 40) -> Chooser:
+def always(layout: WeightLayout, low: int = 0, high: int = 1 << 40) -> Chooser:
     return lambda weights: [LayoutChoice(layout, low, high)] * len(weights)
 
 
@@ -58,17 +58,18 @@ def freed(linear: nn.Linear) -> bool:
     return bool(weight.untyped_storage().nbytes() == weight.element_size())
 
 
-def one(layout: Layout = TRANSPOSED) -> tuple[nn.Linear, Packed]:
+def one(layout: WeightLayout = TRANSPOSED) -> tuple[nn.Linear, PackedLinear]:
     """A packed linear of 6 x 8 without a bias, that nobody else holds."""
     linear = nn.Linear(8, 6, bias=False)
-    return linear, pack(nn.Sequential(linear), always(layout))
+    [packed] = pack(nn.Sequential(linear), always(layout))
+    return linear, packed
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_same_logits_with_and_without(
-    model: Any, layout: Layout, dtype: torch.dtype, shared: bool
+    model: Any, layout: WeightLayout, dtype: torch.dtype, shared: bool
 ) -> None:
     model.to(dtype)
     held = list(model.parameters()) if shared else []
@@ -86,7 +87,8 @@ def test_the_same_logits_with_and_without(
     tolerance = 1e-4 if dtype is torch.float32 else 0.1
     torch.testing.assert_close(found, plain, rtol=0, atol=tolerance)
     assert same(before, model)
-    packed.undo()
+    for linear in packed:
+        linear.undo()
     assert same(before, model)
     with torch.inference_mode():
         assert torch.equal(model(input_ids=ids).logits, plain)
@@ -96,13 +98,14 @@ def test_the_same_logits_with_and_without(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_packing_unshared_weights_takes_no_memory(layout: Layout) -> None:
+def test_packing_unshared_weights_takes_no_memory(layout: WeightLayout) -> None:
     model = FAMILIES["llama"]()
     model.lm_head.weight = model.model.embed_tokens.weight
     packed = pack(model, always(layout))
     assert freed(model.model.layers[0].mlp.up_proj)
     assert not freed(model.lm_head)
-    packed.undo()
+    for linear in packed:
+        linear.undo()
     assert not freed(model.model.layers[0].mlp.up_proj)
 
 
@@ -125,7 +128,7 @@ READERS: dict[str, Callable[[nn.Linear], Any]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("reader", READERS)
-def test_reading_a_weight_restores_it(layout: Layout, reader: str) -> None:
+def test_reading_a_weight_restores_it(layout: WeightLayout, reader: str) -> None:
     torch.manual_seed(0)
     wanted = nn.Linear(8, 6, bias=False).weight.detach().clone()
     torch.manual_seed(0)
@@ -175,7 +178,7 @@ def test_a_changed_weight_is_used_and_packed_again(
     """Also if somebody else holds the weight (``shared``), as an optimizer does."""
     linear = nn.Linear(8, 6, bias=False)
     held = [linear.weight] if shared else []
-    packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+    [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x)
@@ -185,7 +188,6 @@ def test_a_changed_weight_is_used_and_packed_again(
             torch.testing.assert_close(linear(x), 2 * before)
         packed.refresh()
         assert shared or freed(linear)
-    packed.undo()
     del held
 
 
@@ -193,7 +195,7 @@ def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
     for first in (True, False):
         linear = nn.Linear(8, 6, bias=False)
         made = [torch.optim.SGD(linear.parameters(), lr=0.1)] if first else []
-        packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+        [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))
         (optimizer,) = made or [torch.optim.SGD(linear.parameters(), lr=0.1)]
         x = torch.ones(1, 3, 8)
         for _ in range(3):
@@ -206,7 +208,6 @@ def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
             with torch.inference_mode():
                 # Every weight's gradient is 3, so every output falls by 8 x 0.3.
                 torch.testing.assert_close(linear(x), before - 2.4)
-        packed.undo()
 
 
 def test_a_weight_that_is_read_often_is_copied_instead_of_moved() -> None:
@@ -217,12 +218,11 @@ def test_a_weight_that_is_read_often_is_copied_instead_of_moved() -> None:
         assert not freed(linear)
         packed.refresh()
     assert not freed(linear)
-    packed.undo()
 
 
 def test_a_replaced_bias_is_used() -> None:
     linear = nn.Linear(8, 6)
-    packed = pack(nn.Sequential(linear), always(TRANSPOSED))
+    [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x) - linear.bias
@@ -232,7 +232,6 @@ def test_a_replaced_bias_is_used() -> None:
         with torch.inference_mode():
             torch.testing.assert_close(linear(x), before + 5)
         packed.refresh()
-    packed.undo()
 
 
 def test_a_weight_that_can_no_longer_be_packed_uses_the_plain_forward() -> None:
@@ -241,18 +240,16 @@ def test_a_weight_that_can_no_longer_be_packed_uses_the_plain_forward() -> None:
     packed.refresh()
     with torch.inference_mode():
         assert linear(torch.ones(1, 3, 8).double()).dtype is torch.float64
-    packed.undo()
 
 
 def test_gradients_flow_past_the_packing() -> None:
-    linear, packed = one()
+    linear, _ = one()
     linear(torch.ones(2, 8)).sum().backward()
     assert linear.weight.grad is not None
-    packed.undo()
 
 
 def test_copies_and_pickles_are_plain(model: Any) -> None:
-    packed = pack(model, always(TRANSPOSED))
+    pack(model, always(TRANSPOSED))
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert all(type(module._parameters) is dict for module in twin.modules())
         with torch.no_grad():
@@ -261,7 +258,6 @@ def test_copies_and_pickles_are_plain(model: Any) -> None:
             ids = torch.arange(2, 9)[None]
             assert not twin(input_ids=ids).logits.any()
             assert model(input_ids=ids).logits.any()
-    packed.undo()
 
 
 def test_only_faster_row_counts_use_the_layout() -> None:
@@ -271,15 +267,14 @@ def test_only_faster_row_counts_use_the_layout() -> None:
         used.append(x.numel() // x.shape[-1])
         return torch.nn.functional.linear(x, weight, bias)
 
-    noted = Layout("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
+    noted = WeightLayout("noted", TRANSPOSED.pack, TRANSPOSED.unpack, apply)
     linear = nn.Linear(8, 6)
     held = linear.weight  # so that the plain weight stays, and may be used
-    packed = pack(nn.Sequential(linear), always(noted, 4, 16))
+    pack(nn.Sequential(linear), always(noted, 4, 16))
     with torch.inference_mode():
         for n in (1, 3, 4, 15, 16, 300):
             linear(torch.ones(1, n, 8))
     assert used == [4, 15]
-    packed.undo()
     del held
 
 
@@ -334,7 +329,7 @@ def test_the_timing_sample_exceeds_the_cache_and_has_every_shape() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_unpacking_is_exact(layout: Layout, dtype: torch.dtype) -> None:
+def test_unpacking_is_exact(layout: WeightLayout, dtype: torch.dtype) -> None:
     weight = torch.randn(37, 53).to(dtype)
     found = layout.unpack(layout.pack(weight))
     assert torch.equal(found, weight)

@@ -70,7 +70,7 @@ def auto(
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
 ) -> CustomGenerate:
-    """All sources in one tree, sized by what pays on this machine and text.
+    """One tree of all sources' candidates, sized by costs and acceptance.
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.

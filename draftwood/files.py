@@ -54,7 +54,7 @@ def encode(value: object) -> Any:
 
 
 def decode(kind: type[T], plain: object, place: str = "") -> T:
-    """The value of type ``kind`` that :func:`encode` gave ``plain`` for.
+    """The value of type ``kind`` that ``plain`` is the JSON form of: the inverse of :func:`encode`.
 
     Args:
         kind: a type as in an annotation.
@@ -69,7 +69,7 @@ def decode(kind: type[T], plain: object, place: str = "") -> T:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write what :func:`encode` takes, in one step."""
+    """Write a value as JSON, in the form of :func:`encode`, atomically."""
     write_text(path, json.dumps(encode(content), allow_nan=False, indent=1) + "\n")
 
 

@@ -62,7 +62,7 @@ method_option = click.option(
 
 
 def method_options(function: F) -> F:
-    """``--budget``, ``--draft``, ``--head``, ``--drafter``, ``--verifier``, for any method."""
+    """The options ``--budget``, ``--draft``, ``--head``, ``--drafter`` and ``--verifier``."""
     for name, metavar, text in reversed(_COMMON):
         function = click.option(
             f"--{name}",

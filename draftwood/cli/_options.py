@@ -66,7 +66,7 @@ figures_option = _option("--json", "output", type=PATH, help="Write the results 
 
 
 def max_new_tokens_option(least: int = 1) -> Callable[[F], F]:
-    """``--max-new-tokens``, at least ``least``."""
+    """The option ``--max-new-tokens``, at least ``least``."""
     return _option(
         "--max-new-tokens",
         type=click.IntRange(least),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prompt_options(function: F) -> F:
-    """``PROMPT``, ``--file`` and ``--chat``."""
+    """The argument ``PROMPT`` and the options ``--file`` and ``--chat``."""
     return stack(
         click.argument("prompt", required=False),
         click.option(

@@ -41,7 +41,7 @@ class Pricing:
             raise DraftwoodError("--gpu and --shape belong together: give both, or none")
 
     def costs(self, sources: Iterable[str]) -> StepCosts | None:
-        """Step costs with these drafters that have a model; None if no costs are given.
+        """Step costs with these drafters, which have a model; None if no costs are given.
 
         Raises:
             DraftwoodError: a file or a name cannot be used, or a drafter's costs are missing.

@@ -29,7 +29,7 @@ _PRECISION = defaultdict(lambda: "float32", cuda="bfloat16")
 
 
 def run_flags(function: Command) -> Command:
-    """``run``: texts, run directory and device."""
+    """Options packed as ``run``: texts, run directory and device."""
 
     def pack(
         data: Path,
@@ -81,7 +81,7 @@ def run_flags(function: Command) -> Command:
 
 
 def job_flags(function: Command) -> Command:
-    """``job``: execution of the run. Goes below :func:`run_flags`."""
+    """Options packed as ``job``: execution of the run. Goes below :func:`run_flags`."""
 
     def pack(
         run: TrainingRun,
@@ -130,7 +130,7 @@ def job_flags(function: Command) -> Command:
 
 
 def shape_flags(base: ModelShape) -> Decorator:
-    """``shape``, by default ``base``, and ``vocab_size``."""
+    """Options packed as ``shape``, by default ``base``, and the option ``vocab_size``."""
 
     def decorate(function: Command) -> Command:
         def pack(
@@ -165,7 +165,7 @@ def shape_flags(base: ModelShape) -> Decorator:
 
 
 def plan_flags(function: Command) -> Command:
-    """``plan``: settings of an EAGLE-3 head."""
+    """Options packed as ``plan``: settings of an EAGLE-3 head."""
 
     def pack(
         run: TrainingRun,
@@ -219,7 +219,7 @@ def plan_flags(function: Command) -> Command:
 
 
 def recipe_flags(base: TrainingRecipe) -> Decorator:
-    """``recipe``: training settings, by default ``base``."""
+    """Options packed as ``recipe``: training settings, by default ``base``."""
 
     def decorate(function: Command) -> Command:
         def pack(
@@ -282,7 +282,7 @@ def recipe_flags(base: TrainingRecipe) -> Decorator:
 
 
 def vocabulary_flag(function: Command) -> Command:
-    """``vocab_size`` of a new tokenizer."""
+    """The option ``vocab_size`` of a new tokenizer."""
     option = click.option("--vocab-size", default=4096, show_default=True, help="Vocabulary size.")
     return option(function)
 

@@ -19,7 +19,7 @@ from draftwood.costs import cache as saved
     help="List or delete this kind only. Repeatable.",
 )
 def cache(clear: bool, kinds: tuple[str, ...]) -> None:
-    """List the measurements saved on this machine: step costs and weight layouts.
+    """List or delete cached measurements.
 
     They are in the user's cache directory, or in the one that the environment variable
     DRAFTWOOD_CACHE names. Deleted measurements are repeated when needed.

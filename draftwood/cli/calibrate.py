@@ -74,9 +74,9 @@ def calibrate(
     truncate: int | None,
     model: ModelOptions,
 ) -> None:
-    """Count how often the model accepts drafted tokens, and write the counts to OUTPUT.
+    """Count how often a model accepts drafted candidates.
 
-    Use them with --method auto --calibration OUTPUT.
+    The counts go to OUTPUT, a JSON file. Use it with --method auto --calibration OUTPUT.
     """
     check_writable(output)
     chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")

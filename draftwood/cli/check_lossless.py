@@ -72,7 +72,9 @@ def check_lossless(
     as_json: bool,
     model: ModelOptions,
 ) -> None:
-    """Check that the output of each METHOD (as in "traversal:shape=2x2") has the target's law.
+    """Check that each METHOD's output has the target's distribution.
+
+    A METHOD is a name with or without settings, such as "traversal:shape=2x2".
 
     Exact enumeration over a vocabulary of three tokens proves it for the method's policy and
     verifier on small trees. On --model, a chi-square test compares samples with the model's law,

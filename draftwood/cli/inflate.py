@@ -63,7 +63,7 @@ def inflate(
     no_check: bool,
     **sizes: int | None,
 ) -> None:
-    """Write to OUT_DIR a model that computes as a small one does, at the cost of a large one.
+    """Write to OUT_DIR a model with a small one's output and a large one's tensor shapes.
 
     Its text and acceptance rates are the small model's. Give --size, or all of --hidden, --layers,
     --heads, --kv-heads, --head-dim and --ffn.

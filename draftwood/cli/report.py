@@ -28,9 +28,10 @@ from draftwood.lab.bench.document import load
     help="Write each plot to DIR, as PNG and SVG.",
 )
 def report(run: Path, page: Path | None, directory: Path | None) -> None:
-    """Write a page or plots of RUN.json, the result of bench --json.
+    """Write a page and plots of a benchmark's results.
 
-    It needs the extra ``lab``: pip install 'draftwood[lab]'.
+    RUN.json is the result of bench --json. Give --html, --plots or both. This needs the extra
+    ``lab``: pip install 'draftwood[lab]'.
     """
     if page is None and directory is None:
         raise DraftwoodError("nothing to write: give --html OUT.html, --plots DIR or both")

@@ -24,7 +24,7 @@ _SAMPLE = 0.25
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters at one moment.
+    """The CPU time counters at one moment.
 
     Attributes:
         time: of a monotonic clock, seconds.
@@ -66,7 +66,7 @@ class Watched:
 
 
 def counters(stat: Path = _STAT) -> Counters | None:
-    """Read the counters; None if the system has none."""
+    """Read the CPU time counters; None if the system has none."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     names = {f"cpu{number}" for number in usable}
     try:

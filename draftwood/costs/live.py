@@ -35,7 +35,7 @@ _NEWEST = 0.1
 
 
 class LiveCosts:
-    """See the module.
+    """Live step costs of a target and its draft models.
 
     Args:
         costs: as measured or expected.
@@ -50,7 +50,7 @@ class LiveCosts:
         return self._at(batch).now
 
     def search(self, batch: int) -> float:
-        """Seconds of a search for candidates of a batch, moving average; 0 before the first."""
+        """Moving average of the seconds of a batch's candidate search; 0 before the first."""
         return self._at(batch).search
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:

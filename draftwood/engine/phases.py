@@ -139,7 +139,7 @@ class Phases:
     def learn(
         self, batch: Batch, drafted: Sequence[Drafted], outcomes: Sequence[Outcome]
     ) -> list[Prediction | None]:
-        """Hand the outcomes to the drafters, the observer, the policy and the tuner."""
+        """Pass the outcomes to the drafters, the observer, the policy and the tuner."""
         for s, outcome in zip(batch.live, outcomes, strict=True):
             if batch.sound(s):
                 with batch.failures.of(s.number):

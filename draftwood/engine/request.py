@@ -62,11 +62,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """A finished request: token ids, their text (if there is a tokenizer), why it ended, and times
-    in seconds: ``ttft`` to the first token, ``seconds`` in all.
+    """A finished request: its tokens and text, the reason for its end, and its times in seconds.
 
-    If ``reason`` is ``"error"``, ``error`` says what went wrong and in which request, its cause
-    being what was raised; ``tokens`` are those committed before.
+    ``ttft`` is the time to the first token, ``seconds`` the time in all. The text is empty without
+    a tokenizer. If ``reason`` is ``"error"``, ``error`` names the request and the failure, its
+    cause is the exception raised, and ``tokens`` are those committed before.
     """
 
     tokens: tuple[int, ...]
@@ -79,10 +79,10 @@ class Completion:
     error: RequestFailed | None = None
 
     def checked(self) -> "Completion":
-        """Itself.
+        """This completion, unless the request failed.
 
         Raises:
-            DraftwoodError: the request ended with an error, which this is.
+            DraftwoodError: the error of the failed request.
         """
         if self.error is not None:
             raise self.error
@@ -179,10 +179,10 @@ def _ids(name: str, given: Any) -> tuple[int, ...]:
 
 
 def checked(events: Iterable[Event]) -> Iterator[Event]:
-    """The events.
+    """The same events, until a request has failed.
 
     Raises:
-        DraftwoodError: a request ended with an error, which this is.
+        DraftwoodError: the error of the failed request.
     """
     for event in events:
         if isinstance(event, Finished):

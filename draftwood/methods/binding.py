@@ -23,7 +23,7 @@ def binder(source: str) -> str:
 
 @cache
 def model_flags() -> dict[str, tuple[str, Setting]]:
-    """Option that names a model, to the registered drafter that drafts with it and its setting."""
+    """Options that name a model, each with the registered drafter that uses it and its setting."""
     found = {
         setting.flag: (kind, setting)
         for kind in registry.names("drafters")

@@ -39,7 +39,7 @@ def rebound(recipe: Recipe, drafters: Mapping[str, str]) -> Recipe:
 
 
 def given(recipe: Recipe, options: Mapping[str, object]) -> dict[str, object]:
-    """The options that say something: not those that are None, as by default."""
+    """The options that are set: those that are not None."""
     known = settings_of(recipe)
     return {
         name: value

@@ -63,7 +63,7 @@ def load(kind: Kind, name: str) -> type:
 
 @cache
 def recipe_files() -> dict[str, str]:
-    """Name of each own recipe to the policy in whose file it stands.
+    """Draftwood's own recipes by name, each with the policy in whose file it stands.
 
     The names are read from the files' text, so that decoding with one method imports the policy of
     no other one.

@@ -48,7 +48,7 @@ def parse(setting: Setting, text: str) -> object:
 
 
 def checked(setting: Setting, value: object) -> object:
-    """The value, which came as an object, as the setting's type has it.
+    """A setting's value, given as an object, converted to the setting's type.
 
     Raises:
         DraftwoodError: the value is not of the setting's type.

@@ -130,7 +130,7 @@ class SpineRule(Policy):
     chain: str = setting("context", "name of the source that copies", source=True)
 
     def start(self) -> SpineState:
-        """p_s = 0.3 (Algorithm 2, line 3)."""
+        """The initial state: p_s = 0.3 (Algorithm 2, line 3)."""
         return SpineState()
 
     def learn(self, state: SpineState, outcome: Outcome) -> SpineState:

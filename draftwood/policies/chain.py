@@ -22,11 +22,11 @@ class Chain(Policy):
 
     @property
     def branching(self) -> bool:
-        """A chain never branches."""
+        """False: a chain never branches."""
         return False
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``chain``, or ``plain`` where nothing matches."""
+        """Grow the tree. Routes: ``chain``, or ``plain`` where nothing matches."""
         builder = TreeBuilder(growth.anchor)
         length = min(self.budget, growth.budget, growth.room)
         if length > 0:

@@ -105,7 +105,7 @@ class DynaTree(TopOrDrawn):
                 raise DraftwoodError(f"{given}: give values with {rule}")
 
     def start(self) -> DynaTreeState:
-        """No history, and the thresholds as they were set."""
+        """The initial state: no history, and the thresholds of the settings."""
         return DynaTreeState((), float(self.base_depth), self.tau_high)
 
     def learn(self, state: DynaTreeState, outcome: Outcome) -> DynaTreeState:
@@ -172,7 +172,10 @@ class DynaTree(TopOrDrawn):
         return self.children == "top" or self.most > 1
 
     def grow(self, growth: Growth, state: DynaTreeState) -> Grower:
-        """``DRAFTTREE``. Routes: ``dynatree``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree (``DRAFTTREE``).
+
+        Routes: ``dynatree``, or ``plain`` where nothing could be drafted.
+        """
         budget = min(self.budget, growth.budget)
         drawing = self.drawing(growth)
         tree = yield from self.copy(growth, budget)

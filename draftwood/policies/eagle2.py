@@ -40,7 +40,7 @@ class Eagle2(Policy):
     source: str = setting("draft", "name of the drafter", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree. Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""
         expanded = TreeBuilder(growth.anchor)
         budget = min(self.budget, growth.budget)
         pool = [no_children()]

@@ -34,11 +34,11 @@ class Fixed(Policy):
 
     @property
     def branching(self) -> bool:
-        """Unless the breadth is 1."""
+        """False if the breadth is 1."""
         return self.breadth > 1
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``fixed``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree. Routes: ``fixed``, or ``plain`` where nothing could be drafted."""
         builder = TreeBuilder(growth.anchor)
         budget = min(self.budget, growth.budget)
         deepest = growth.room if self.depth is None else min(self.depth, growth.room)

@@ -37,7 +37,7 @@ class Isotropic(Policy):
     branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``isotropic``, or ``plain`` where neither source has anything."""
+        """Grow the tree. Routes: ``isotropic``, or ``plain`` without candidates."""
         builder = TreeBuilder(growth.anchor)
         size = min(self.budget, growth.budget) + 1
         if size < 2 or growth.room < 1:

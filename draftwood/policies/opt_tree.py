@@ -30,7 +30,7 @@ from draftwood.tree import TreeBuilder
 
 @dataclass(frozen=True)
 class OptTree(Policy):
-    """The ``budget`` likeliest nodes, as deep as another level pays.
+    """Drafts the ``budget`` likeliest nodes, and stops when another level adds too little.
 
     Raises:
         DraftwoodError: a setting outside its range.
@@ -49,7 +49,7 @@ class OptTree(Policy):
     source: str = setting("draft", "name of the drafter", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree. Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""
         expanded = TreeBuilder(growth.anchor)
         n = min(self.budget, growth.budget)
         frontier, best, expected = root_frontier(), no_children(), 0.0

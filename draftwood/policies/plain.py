@@ -11,15 +11,15 @@ from draftwood.tree import TreeBuilder
 
 @dataclass(frozen=True)
 class Plain(Policy):
-    """The root alone."""
+    """Drafts nothing."""
 
     @property
     def branching(self) -> bool:
-        """There is nothing but the root."""
+        """False: the tree is the root alone."""
         return False
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Route: ``plain``."""
+        """The root alone. Route: ``plain``."""
         yield from ()
         return TreeBuilder(growth.anchor).build("plain")
 

@@ -47,7 +47,7 @@ def template(budget: int = NODES) -> tuple[tuple[RankPath, ...], ...]:
 
 @dataclass(frozen=True)
 class Recycling(Policy):
-    """Fills the static tree; where a node has fewer successors, what hangs below is left out.
+    """Fills the static tree; where a node has fewer successors, the nodes below are left out.
 
     Raises:
         DraftwoodError: a budget outside 0 to 80.
@@ -63,7 +63,7 @@ class Recycling(Policy):
     branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``transition``, or ``plain`` where the root has no successors."""
+        """Grow the tree. Routes: ``transition``, or ``plain`` where the root has no successors."""
         builder = TreeBuilder(growth.anchor)
         placed: dict[RankPath, int] = {(): ROOT}
         for level in template(max(0, min(self.budget, growth.budget)))[: max(0, growth.room)]:

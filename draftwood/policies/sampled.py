@@ -1,4 +1,4 @@
-"""A static tree whose tokens are drawn: the trees on which sampled drafts are verified.
+"""A static tree of sampled tokens (``traversal``, ``rrsw``, ``specinfer``, ``block``, ``mixed``).
 
 Source: Traversal Verification, Sections 3.1 and 4.1 (a chain, a binary tree, and EAGLE's sparse
 tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 2024).
@@ -49,7 +49,7 @@ from draftwood.tree import ROOT, Draw, TreeBuilder
 
 @dataclass(frozen=True)
 class Sampled(Policy):
-    """Draws the children of a fixed shape, level by level.
+    """Samples the children of a fixed shape, level by level.
 
     Raises:
         DraftwoodError: a setting outside its range, a shape that is none, or one source named
@@ -103,12 +103,15 @@ class Sampled(Policy):
 
     @property
     def branching(self) -> bool:
-        """Unless the shape is a chain."""
+        """False if the shape is a chain."""
         return self._widest > 1
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``sampled``, ``spine`` where copied tokens are among them, or ``plain`` where
-        nothing could be drafted."""
+        """Grow the tree.
+
+        Routes: ``sampled``, ``spine`` where copied tokens are among the nodes, or ``plain`` where
+        nothing could be drafted.
+        """
         tree = TreeBuilder(growth.anchor)
         drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)
         last, deepest = self.last, self.deepest

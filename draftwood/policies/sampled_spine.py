@@ -120,7 +120,7 @@ def _shares(
 
 @dataclass(frozen=True)
 class SampledSpine(SpineRule):
-    """A copied spine among drawn branches.
+    """Drafts a copied spine with sampled branches.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
@@ -134,12 +134,15 @@ class SampledSpine(SpineRule):
 
     @property
     def draws(self) -> frozenset[Draw]:
-        """Drawn branches and a copied spine."""
+        """Sampled branches and a copied spine."""
         return drawn_kinds(self.replacement)
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
-        """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
-        branches) and ``plain`` (neither source has anything)."""
+        """Grow the tree by Algorithm 2.
+
+        Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no branches) and
+        ``plain`` (neither source has a candidate).
+        """
         tree = TreeBuilder(growth.anchor)
         budget = min(self.budget, growth.budget)
         if budget < 1 or growth.room < 1:

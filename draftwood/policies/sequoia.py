@@ -69,7 +69,7 @@ def plan(paths: tuple[RankPath, ...]) -> tuple[Fill, ...]:
 
 @dataclass(frozen=True)
 class Sequoia(Policy):
-    """Fills the static tree; where a node has fewer children, what hangs below is left out.
+    """Fills the static tree; where a node has fewer children, the nodes below are left out.
 
     Raises:
         DraftwoodError: a negative budget, or a file that holds no tree.
@@ -93,7 +93,7 @@ class Sequoia(Policy):
         return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree. Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
         builder = TreeBuilder(growth.anchor)
         placed: dict[RankPath, int] = {(): ROOT}
         budget = max(0, min(self.budget, growth.budget))

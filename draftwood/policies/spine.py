@@ -104,8 +104,11 @@ class Spine(SpineRule):
     branches: str = setting("adjacency", "name of the source that ranks", source=True)
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
-        """Algorithm 2. Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no
-        successors) and ``plain`` (neither source has anything)."""
+        """Grow the tree by Algorithm 2.
+
+        Routes: ``bypass``, ``spine``, ``transition`` (no spine), ``chain`` (no successors) and
+        ``plain`` (neither source has a candidate).
+        """
         builder = TreeBuilder(growth.anchor)
         budget = min(self.budget, growth.budget)
         if budget < 1 or growth.room < 1:

@@ -43,7 +43,10 @@ class Talon(TopOrDrawn):
     max_depth: int = setting(32, "most draft forwards in a step", least=1)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Algorithm 2. Routes: ``talon``, or ``plain`` where nothing could be drafted."""
+        """Grow the tree by Algorithm 2.
+
+        Routes: ``talon``, or ``plain`` where nothing could be drafted.
+        """
         budget = min(self.budget, growth.budget)
         deepest = min(self.max_depth, growth.room)
         drawing = self.drawing(growth)

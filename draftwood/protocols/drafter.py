@@ -33,8 +33,10 @@ class DraftNoise(Protocol):
         ...
 
     def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The Exp(1) variates ``[size]``, above 0, that draw the target's token after a node at
-        ``depth``: the token with the largest p / variate."""
+        """The Exp(1) variates ``[size]`` that draw the target's token after a node at ``depth``.
+
+        All are above 0. The token drawn is the one with the largest p / variate.
+        """
         ...
 
 
@@ -193,8 +195,10 @@ class DraftModel(Protocol):
         needs: Needs,
         hidden: Sequence[torch.Tensor] = (),
     ) -> list[TargetOutput]:
-        """Append every prompt to its slot, in chunks, with logits of the last rows only; see
-        :meth:`draftwood.protocols.Target.prefill`."""
+        """Append every prompt to its slot, in chunks, with logits of the last rows only.
+
+        See :meth:`draftwood.protocols.Target.prefill`.
+        """
         ...
 
     def forward(

@@ -183,8 +183,10 @@ class Tuner(Protocol):
     """Learns from an engine's steps how often candidates are accepted and what a step costs."""
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> Sequence[Any]:
-        """A forecast for each request of a step that begins, as its policy reads it
-        (:attr:`Growth.forecast`); ``queued``: other requests wait for these to end."""
+        """The forecast for each request of a step that begins; :attr:`Growth.forecast` holds it.
+
+        ``queued``: other requests wait for these to end.
+        """
         ...
 
     def price(self, bids: Sequence[Bid]) -> Price:

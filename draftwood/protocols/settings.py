@@ -49,7 +49,7 @@ class Setting:
     below: float | None = None
 
     def check(self, value: object) -> None:
-        """Check a value of the setting's type; None, where the type has it, is in every range.
+        """Check a value of the setting's type against its range; None is in every range.
 
         Raises:
             DraftwoodError: it is out of range, or none of the choices.

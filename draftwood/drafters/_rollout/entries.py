@@ -11,7 +11,7 @@ from draftwood.tree import ROOT, TreeBuilder
 
 
 class RolloutEntries:
-    """The entries of one step of one sequence.
+    """The KV cache entries of one step of one sequence.
 
     Args:
         pending: committed tokens that are not cached, oldest first; the last is the tree's root.

@@ -41,7 +41,7 @@ _LEAST = np.finfo(np.float64).tiny
 
 
 class GumbelTopK(Protocol):
-    """A variant of Gumbel top-k. All variants have the same law, but draw different tokens."""
+    """A variant of Gumbel top-k. All variants have one distribution, but draw different tokens."""
 
     def __call__(
         self, q: torch.Tensor, k: int, draw: Draw, generators: Sequence[np.random.Generator], /

@@ -21,7 +21,7 @@ from draftwood.lab.bench.reliability import reliability
 
 
 def speedup(tau: float, draft_cost: float, draft_efficiency: float) -> float:
-    """Eq. 7: ``tau / (1 + c * delta)``; verifying a tree costs what one token costs.
+    """TALON's Eq. 7: ``tau / (1 + c * delta)``; verifying a tree costs what one token costs.
 
     Args:
         tau: mean acceptance length, tokens per step.
@@ -157,7 +157,7 @@ def method_entry(
     divergences: Sequence[Divergence],
     settings: Mapping[str, object],
 ) -> MethodResult:
-    """The entry of one method.
+    """A method's entry in the document: figures, settings, rows and divergences.
 
     A prompt with a difference that is not explained (the run was interrupted) counts neither as
     rounding nor as a fault.

@@ -100,7 +100,7 @@ class OwnChoice:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The policy's, its budget first, the drafters', the verifier, as methods spell."""
+        """Settings of policy (budget first), drafters and verifier, spelt as in a method's name."""
         own = self.method
         parts: dict[str, object] = {"": own.policy, **own.drafters}
         found: dict[str, object] = {"budget": own.policy.budget}

@@ -174,7 +174,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class MethodResult(Section):
-    """A contender.
+    """Settings, figures, rows and divergences of one contender.
 
     Attributes:
         name: as the user spelt it.
@@ -205,7 +205,7 @@ class MethodResult(Section):
 
 @dataclass(frozen=True)
 class Document:
-    """A whole run.
+    """The document of a whole run.
 
     Attributes:
         schema: :data:`SCHEMA`.

@@ -43,7 +43,7 @@ from draftwood.models import load_quietly
 
 
 class Session:
-    """Loads what a run needs and keeps what it has come to, whole or interrupted.
+    """A run: loads models and contenders, runs the jobs and holds their results.
 
     Args:
         settings: what decides the run.

@@ -51,13 +51,13 @@ class RecordingTarget:
         return self._target.info
 
     def open(self, capacity: int) -> int:
-        """Reserve a slot in both."""
+        """Reserve a slot in the live and in the replayed target."""
         slot = self._recorded.open(capacity)
         self._model_slots[slot] = self._target.open(capacity)
         return slot
 
     def release(self, slot: int) -> None:
-        """Free a slot in both."""
+        """Free a slot of the live and of the replayed target."""
         self._recorded.release(slot)
         self._target.release(self._model_slots.pop(slot))
 
@@ -76,7 +76,7 @@ class RecordingTarget:
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[TargetOutput]:
-        """Prefill both; rows come from the recording, features from the model."""
+        """Prefill both targets; rows come from the recording, features from the model."""
         rows = self._recorded.prefill(slots, prompts, needs)
         output = self._target.prefill(self._slots(slots), prompts, Needs(taps=needs.taps))
         return _with_features(rows, output)
@@ -92,7 +92,7 @@ class RecordingTarget:
         return _with_features(self._recorded.forward(slots, trees, needs), output)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Commit the paths in both."""
+        """Commit the paths in the live and in the replayed target."""
         self._target.commit(self._slots(slots), paths)
         self._recorded.commit(slots, paths)
 
@@ -134,22 +134,22 @@ class RecordingDrafter(Drafter):
         return self._drafter.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """Start a request in both."""
+        """Start a request in the live and in the replayed drafter."""
         self._drafter.begin(slot, prefill)
         self._recorded.begin(slot, prefill)
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """Pass a step's outcome to both."""
+        """Pass a step's outcome to the live and to the replayed drafter."""
         self._drafter.observe(slot, outcome)
         self._recorded.observe(slot, outcome)
 
     def release(self, slot: int) -> None:
-        """Forget a request in both."""
+        """Forget a request in the live and in the replayed drafter."""
         self._drafter.release(slot)
         self._recorded.release(slot)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """None.
+        """No continuations: a drafter with a model copies no text.
 
         Raises:
             DraftwoodError: the drafter copies text as well, which recordings do not store.

@@ -1,4 +1,4 @@
-"""``auto``: the candidates of all sources in one tree, sized by what pays."""
+"""``auto``: one tree of all sources' candidates, sized for the most tokens per second."""
 
 from draftwood.policies.auto.policy import PART
 from draftwood.protocols import Recipe
@@ -6,7 +6,7 @@ from draftwood.protocols import Recipe
 RECIPES = (
     Recipe(
         "auto",
-        "all sources in one tree, sized by what pays on this machine and text",
+        "one tree of all sources' candidates, sized by costs and acceptance",
         "-",
         drafters={"context": "context", "adjacency": "adjacency", "draft": "model"},
         verifier="traversal",  # which walks trees without sampled nodes

@@ -1,4 +1,4 @@
-"""Predicts how likely the target is to take a candidate token, from what it took before.
+"""Acceptance probabilities of candidate tokens, estimated from counts by feature.
 
 One table per temperature band counts candidates by bucket
 (:mod:`draftwood.policies.auto.features`): how many were offered below a token that was committed,
@@ -91,7 +91,7 @@ class Table:
         self._known: dict[Codes, float] = {}
 
     def probability(self, codes: Codes) -> float:
-        """The probability that the target takes a candidate with these codes."""
+        """The probability that the target accepts a candidate with these codes."""
         if codes not in self._known:
             self._known[codes] = self._estimate(codes)
         return self._known[codes]
@@ -123,7 +123,7 @@ class Table:
 
 
 class Counts:
-    """Offered and taken candidates of one temperature band.
+    """Counts of offered and accepted candidates, of one temperature band.
 
     Args:
         prior: counts to start from.
@@ -164,7 +164,7 @@ class Counts:
         return self._table
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
-        """Count labelled candidates; ``taken`` says which of them the target took, one for one."""
+        """Count labelled candidates; ``taken`` says for each whether the target accepted it."""
         keys = [_keys(each) for each in codes]
         self._reserve(keys)
         # One by one, as they are mostly a handful: behind a forward, when all code is slow at
@@ -181,7 +181,7 @@ class Counts:
         self._taken += weight * sum(taken)
 
     def fade(self) -> None:
-        """A step has passed: all counts so far lose a little of their weight."""
+        """Decay all counts by one step."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
         self._table = None
@@ -192,7 +192,7 @@ class Counts:
             self._weight = 1.0
 
     def totals(self) -> dict[Codes, tuple[float, float]]:
-        """Offered and taken candidates by bucket, as they count now."""
+        """Decayed counts of offered and accepted candidates, by bucket."""
         pairs = (self._counts[:, :2] / self._weight).tolist()
         return {key: tuple(pairs[row]) for key, row in self._rows.items() if key[0] >= 0}
 

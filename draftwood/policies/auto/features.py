@@ -121,8 +121,10 @@ def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def sampled_code(place: int, left: float) -> int:
-    """Code of a token that is sampled, known before it is. The probability that the token is taken
-    depends little on the token, and much on the probability that its siblings leave it.
+    """Code of a sampled token, which is known before the token is sampled.
+
+    The probability that the target accepts the token depends little on the token, and much on the
+    probability that its earlier siblings leave.
 
     Args:
         place: among the siblings that are sampled, 0 for the first.
@@ -172,8 +174,11 @@ def features_of(sources: tuple[Source, ...]) -> Features:
 
 
 def bucket_of(codes: Codes, sources: Sequence[Source] = SOURCES) -> int:
-    """The number of a bucket. Sources beyond the first three are the higher digits, so that the
-    numbers of buckets without them stay as they are."""
+    """The number of a bucket.
+
+    Sources beyond the first three are the higher digits, so that the numbers of buckets without
+    them stay as they are.
+    """
     copied, ranked, neural, *further = codes
     number, stride = (copied * CODES[1] + ranked) * CODES[2] + neural, BUCKETS
     for code, source in zip(further, sources[3:], strict=True):

@@ -13,13 +13,13 @@ class Predictor(Protocol):
     """Predicts acceptance; frozen while a tree grows."""
 
     def probability(self, codes: Codes) -> float:
-        """Probability that the target takes a candidate with these codes below a taken parent."""
+        """Probability that the target accepts a candidate with these codes, given its parent."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """See the module.
+    """A tuner's forecast for one step of one request.
 
     Attributes:
         table: acceptance probabilities of candidates.

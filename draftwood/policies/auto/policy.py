@@ -1,4 +1,4 @@
-"""``auto``: the candidates of all sources in one tree, sized by what pays.
+"""``auto``: one tree of all sources' candidates, sized for the most tokens per second.
 
 Every source's candidates go into one pool, where a token offered twice below one parent is one node
 (:mod:`draftwood.policies.auto.pool`). Each candidate has a calibrated probability, and a path's
@@ -65,7 +65,7 @@ _POOL = 4
 
 @dataclass(frozen=True)
 class Auto(Policy):
-    """The likeliest candidates of all sources, as many as pay.
+    """Drafts the likeliest candidates of all sources, as many as raise the tokens per second.
 
     Raises:
         DraftwoodError: a setting outside its range, or one source named twice.
@@ -118,7 +118,7 @@ class Auto(Policy):
         return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
 
     def grow(self, growth: Growth, state: None) -> Grower:
-        """Routes: ``auto``, and ``plain`` where nothing pays."""
+        """Grow the tree. Routes: ``auto``, and ``plain`` where nothing pays."""
         budget = min(self.budget, growth.budget)
         deepest = min(self.max_depth, growth.room)
         if budget < 1 or deepest < 1:

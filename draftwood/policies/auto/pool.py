@@ -35,7 +35,7 @@ Row: TypeAlias = tuple[int, list[int], list[int]]
 
 
 class Pool:
-    """See the module.
+    """The candidates of one step of one request, as a growing tree.
 
     Args:
         anchor: the root's token.
@@ -193,10 +193,10 @@ class Pool:
         return sorted(self.path[1:], reverse=True)[:most]
 
     def chosen(self, price: float, most: int) -> list[int]:
-        """The likeliest candidates, none less likely than ``price``, at most ``most``, in the order
-        of a tree's nodes.
+        """The likeliest candidates: at most ``most``, none less likely than ``price``.
 
-        A child is never likelier than its parent, so these are a tree.
+        They are in the order of a tree's nodes. A child is never likelier than its parent, so
+        these are a tree.
         """
         if price > 1.0:
             return []

@@ -45,8 +45,9 @@ class DecayedRatio:
 
 
 def token_weights(loads: Sequence[RequestLoad], alone: float, *, queued: bool) -> list[float]:
-    """Weight of a token, per request: batch time saved by one more accepted token, relative to the
-    batch mean. The mean of the weights, weighted by pace, is 1.
+    """Token weights: batch time saved by one more accepted token of each request.
+
+    They are relative to the batch mean: their mean, weighted by pace, is 1.
 
     Args:
         loads: of the step's requests.

@@ -43,7 +43,7 @@ class Plan:
 
 
 class SampledPool(Pool):
-    """See the module, and :class:`draftwood.policies.auto.pool.Pool`."""
+    """A :class:`draftwood.policies.auto.pool.Pool` of which some candidates are sampled."""
 
     def __init__(
         self,
@@ -129,9 +129,11 @@ class SampledPool(Pool):
         return fresh
 
     def chosen(self, price: float, most: int) -> list[int]:
-        """The sampled nodes with their ancestors, and the likeliest of the others, as many as
-        ``most`` leaves room for, none less likely than ``price``; sampled siblings come first, in
-        sampling order."""
+        """The sampled nodes with their ancestors, and the likeliest of the others.
+
+        At most ``most`` nodes in all; none of the others is less likely than ``price``. Sampled
+        siblings come first, in sampling order.
+        """
         if not self._sampled:
             return super().chosen(price, most)
         most = max(most, self.settled)

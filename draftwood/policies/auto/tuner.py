@@ -69,7 +69,7 @@ _PAYS = 0.01
 
 
 class AutoTuner(Tuner):
-    """See the module.
+    """The tuner of ``auto``: acceptance, step costs and the price of a node.
 
     Args:
         calibration: predicts acceptance, and learns.
@@ -135,7 +135,7 @@ class AutoTuner(Tuner):
 
     @property
     def rate(self) -> float:
-        """Recent tokens a second, at the load of this step."""
+        """Recent tokens per second, at the load of this step."""
         return self._gain.value * self.batch / self._plain
 
     def floor(self, token_weight: float) -> float:
@@ -149,8 +149,10 @@ class AutoTuner(Tuner):
         return min(_HIGHEST, max(_LOWEST, _BELOW * self.recent_price / token_weight))
 
     def level_seconds(self, width: int) -> float:
-        """A request's share of a draft forward over ``width`` nodes of each participating request,
-        split by the recent average number of participants."""
+        """A request's share of the seconds of a draft forward over ``width`` nodes of each request.
+
+        The forward is split by the recent average number of participating requests.
+        """
         together = max(1, round(self._together.value * self.batch))
         return self._level(width, together) / together
 

@@ -116,8 +116,10 @@ class Language:
 
 
 def permuted(key: int, size: int, first: int, count: int) -> list[int]:
-    """Entries ``first`` to ``first + count`` of a permutation of ``range(size)`` chosen by ``key``
-    (an affine one, which is fast to index)."""
+    """Entries ``first`` to ``first + count`` of the permutation of ``range(size)`` for ``key``.
+
+    The permutation is affine, which is fast to index.
+    """
     step = 1 + mix(key, -3) % (size - 1)
     while math.gcd(step, size) > 1:
         step = step % (size - 1) + 1

@@ -73,48 +73,29 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Line from a parent's right edge to a child's left edge.
-
-    It is level until ``bend``; then it is a curve with its control points at ``middle``.
-    """
-
-    start: int
-    high: int
-    end: int
-    low: int
-    committed: bool
-
-    @property
-    def bend(self) -> int:
-        return self.end - GAP
-
-    @property
-    def middle(self) -> int:
-        # The curve stays in the gap between the columns, clear of the boxes.
-        return self.end - GAP // 2
-
-
-@dataclass(frozen=True)
-class Key:
-    """A line of the legend: a swatch of class ``kind`` at ``x`` and words beside it."""
+class LegendEntry:
+    """A swatch of class ``kind`` at ``x`` and words beside it."""
 
     kind: str
     words: str
     x: int
 
+    @property
+    def end(self) -> int:
+        """Left edge of the next entry."""
+        return self.x + SWATCH + 8 + CELL * cell_len(self.words) + 20
+
 
 @dataclass(frozen=True)
-class Layout:
-    """The whole picture; ``edges`` are in painting order."""
+class TreeLayout:
+    """The whole picture."""
 
     width: int
     height: int
     caption: str
     sources: int
     boxes: tuple[Box, ...]
-    edges: tuple[Edge, ...]
-    keys: tuple[Key, ...]
+    legend: tuple[LegendEntry, ...]
 
 
 def hue(source: int) -> int:
@@ -130,7 +111,7 @@ def layout(
     *,
     title: str = "",
     sources: Sequence[str] = (),
-) -> Layout:
+) -> TreeLayout:
     """Lay out ``tree``.
 
     Args:
@@ -152,21 +133,22 @@ def layout(
         raise DraftwoodError(f"{list(path)} is no path from a child of the root downwards")
     numbers = {name: k for k, name in enumerate(dict.fromkeys([*sources, *tree.sources[1:]]))}
     boxes = _boxes(tree, path, texts, bonus, numbers)
-    route = _printable(tree.route) or "-"
+    route = printable(tree.route) or "-"
     caption = f"{tree.drafted} drafted, {len(path)} accepted, route {route}"
     if title:
-        caption = f"{_printable(title)}: {caption}"
-    keys = _keys(_legend(tree, path, bonus, numbers))
+        caption = f"{printable(title)}: {caption}"
+    legend: list[LegendEntry] = []
+    for kind, words in _legend(tree, path, bonus, numbers):
+        legend.append(LegendEntry(kind, words, legend[-1].end if legend else MARGIN))
     right = max(box.x + box.width for box in boxes)
-    words = max(CELL * cell_len(caption), sum(_key_width(key.words) for key in keys))
-    return Layout(
-        width=MARGIN + max(right, MARGIN + words),
+    written = MARGIN + CELL * cell_len(caption)
+    return TreeLayout(
+        width=MARGIN + max(right, written, *(entry.end for entry in legend)),
         height=TOP + ROW * max(box.row for box in boxes) + BOX + MARGIN,
         caption=caption,
         sources=len(numbers),
         boxes=tuple(boxes),
-        edges=tuple(_edges(boxes)),
-        keys=keys,
+        legend=tuple(legend),
     )
 
 
@@ -187,7 +169,7 @@ def _boxes(
         classes: tuple[str, ...] = ("node", "root")
         if i != ROOT:
             outline, drawn = DRAWS[Draw(int(tree.draws[i]))]
-            about = f"{text!r} from {_printable(tree.sources[i])}"
+            about = f"{text!r} from {printable(tree.sources[i])}"
             if not np.isnan(tree.logq[i]):
                 about += f", {drawn}, log q {float(tree.logq[i]):.3f}"
             classes = ("node", outline, f"source-{numbers[tree.sources[i]]}")
@@ -233,17 +215,9 @@ def _shown(quoted: str) -> str:
     return set_cell_size(quoted, LONGEST - 1) + "…"
 
 
-def _printable(name: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
-
-
-def _edges(boxes: Sequence[Box]) -> Iterator[Edge]:
-    # Committed edges come last: they are on top where edges overlap.
-    for box in sorted(boxes[1:], key=lambda box: box.committed):
-        above = boxes[box.parent]
-        yield Edge(
-            above.x + above.width, above.y + BOX // 2, box.x, box.y + BOX // 2, box.committed
-        )
+def printable(text: str, allowed: str = "") -> str:
+    """The text with escapes, as in Python, in place of other unprintable characters."""
+    return "".join(c if c.isprintable() or c in allowed else repr(c)[1:-1] for c in text)
 
 
 def _legend(
@@ -251,7 +225,7 @@ def _legend(
 ) -> Iterator[tuple[str, str]]:
     """Class and words of each legend entry that occurs in the picture."""
     present = set(tree.sources[1:])
-    yield from ((f"source-{k}", _printable(name)) for name, k in numbers.items() if name in present)
+    yield from ((f"source-{k}", printable(name)) for name, k in numbers.items() if name in present)
     if path:
         yield "accepted", "accepted"
     if bonus is not None:
@@ -259,15 +233,3 @@ def _legend(
     draws = sorted(set(tree.draws[1:].tolist()))
     if draws not in ([], [Draw.ONE_HOT]):
         yield from (DRAWS[Draw(draw)] for draw in draws)
-
-
-def _key_width(words: str) -> int:
-    return SWATCH + 8 + CELL * cell_len(words) + 20
-
-
-def _keys(legend: Iterator[tuple[str, str]]) -> tuple[Key, ...]:
-    keys, x = [], MARGIN
-    for kind, words in legend:
-        keys.append(Key(kind, words, x))
-        x += _key_width(words)
-    return tuple(keys)

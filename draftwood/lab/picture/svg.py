@@ -5,20 +5,20 @@ green, thick and ticked, so that it is visible without colour. The picture loads
 style, and sets no ids, so that one page can hold several pictures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from draftwood.lab.picture.layout import (
     BOX,
     CAPTION,
+    GAP,
     LEGEND,
     MARGIN,
     PADDING,
     SWATCH,
     Box,
-    Edge,
-    Key,
-    Layout,
+    LegendEntry,
+    TreeLayout,
     hue,
     layout,
 )
@@ -69,13 +69,15 @@ def svg(
     return drawing(found, f"<style>{style(found.sources)}\n</style>\n", widest=WIDEST)
 
 
-def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
+def drawing(found: TreeLayout, head: str = "", *, widest: int | None = None) -> str:
     """The ``svg`` element of a layout, with ``head`` as its first children.
 
     A picture wider than ``widest`` is scaled down. A page with several pictures needs
     :func:`style` once.
     """
     width, height = found.width, found.height
+    # Committed edges come last: they are on top where edges overlap.
+    painted = sorted(found.boxes[1:], key=lambda box: box.committed)
     scale = 1.0 if widest is None else min(1.0, widest / width)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="draftwood-tree" role="img" '
@@ -84,8 +86,8 @@ def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
         f'viewBox="0 0 {width} {height}" xml:space="preserve">',
         f'{head}<rect class="paper" width="{width}" height="{height}"/>',
         f'<text x="{MARGIN}" y="{CAPTION}">{escape(found.caption)}</text>',
-        *_keys(found.keys),
-        *map(_edge, found.edges),
+        *map(_legend, found.legend),
+        *(_edge(found.boxes[box.parent], box) for box in painted),
         *map(_node, found.boxes),
         "</svg>",
     ]
@@ -94,21 +96,31 @@ def drawing(found: Layout, head: str = "", *, widest: int | None = None) -> str:
 
 def style(sources: int) -> str:
     """Style sheet for pictures with this many sources."""
-    light, dark = (
-        "".join(
-            f"\n.draftwood-tree .source-{k} rect {{ fill: hsl({hue(k)}, {fill}) }}"
-            for k in range(sources)
-        )
-        for fill in ("75%, 86%", "45%, 26%")
-    )
+    light, dark = colours(sources, ".draftwood-tree .source-{} rect {{ fill: {} }}")
     return f"{_STYLE}{light}\n@media (prefers-color-scheme: dark) {{{_DARK}{dark}\n}}"
 
 
-def _edge(edge: Edge) -> str:
-    mark = ' class="committed"' if edge.committed else ""
+def colours(sources: int, rule: str) -> tuple[str, str]:
+    """Rules that give each source its colour, on light and on dark pages.
+
+    Args:
+        sources: number of sources.
+        rule: format of a rule, filled with the number of a source and its colour.
+    """
+    light, dark = (
+        "".join("\n" + rule.format(k, f"hsl({hue(k)}, {fill})") for k in range(sources))
+        for fill in ("75%, 86%", "45%, 26%")
+    )
+    return light, dark
+
+
+def _edge(above: Box, box: Box) -> str:
+    """Line from the parent: level until the gap before the column, then a curve within the gap."""
+    high, low, middle = above.y + BOX // 2, box.y + BOX // 2, box.x - GAP // 2
+    mark = ' class="committed"' if box.committed else ""
     return (
-        f'<path{mark} d="M{edge.start} {edge.high}H{edge.bend}'
-        f'C{edge.middle} {edge.high} {edge.middle} {edge.low} {edge.end} {edge.low}"/>'
+        f'<path{mark} d="M{above.x + above.width} {high}H{box.x - GAP}'
+        f'C{middle} {high} {middle} {low} {box.x} {low}"/>'
     )
 
 
@@ -120,11 +132,10 @@ def _node(box: Box) -> str:
     )
 
 
-def _keys(keys: Sequence[Key]) -> Iterator[str]:
-    for key in keys:
-        # The words are outside the group, because a class may set the colour of text on its fill.
-        yield (
-            f'<g class="key {key.kind}"><rect x="{key.x}" y="{LEGEND - 12}" width="{SWATCH}" '
-            f'height="14" rx="4"/></g>'
-            f'<text x="{key.x + SWATCH + 8}" y="{LEGEND}">{escape(key.words)}</text>'
-        )
+def _legend(entry: LegendEntry) -> str:
+    # The words are outside the group, because a class may set the colour of text on its fill.
+    return (
+        f'<g class="key {entry.kind}"><rect x="{entry.x}" y="{LEGEND - 12}" width="{SWATCH}" '
+        f'height="14" rx="4"/></g>'
+        f'<text x="{entry.x + SWATCH + 8}" y="{LEGEND}">{escape(entry.words)}</text>'
+    )

@@ -1,8 +1,8 @@
 """The head of the page: what was measured, and the result in plain sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from draftwood.lab.bench.document import REFERENCE, Document, MethodResult
+from draftwood.lab.bench.document import PEER, REFERENCE, Document, MethodResult
 from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.report.words import interval
 from draftwood.lab.bench.verdicts import of_method
@@ -11,8 +11,8 @@ from draftwood.lab.bench.verdicts import of_method
 def facts(document: Document) -> dict[str, object]:
     """Provenance in short; what is unknown is left out."""
     found = document.provenance
-    model, hardware = _object(found, "model"), _object(found, "hardware")
-    versions, git = _object(found, "versions"), _object(found, "git")
+    members = ("model", "hardware", "versions", "git")
+    model, hardware, versions, git = (found.get(name) or {} for name in members)
     commit = str(git.get("commit") or "")[:10]
     shown = {
         "date": found.get("date"),
@@ -75,12 +75,12 @@ def _fastest(best: MethodResult) -> str:
 
 
 def _over_peers(best: MethodResult, methods: Iterable[MethodResult]) -> Iterator[str]:
-    """The median speed of the fastest method, relative to each method of transformers."""
+    """The median speed of the fastest method over that of each peer from transformers."""
     own = best.tokens_per_second.middle
     found = [
         f"{own / speed:.2f} times that of {m.name}"
         for m in methods
-        if m.name.partition(":")[0] in ("hf", "hf-lookup", "hf-assistant") and m is not best
+        if m.name.startswith(PEER) and m is not best
         if own is not None and (speed := m.tokens_per_second.middle)
     ]
     if found:
@@ -88,7 +88,7 @@ def _over_peers(best: MethodResult, methods: Iterable[MethodResult]) -> Iterator
 
 
 def _close(best: MethodResult, others: Sequence[MethodResult]) -> Iterator[str]:
-    """A sentence if the lead of the fastest method may be chance."""
+    """A sentence that names the methods whose intervals overlap with the fastest method's."""
     least = best.speedup_vs_ar.low
     near = [m for m in others if least is not None and (m.speedup_vs_ar.high or 0.0) >= least]
     if near:
@@ -112,8 +112,3 @@ def _equality(document: Document) -> Iterator[str]:
         )
     for m in wrong:
         yield f"{m.name}: {of_method(m, document.dtype)}."
-
-
-def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
-    found = values.get(key)
-    return found if isinstance(found, Mapping) else {}

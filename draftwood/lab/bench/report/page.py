@@ -19,11 +19,10 @@ from draftwood.lab.bench import plots
 from draftwood.lab.bench.document import REFERENCE, Document
 from draftwood.lab.bench.plots.style import INK, LINE, MUTED, PAPER, rendered
 from draftwood.lab.bench.report import heading, tables
-from draftwood.lab.bench.report.traces import sources, traces
+from draftwood.lab.bench.report.traces import drawn, sources, visible
 from draftwood.lab.bench.report.words import printable
 from draftwood.lab.bench.verdicts import of_method
-from draftwood.lab.picture.layout import hue
-from draftwood.lab.picture.svg import style
+from draftwood.lab.picture.svg import colours, style
 
 _VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"}
 _HERE = Path(__file__).parent
@@ -48,7 +47,7 @@ def html(document: Document) -> str:
     return page(document, figures(document))
 
 
-def page(document: Document, drawn: Sequence[PageFigure] = ()) -> str:
+def page(document: Document, drawn_figures: Sequence[PageFigure] = ()) -> str:
     """The page with these figures."""
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     names = sources(document)
@@ -59,8 +58,9 @@ def page(document: Document, drawn: Sequence[PageFigure] = ()) -> str:
         .get_template("page.html")
         .render(
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            style=Markup((_HERE / "page.css").read_text(encoding="utf-8"))
-            + Markup(style(len(names)) + _colours(len(names))),
+            tree_style=Markup(style(len(names))),
+            # Accepted tokens have the colours of their sources in the trees.
+            source_colours=colours(len(names), ".s{} {{ background: {} }}"),
             script=Markup(script),
             title=f"Draftwood benchmark: {model}" if model else "Draftwood benchmark",
             document=document,
@@ -70,10 +70,10 @@ def page(document: Document, drawn: Sequence[PageFigure] = ()) -> str:
             methods=tables.methods(document),
             searched=tables.searched(document),
             settings={m.name: dict(m.settings) for m in methods if m.settings},
-            figures=drawn,
+            figures=drawn_figures,
             calibration=tables.calibration(document),
             sources=names,
-            traces=list(traces(document, names)),
+            drawn=drawn,
             compared=any(m.compared for m in methods if m.name != REFERENCE),
             verdicts=[(m.name, of_method(m, document.dtype)) for m in methods if m.divergences],
             faults=tables.differences(document, faults=True),
@@ -120,6 +120,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    found.filters["visible"] = visible
     # A long name may break behind a colon.
     found.filters["breakable"] = lambda name: Markup(":<wbr>").join(printable(name).split(":"))
     return found
@@ -127,12 +128,3 @@ def _environment() -> Environment:
 
 def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _colours(count: int) -> str:
-    """Colours of accepted tokens: those of their sources in the trees."""
-    light, dark = (
-        "".join(f"\n.s{k} {{ background: hsl({hue(k)}, {fill}) }}" for k in range(count))
-        for fill in ("75%, 86%", "45%, 26%")
-    )
-    return f"{light}\n@media (prefers-color-scheme: dark) {{{dark}\n}}\n"

@@ -5,13 +5,14 @@ text. Jinja2 escapes HTML; :func:`printable` makes the rest harmless.
 """
 
 from draftwood.lab.bench.intervals import Estimate
+from draftwood.lab.picture.layout import printable as escaped
 
 UNKNOWN = "–"
 
 
 def printable(value: str) -> str:
-    """The text with escapes, as in Python, in place of unprintable characters."""
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in value)
+    """The text with escapes in place of unprintable characters, except line ends and tabs."""
+    return escaped(value, "\n\t")
 
 
 def number(value: float | None, form: str) -> str:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURES = ("speedup", "efficiency", "depth", "source", "funnel", "reliability", "phases")
-"""Modules here, in the order in which figures are shown. Each has a ``TITLE``, a ``CAPTION`` and
-``draw(document) -> Figure | None``, None if the document has nothing to show in it."""
+"""Modules here, in the order of the page: the result, then its causes, the phases' time last. Each
+has a ``TITLE``, a ``CAPTION`` and ``draw(document) -> Figure | None``, None if the document has
+nothing to show in it."""
 
 
 def check() -> None:

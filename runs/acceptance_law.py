@@ -75,7 +75,7 @@ def accepted_by_traversal(case: Verification) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class RecordingVerifier:
     """A verifier that records the expected acceptance of every tree, by several verifiers."""
 
     inner: Verifier
@@ -139,7 +139,7 @@ def main(
         plain = method(name)
         for heat in temperatures.split(","):
             for seed in seeds.split(","):
-                watched = Watched(plain.verifier)
+                watched = RecordingVerifier(plain.verifier)
                 engine = Engine(target, dataclasses.replace(plain, verifier=watched), host=host)
                 for i, prompt in enumerate(ids):
                     sampling = SamplingParams(temperature=float(heat), seed=1000 * int(seed) + i)

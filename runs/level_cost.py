@@ -69,7 +69,7 @@ class Costs:
         }
 
 
-class Model:
+class PreparedModel:
     """Stand-in for a draft model: answers every query with prepared logits."""
 
     def __init__(self, logits: Sequence[torch.Tensor]) -> None:
@@ -133,7 +133,7 @@ def main(
             ]
             for count in threads:
                 torch.set_num_threads(count)
-                model, costs = Model(logits), {name: Costs() for name in METHODS}
+                model, costs = PreparedModel(logits), {name: Costs() for name in METHODS}
                 for name in METHODS:  # not counted
                     model.grow(name, Costs())
                 for _ in range(trees):

@@ -15,7 +15,7 @@ from .speed import losses, speed
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of the page.
 
     Attributes:
@@ -38,7 +38,7 @@ def step_costs(runs: Runs) -> Iterable[str]:
 
 
 SECTIONS = (
-    Section(
+    PageSection(
         "Is it lossless?",
         "Outputs are compared token by token with plain decoding through the same engine; "
         "`hf` is transformers' own `generate` on an untouched model. A near tie is a "
@@ -49,7 +49,7 @@ SECTIONS = (
         "equality.sh",
         lossless,
     ),
-    Section(
+    PageSection(
         "How much faster?",
         "Median over prompts of tokens per second over those of plain decoding on the same prompt, "
         "through the same engine; in brackets 95 % by bootstrap. Where a column stands for several "
@@ -57,9 +57,9 @@ SECTIONS = (
         "every_method.sh` and `runs/best_settings.sh",
         speed,
     ),
-    Section("Where it does not pay", "", "every_method.sh", losses),
+    PageSection("Where it does not pay", "", "every_method.sh", losses),
     *(
-        Section(
+        PageSection(
             f"Paper: {paper}",
             "τ is committed tokens per target forward; tok/s is the median over prompts.",
             f"paper_{paper.lower()}.sh",
@@ -67,13 +67,13 @@ SECTIONS = (
         )
         for paper in ("GOOSE", "DynaTree", "TALON")
     ),
-    Section(
+    PageSection(
         "Paper: Traversal Verification",
         "Expected tokens a step on the same trees, computed exactly.",
         "paper_traversal.sh law",
         traversal,
     ),
-    Section("What does a step cost?", "", "costs.sh step", step_costs),
+    PageSection("What does a step cost?", "", "costs.sh step", step_costs),
 )
 
 HEAD = """# Results

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats import entries
-from draftwood.lab.bench.formats._entry import Entry, Row
+from draftwood.lab.bench.formats._entry import Entry, SourceRow
 from draftwood.lab.bench.sources import PREFIX, Source, load
 
 
@@ -78,7 +78,7 @@ def evenly(members: Sequence[Prompt], count: int) -> list[Prompt]:
     return [members[i * n // count] for i in range(count)] if count < n else list(members)
 
 
-def _check_ids(rows: Sequence[Row], members: Sequence[Entry], seen: dict[str, str]) -> None:
+def _check_ids(rows: Sequence[SourceRow], members: Sequence[Entry], seen: dict[str, str]) -> None:
     for row, member in zip(rows, members, strict=True):
         if member.id in seen:
             raise DraftwoodError(

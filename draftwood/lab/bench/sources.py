@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 from draftwood.errors import DraftwoodError, need
-from draftwood.lab.bench.formats._entry import Row
+from draftwood.lab.bench.formats._entry import SourceRow
 
 Source = Path | str
 """A file, or the name of a dataset."""
@@ -34,7 +34,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """The rows of one source.
 
     Attributes:
@@ -44,11 +44,11 @@ class Table:
     """
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[SourceRow, ...]
     origin: Mapping[str, object]
 
 
-def load(source: Source) -> Table:
+def load(source: Source) -> SourceTable:
     """Read all rows of a source.
 
     Raises:
@@ -59,20 +59,20 @@ def load(source: Source) -> Table:
     return dataset(text) if text.startswith(PREFIX) else _file(Path(source))
 
 
-def _file(path: Path) -> Table:
+def _file(path: Path) -> SourceTable:
     try:
         stored = path.read_bytes()
         content = gzip.decompress(stored) if stored.startswith(_GZIP) else stored
         text = content.decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DraftwoodError(f"cannot read prompts from {path}: {error}") from error
-    rows: list[Row] = []
+    rows: list[SourceRow] = []
     for where, item in _items(path, text):
         if not isinstance(item, dict):
             raise DraftwoodError(f"{where}: expected a JSON object, one for each prompt")
-        rows.append(Row(where, len(rows), item))
+        rows.append(SourceRow(where, len(rows), item))
     origin = {"file": str(path), "sha256": hashlib.sha256(stored).hexdigest()}
-    return Table(Path(path.name.removesuffix(".gz")).stem, tuple(rows), origin)
+    return SourceTable(Path(path.name.removesuffix(".gz")).stem, tuple(rows), origin)
 
 
 def _items(path: Path, text: str) -> Iterable[tuple[str, object]]:
@@ -113,7 +113,7 @@ def _parsed(where: str, line: str) -> object:
 
 
 @cache  # A run's prompts and their recorded origin must be of one revision.
-def dataset(source: str) -> Table:
+def dataset(source: str) -> SourceTable:
     """The rows of one split of a dataset; it is loaded once in a process.
 
     Raises:
@@ -147,8 +147,8 @@ def dataset(source: str) -> Table:
         "revision": builder.hash,  # a commit of the Hub, or a hash of the local files
         "sha256": hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest(),
     }
-    rows = tuple(Row(f"{source}, row {i + 1}", i, row) for i, row in enumerate(members))
-    return Table(path.rstrip("/").rpartition("/")[2], rows, origin)
+    rows = tuple(SourceRow(f"{source}, row {i + 1}", i, row) for i, row in enumerate(members))
+    return SourceTable(path.rstrip("/").rpartition("/")[2], rows, origin)
 
 
 def _library(source: str) -> ModuleType:

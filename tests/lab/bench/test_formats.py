@@ -4,12 +4,12 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats import entries, formats, recognise
-from draftwood.lab.bench.formats._entry import Entry, Row, Values
+from draftwood.lab.bench.formats._entry import Entry, SourceRow, Values
 from tests.lab.bench import dataset_rows
 
 
-def rows(*values: Values) -> list[Row]:
-    return [Row(f"f:{i + 1}", i, one) for i, one in enumerate(values)]
+def rows(*values: Values) -> list[SourceRow]:
+    return [SourceRow(f"f:{i + 1}", i, one) for i, one in enumerate(values)]
 
 
 def found(values: list[dict[str, object]]) -> tuple[str, list[Entry]]:

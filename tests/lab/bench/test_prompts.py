@@ -8,7 +8,7 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import sources as reading
-from draftwood.lab.bench.formats._entry import Row
+from draftwood.lab.bench.formats._entry import SourceRow
 from draftwood.lab.bench.prompts import Prompt, evenly, read, sources
 from tests.lab.bench import dataset_rows
 
@@ -140,10 +140,12 @@ def test_refuses_two_files_of_one_published_set(tmp_path: Path) -> None:
 
 
 def test_datasets_are_recognised_like_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def table(source: str) -> reading.Table:
+    def table(source: str) -> reading.SourceTable:
         rows = dataset_rows.OWN if source.endswith("mine") else dataset_rows.GSM8K
         name = source.removeprefix("hf:").partition(":")[0].rpartition("/")[2]
-        return reading.Table(name, tuple(Row("", i, row) for i, row in enumerate(rows)), {})
+        return reading.SourceTable(
+            name, tuple(SourceRow("", i, row) for i, row in enumerate(rows)), {}
+        )
 
     monkeypatch.setattr(reading, "dataset", table)
     names = sources("hf:openai/gsm8k:main:test,hf:me/mine")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.formats._entry import Row
+from draftwood.lab.bench.formats._entry import SourceRow
 from draftwood.lab.bench.sources import load
 
 ITEMS: list[dict[str, object]] = [{"a": 1}, {"a": "é\u2028"}]
 
 
-def rows(path: Path) -> tuple[Row, ...]:
+def rows(path: Path) -> tuple[SourceRow, ...]:
     return load(path).rows
 
 

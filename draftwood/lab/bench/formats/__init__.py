@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.formats._entry import Entry, Format, Row
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow
 from draftwood.methods import registry
 
 
@@ -17,7 +17,7 @@ def formats() -> dict[str, Format]:
     return {name: registry.part(__name__, name, "FORMAT") for name in registry.parts(__name__)}
 
 
-def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:
+def entries(rows: Sequence[SourceRow], source_name: str) -> tuple[str, list[Entry]]:
     """Name of the set and its prompts, in order.
 
     Args:
@@ -37,7 +37,7 @@ def entries(rows: Sequence[Row], source_name: str) -> tuple[str, list[Entry]]:
     return set_name, [form.entry(row, set_name) for row in rows]
 
 
-def recognise(row: Row) -> str:
+def recognise(row: SourceRow) -> str:
     """Name of the format that fits a row.
 
     Raises:
@@ -54,7 +54,7 @@ def recognise(row: Row) -> str:
     return found[0]
 
 
-def _misfit(row: Row, name: str) -> str:
+def _misfit(row: SourceRow, name: str) -> str:
     form = formats()[name]
     missing = [key for key in form.required if key not in row.values]
     wrong = f"{missing[0]!r} is missing among {_keys(row)}" if missing else f"found {_keys(row)}"
@@ -64,7 +64,7 @@ def _misfit(row: Row, name: str) -> str:
     )
 
 
-def _keys(row: Row) -> str:
+def _keys(row: SourceRow) -> str:
     return "the keys " + (", ".join(sorted(map(str, row.values))) or "(none)")
 
 

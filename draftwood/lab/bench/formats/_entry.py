@@ -9,7 +9,7 @@ Values = Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class Row:
+class SourceRow:
     """A line of a file, an item of an array, a row of a dataset.
 
     Attributes:
@@ -49,8 +49,8 @@ class Format:
 
     required: tuple[str, ...]
     shape: str
-    entry: Callable[[Row, str], Entry]
-    set_name: Callable[[Sequence[Row], str], str]
+    entry: Callable[[SourceRow, str], Entry]
+    set_name: Callable[[Sequence[SourceRow], str], str]
     fits: Callable[[Values], bool] = lambda _: True
     overrides: bool = False
 
@@ -59,7 +59,7 @@ class Format:
         return all(key in values for key in self.required) and self.fits(values)
 
 
-def text(row: Row, key: str) -> str:
+def text(row: SourceRow, key: str) -> str:
     """A member that must be a non-empty string."""
     value = row.values.get(key)
     if not isinstance(value, str):
@@ -69,7 +69,7 @@ def text(row: Row, key: str) -> str:
     return value
 
 
-def texts(row: Row, key: str) -> tuple[str, ...]:
+def texts(row: SourceRow, key: str) -> tuple[str, ...]:
     """A member that must be a non-empty list of non-empty strings."""
     value = row.values.get(key)
     if not isinstance(value, list) or not value:
@@ -79,7 +79,7 @@ def texts(row: Row, key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def label(row: Row, key: str) -> str:
+def label(row: SourceRow, key: str) -> str:
     """A member that identifies the row: a number or a string."""
     value = row.values.get(key)
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":

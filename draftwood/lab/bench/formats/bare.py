@@ -4,7 +4,7 @@ Default id: the set's name and the row's number, from 1. Default task: the set's
 name of its source.
 """
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, text
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, Values, text
 
 _KEYS = frozenset(("id", "task", "prompt"))
 
@@ -13,7 +13,7 @@ def _fits(values: Values) -> bool:
     return isinstance(values["prompt"], str) and set(values) < _KEYS
 
 
-def _entry(row: Row, set_name: str) -> Entry:
+def _entry(row: SourceRow, set_name: str) -> Entry:
     name = text(row, "id") if "id" in row.values else f"{set_name}/{row.number + 1}"
     task = text(row, "task") if "task" in row.values else set_name
     return Entry(name, task, (text(row, "prompt"),), dialogue=False)

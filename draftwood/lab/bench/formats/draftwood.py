@@ -5,10 +5,10 @@ its source.
 """
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, text, texts
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, text, texts
 
 
-def _entry(row: Row, _set_name: str) -> Entry:
+def _entry(row: SourceRow, _set_name: str) -> Entry:
     name, task = text(row, "id"), text(row, "task")
     if ("prompt" in row.values) == ("turns" in row.values):
         raise DraftwoodError(f"{row.where}: give either 'prompt' or 'turns'")

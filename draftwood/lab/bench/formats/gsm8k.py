@@ -5,7 +5,7 @@ of EleutherAI's lm-evaluation-harness, at zero shots. Rows have no id, so their 
 The answers end in ``#### `` and the result, unlike those of other sets with the same keys.
 """
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, text
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, Values, text
 
 
 def _fits(values: Values) -> bool:
@@ -13,7 +13,7 @@ def _fits(values: Values) -> bool:
     return isinstance(answer, str) and "#### " in answer
 
 
-def _entry(row: Row, set_name: str) -> Entry:
+def _entry(row: SourceRow, set_name: str) -> Entry:
     prompt = f"Question: {text(row, 'question')}\nAnswer:"
     return Entry(f"{set_name}/{row.number}", "math", (prompt,), dialogue=False)
 

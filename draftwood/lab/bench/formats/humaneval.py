@@ -4,10 +4,10 @@ The prompt is the file's own: signature and docstring, with the last line break,
 Sets with further keys (HumanEval+) are read too.
 """
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, label, text
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, label, text
 
 
-def _entry(row: Row, _set_name: str) -> Entry:
+def _entry(row: SourceRow, _set_name: str) -> Entry:
     return Entry(label(row, "task_id"), "code_completion", (text(row, "prompt"),), dialogue=False)
 
 

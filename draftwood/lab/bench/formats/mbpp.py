@@ -5,14 +5,14 @@ The prompt is the paper's without its three worked examples: the role and the ta
 test on a line of its own, then ``[BEGIN]``, after which the code is expected.
 """
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, label, text, texts
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, Values, label, text, texts
 
 
 def _fits(values: Values) -> bool:
     return ("text" in values) != ("prompt" in values)
 
 
-def _entry(row: Row, set_name: str) -> Entry:
+def _entry(row: SourceRow, set_name: str) -> Entry:
     task = text(row, "text" if "text" in row.values else "prompt")
     tests = "\n".join(texts(row, "test_list"))
     prompt = (

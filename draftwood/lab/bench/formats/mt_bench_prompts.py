@@ -3,14 +3,14 @@
 Set and tasks are those of MT-Bench's own file; the dataset has other ids.
 """
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, Values, label, text, texts
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, Values, label, text, texts
 
 
 def _fits(values: Values) -> bool:
     return isinstance(values["prompt"], list)
 
 
-def _entry(row: Row, set_name: str) -> Entry:
+def _entry(row: SourceRow, set_name: str) -> Entry:
     name = f"{set_name}/{label(row, 'prompt_id')}"
     return Entry(name, text(row, "category"), texts(row, "prompt"), dialogue=True)
 

@@ -8,7 +8,7 @@ as tasks. Turns form a dialogue.
 
 from collections.abc import Sequence
 
-from draftwood.lab.bench.formats._entry import Entry, Format, Row, label, text, texts
+from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, label, text, texts
 
 _MT_BENCH = frozenset(
     {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"}
@@ -16,14 +16,14 @@ _MT_BENCH = frozenset(
 _SPEC_BENCH = frozenset({"translation", "summarization", "qa", "math_reasoning", "rag"})
 
 
-def _set_name(rows: Sequence[Row], source_name: str) -> str:
+def _set_name(rows: Sequence[SourceRow], source_name: str) -> str:
     categories = {row.values["category"] for row in rows if isinstance(row.values["category"], str)}
     if categories <= _MT_BENCH:
         return "mt_bench"
     return "spec_bench" if categories <= _MT_BENCH | _SPEC_BENCH else source_name
 
 
-def _entry(row: Row, set_name: str) -> Entry:
+def _entry(row: SourceRow, set_name: str) -> Entry:
     category = text(row, "category")
     task = "mt_bench" if set_name == "spec_bench" and category in _MT_BENCH else category
     name = f"{set_name}/{label(row, 'question_id')}"

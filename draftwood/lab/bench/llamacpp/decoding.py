@@ -39,7 +39,7 @@ _SEEDS = 2**32 - 1
 """llama.cpp uses this seed for "any", so it is never given."""
 
 
-class LlamaCpp:
+class LlamaCppDecoder:
     """Decodes requests one after another; their clocks start together.
 
     Args:
@@ -71,7 +71,7 @@ class LlamaCpp:
         """The decoder; only the opened file outlives a call."""
         return self.decode
 
-    def tried(self) -> "LlamaCpp":
+    def tried(self) -> "LlamaCppDecoder":
         """Decode a few tokens, then return ``self``.
 
         Raises:

@@ -19,9 +19,9 @@ class LlamaCpp:
         for library in ("llama_cpp", "gguf"):
             need(library, "llamacpp")
 
-    def enter(self, stock: Loaded) -> decoding.LlamaCpp:
+    def enter(self, stock: Loaded) -> decoding.LlamaCppDecoder:
         """Plain decoding from a file with the model's weights."""
-        return decoding.LlamaCpp(stock).tried()
+        return decoding.LlamaCppDecoder(stock).tried()
 
 
 PEER = LlamaCpp

@@ -25,12 +25,12 @@ class LlamaCppLookup(Part):
         for library in ("llama_cpp", "gguf"):
             need(library, "llamacpp")
 
-    def enter(self, stock: Loaded) -> decoding.LlamaCpp:
+    def enter(self, stock: Loaded) -> decoding.LlamaCppDecoder:
         """Prompt lookup from a file with the model's weights."""
         lookup = need("llama_cpp.llama_speculative", "llamacpp").LlamaPromptLookupDecoding(
             max_ngram_size=self.ngram, num_pred_tokens=self.tokens
         )
-        return decoding.LlamaCpp(stock, lookup, ahead=self.tokens).tried()
+        return decoding.LlamaCppDecoder(stock, lookup, ahead=self.tokens).tried()
 
 
 PEER = LlamaCppLookup

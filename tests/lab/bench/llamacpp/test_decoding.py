@@ -10,7 +10,7 @@ from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import choose
-from draftwood.lab.bench.llamacpp.decoding import LlamaCpp, _drafted
+from draftwood.lab.bench.llamacpp.decoding import LlamaCppDecoder, _drafted
 from draftwood.lab.bench.peers import llamacpp, llamacpp_lookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
@@ -30,14 +30,14 @@ def stock() -> Loaded:
     return Loaded("tiny", tiny_llama(), tiny_tokenizer(), frozenset({256}))
 
 
-def answer(contender: LlamaCpp, request: Request) -> Completion:
+def answer(contender: LlamaCppDecoder, request: Request) -> Completion:
     (found,) = contender.begin(1)([request])
     assert found.steps == ()
     return found.completion
 
 
 def test_plain_tokens_are_a_forward_each(stock: Loaded) -> None:
-    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=7))
+    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=7))
     assert done.tokens == (4, 0, 1, 2, 3, 4, 0)
     assert (done.reason, done.prompt_tokens) == ("length", 1)
     tally = done.tally
@@ -47,18 +47,18 @@ def test_plain_tokens_are_a_forward_each(stock: Loaded) -> None:
 
 @pytest.mark.parametrize("eos", [frozenset({1}), frozenset({1, 9})])
 def test_an_end_is_the_last_token(stock: Loaded, eos: frozenset[int]) -> None:
-    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=7, eos=eos))
+    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=7, eos=eos))
     assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
     assert (done.tally.steps, done.tally.committed) == (2, 2)
 
 
 def test_an_end_that_is_the_last_token_allowed_is_an_end(stock: Loaded) -> None:
-    done = answer(LlamaCpp(stock), Request([3], max_new_tokens=3, eos=frozenset({1})))
+    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=3, eos=frozenset({1})))
     assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
 
 
 def test_a_single_token_is_the_prefills(stock: Loaded) -> None:
-    for contender in (LlamaCpp(stock), LlamaCpp(stock, Script([0]), ahead=1)):
+    for contender in (LlamaCppDecoder(stock), LlamaCppDecoder(stock, Script([0]), ahead=1)):
         done = answer(contender, Request([3], max_new_tokens=1))
         assert done.tokens == (4,)
         tally = done.tally
@@ -68,7 +68,7 @@ def test_a_single_token_is_the_prefills(stock: Loaded) -> None:
 def test_drafts_and_what_became_of_them_are_counted(stock: Loaded) -> None:
     # Of [0, 1, 9] two are right; nothing is drafted; all of the last are, but three fit.
     script = Script([0, 1, 9], [], [4, 0, 1, 2])
-    done = answer(LlamaCpp(stock, script, ahead=4), Request([3], max_new_tokens=8))
+    done = answer(LlamaCppDecoder(stock, script, ahead=4), Request([3], max_new_tokens=8))
     assert done.tokens == (4, 0, 1, 2, 3, 4, 0, 1)
     tally = done.tally
     assert (tally.steps, tally.committed) == (3, 7)
@@ -77,7 +77,7 @@ def test_drafts_and_what_became_of_them_are_counted(stock: Loaded) -> None:
 
 
 def test_an_end_inside_a_draft_ends_the_answer(stock: Loaded) -> None:
-    contender = LlamaCpp(stock, Script([0, 1, 2, 3], [9]), ahead=4)
+    contender = LlamaCppDecoder(stock, Script([0, 1, 2, 3], [9]), ahead=4)
     done = answer(contender, Request([3], max_new_tokens=8, eos=frozenset({1})))
     assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
     tally = done.tally
@@ -93,7 +93,7 @@ def test_a_bonus_that_no_draft_reached_is_not_accepted() -> None:
 
 
 def test_every_request_starts_empty_and_with_its_own_seed_and_sampling(stock: Loaded) -> None:
-    contender = LlamaCpp(stock)
+    contender = LlamaCppDecoder(stock)
     drawn = SamplingParams(temperature=0.5, top_k=3, top_p=0.9, seed=2**32 + 4)
     contender.decode([Request([1, 2], 2), Request([1, 2, 3], 1, drawn)])
     (opened,) = Llama.opened
@@ -112,19 +112,19 @@ def test_every_request_starts_empty_and_with_its_own_seed_and_sampling(stock: Lo
 
 def test_the_seed_that_means_any_seed_is_never_given(stock: Loaded) -> None:
     params = SamplingParams(temperature=1.0, seed=2**32 - 1)
-    answer(LlamaCpp(stock), Request([1], 1, params))
+    answer(LlamaCppDecoder(stock), Request([1], 1, params))
     assert ("seed", 0) in Llama.opened[0].calls
 
 
 def test_requests_of_a_group_wait_for_those_before(stock: Loaded) -> None:
-    answers = LlamaCpp(stock).begin(2)([Request([3], 5), Request([0], 2)])
+    answers = LlamaCppDecoder(stock).begin(2)([Request([3], 5), Request([0], 2)])
     first, second = (a.completion for a in answers)
     assert (first.tokens, second.tokens) == ((4, 0, 1, 2, 3), (1, 2))
     assert 0 < first.ttft <= first.seconds < second.ttft <= second.seconds
 
 
 def test_the_context_is_what_requests_need_and_only_grows(stock: Loaded) -> None:
-    contender = LlamaCpp(stock, Script(), ahead=10)
+    contender = LlamaCppDecoder(stock, Script(), ahead=10)
     contender.decode([Request([1] * 100, 146), Request([1], 1)])
     contender.decode([Request([1] * 50, 20)])
     contender.decode([Request([1] * 100, 147)])
@@ -137,7 +137,7 @@ def test_the_file_is_opened_as_torch_runs_the_model(stock: Loaded) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        answer(LlamaCpp(stock), Request([1], 1))
+        answer(LlamaCppDecoder(stock), Request([1], 1))
     finally:
         torch.set_num_threads(before)
     settings = Llama.opened[0].settings
@@ -150,13 +150,13 @@ def test_the_file_is_opened_as_torch_runs_the_model(stock: Loaded) -> None:
 
 
 def test_a_drafting_context_has_room_for_all_logits(stock: Loaded) -> None:
-    answer(LlamaCpp(stock, Script(), ahead=1), Request([1], 1))
+    answer(LlamaCppDecoder(stock, Script(), ahead=1), Request([1], 1))
     assert Llama.opened[0].settings["logits_all"] is True
 
 
 def test_the_cache_of_a_half_precision_model_is_the_librarys_default() -> None:
     half = Loaded("tiny", llama(torch.bfloat16), tiny_tokenizer(), frozenset())
-    answer(LlamaCpp(half), Request([1], 1))
+    answer(LlamaCppDecoder(half), Request([1], 1))
     assert (Llama.opened[0].settings["type_k"], Llama.opened[0].settings["type_v"]) == (1, 1)
 
 
@@ -170,7 +170,7 @@ class Elsewhere:
 def test_a_library_without_the_models_device_is_refused() -> None:
     away: Any = Loaded("tiny", Elsewhere(), tiny_tokenizer(), frozenset())  # type: ignore[arg-type]
     with pytest.raises(DraftwoodError, match="target is on cuda:1 and the installed llama-cpp"):
-        LlamaCpp(away)
+        LlamaCppDecoder(away)
 
 
 def test_a_model_on_a_gpu_is_opened_on_that_gpu(
@@ -178,7 +178,7 @@ def test_a_model_on_a_gpu_is_opened_on_that_gpu(
 ) -> None:
     monkeypatch.setitem(sys.modules, "llama_cpp", fake_library.library(gpu=True))
     monkeypatch.setattr(type(stock.model), "device", torch.device("cuda:1"))
-    answer(LlamaCpp(stock), Request([1], 1))
+    answer(LlamaCppDecoder(stock), Request([1], 1))
     settings = Llama.opened[0].settings
     assert (settings["n_gpu_layers"], settings["main_gpu"]) == (-1, 1)
     assert settings["offload_kqv"] is settings["op_offload"] is True

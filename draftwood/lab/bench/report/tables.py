@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from draftwood.lab.bench.document import Divergence, Document, MethodResult
 from draftwood.lab.bench.figures import Metrics, Reliability
-from draftwood.lab.bench.forecast import EARLY
 from draftwood.lab.bench.intervals import Estimate, Ratio
 from draftwood.lab.bench.loop_marks import marked
+from draftwood.lab.bench.predictions import EARLY
 from draftwood.lab.bench.report.words import UNKNOWN, interval, number
 
 SPEED, SPEEDUP, TAU = "tokens/s", "× ar", "τ"

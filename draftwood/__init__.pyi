@@ -82,26 +82,26 @@ def auto(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest node.
-        width: successors asked of the table for a node.
-        level: nodes of a draft level, and children of each.
+        width: most successors of a node to ask the table for.
+        level: most nodes of a draft level, and most children of each.
         chain: name of the source that copies.
         table: name of the source that ranks.
-        neural: name of a source with a model, if any.
-        layout: a model's children above temperature 0: drawn as the target will draw, its
-            likeliest, or, so that a seed does not decide the tokens, drawn, or the better of
-            both.
-        also: further sources, NAME/copied or NAME/ranked, with + between them.
-        calibration: file with the acceptance to start from (none: what is shipped).
+        neural: name of a source with a model; empty: none.
+        layout: a model's drafts above temperature 0: Gumbel top-k with the target's noise, the
+            likeliest tokens, samples, or the better of the last two; with the last two a seed
+            does not decide the tokens.
+        also: further sources: NAME/copied or NAME/ranked, joined by +.
+        calibration: file of 'draftwood calibrate' to start from; empty: the shipped one.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-        adjacency__width: successors kept for every key (K).
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+        adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests, kept between them.
-        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
@@ -147,26 +147,26 @@ def goose(
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.
-        top_k: most children asked for or drawn per node (K).
-        min_score: least probability of a branch node that is not drawn.
+        top_k: most children per node (K).
+        min_score: least probability of a branch node that is not sampled.
         ratio: share of the tree for the spine; 0 adapts it to p_s.
         bypass: when to verify the copied chain alone.
-        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        bypass_length: least match (paper: chain) to verify the chain alone, in tokens.
         chain: name of the source that copies.
         min_chain: shorter copied chains count as no match, in tokens.
-        spine: ablations: no spine, or a spine drawn from the ranking source.
+        spine: ablations: no spine, or a spine from the ranking source.
         spine_branches: ablation: off leaves the spine's nodes without branches.
         branches: name of the source that ranks.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-        adjacency__width: successors kept for every key (K).
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+        adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests, kept between them.
-        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
@@ -207,13 +207,13 @@ def iso3(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-        adjacency__width: successors kept for every key (K).
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+        adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests, kept between them.
-        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
@@ -254,13 +254,13 @@ def iso5(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
-        adjacency__width: successors kept for every key (K).
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+        adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests, kept between them.
-        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
@@ -288,8 +288,8 @@ def pld(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def tr(
@@ -305,7 +305,7 @@ def tr(
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
 ) -> CustomGenerate:
-    """A static tree over the last token's successors.
+    """A static tree filled from the adjacency table.
 
     Source: Token Recycling.
 
@@ -315,11 +315,11 @@ def tr(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
-        adjacency__width: successors kept for every key (K).
+        adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests, kept between them.
-        adjacency__max_rows: most keys kept; the oldest makes room for a new one.
+        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
     """
 
@@ -344,7 +344,7 @@ def block(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A chain drawn from a draft model, judged as a whole.
+    """A chain sampled from a draft model, verified as a whole.
 
     Source: Block Verification (Sun et al. 2024).
 
@@ -356,8 +356,8 @@ def block(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
+        replacement: sample siblings independently, so that they may repeat.
+        last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
@@ -365,8 +365,8 @@ def block(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def dynatree(
@@ -422,33 +422,33 @@ def dynatree(
         source: name of the drafter.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
-        children: a node's children: the likeliest, or as many drawn from the draft model.
-        replacement: draw siblings independently, so that they may repeat (children=drawn).
-        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        children: a node's children: the likeliest, or as many samples of the draft model.
+        replacement: sample siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: sampled too, or the likeliest (children=drawn).
         draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
         history: ablation: off keeps base_depth and tau_high as they are.
         b_min: children of a node with c >= tau_high.
-        b_mid: children of a node in between.
+        b_mid: children of a node with tau_low <= c < tau_high.
         b_max: children of a node with c < tau_low.
-        tau_high: confidence that needs few children.
-        tau_low: confidence that needs many children.
+        tau_high: confidence from which on a node gets b_min children.
+        tau_low: confidence below which a node gets b_max children.
         base_depth: above it, only rho_stop ends a path (D_0, first value).
         max_depth: deepest node (D_max).
         rho_stop: least path probability to be expanded.
         rho_deep: path probability to exceed from base_depth on.
         tau: least path probability of a leaf.
-        window: steps that history looks back on (W).
+        window: steps in the history (W).
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def eagle3(
@@ -533,7 +533,7 @@ def goose_eagle3(
 ) -> CustomGenerate:
     """GOOSE's spine, with branches from an EAGLE-3 head.
 
-    Source: GOOSE's future work.
+    Source: GOOSE, proposed there as future work.
 
     Args:
         context: which drafter answers the source context: adjacency, context, eagle3, model.
@@ -544,21 +544,21 @@ def goose_eagle3(
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.
-        top_k: most children asked for or drawn per node (K).
-        min_score: least probability of a branch node that is not drawn.
+        top_k: most children per node (K).
+        min_score: least probability of a branch node that is not sampled.
         ratio: share of the tree for the spine; 0 adapts it to p_s.
         bypass: when to verify the copied chain alone.
-        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        bypass_length: least match (paper: chain) to verify the chain alone, in tokens.
         chain: name of the source that copies.
         min_chain: shorter copied chains count as no match, in tokens.
-        spine: ablations: no spine, or a spine drawn from the ranking source.
+        spine: ablations: no spine, or a spine from the ranking source.
         spine_branches: ablation: off leaves the spine's nodes without branches.
         branches: name of the source that ranks.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def goose_sampled(
@@ -586,7 +586,7 @@ def goose_sampled(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """GOOSE's spine, with branches drawn from a draft model.
+    """GOOSE's spine, with branches sampled from a draft model.
 
     Source: Traversal Verification, with GOOSE's spine.
 
@@ -599,11 +599,11 @@ def goose_sampled(
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
         rho: share of the branches that goes to the spine's nodes.
-        top_k: most children asked for or drawn per node (K).
-        min_score: least probability of a branch node that is not drawn.
+        top_k: most children per node (K).
+        min_score: least probability of a branch node that is not sampled.
         ratio: share of the tree for the spine; 0 adapts it to p_s.
         bypass: when to verify the copied chain alone.
-        bypass_length: match (paper: chain) long enough to bypass, in tokens.
+        bypass_length: least match (paper: chain) to verify the chain alone, in tokens.
         chain: name of the source that copies.
         replacement: draw siblings independently, so that they may repeat.
         draft_temperature: temperature of the draft; 0 is the request's own.
@@ -611,8 +611,8 @@ def goose_sampled(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def mixed(
@@ -636,7 +636,7 @@ def mixed(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A binary tree of one drawn child and the likeliest, its paths judged as wholes.
+    """A binary tree of a sampled and a likeliest child, its paths verified as wholes.
 
     Source: Traversal Verification; this layout is not in the paper.
 
@@ -648,8 +648,8 @@ def mixed(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
+        replacement: sample siblings independently, so that they may repeat.
+        last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
@@ -657,8 +657,8 @@ def mixed(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def opt_tree(
@@ -672,7 +672,7 @@ def opt_tree(
     max_depth: int = 32,
     source: str = 'draft',
 ) -> CustomGenerate:
-    """A draft model's likeliest nodes, as deep as another level pays.
+    """A draft model's likeliest nodes, as deep as levels add expected tokens.
 
     Source: OPT-Tree (Wang et al. 2025).
 
@@ -682,7 +682,7 @@ def opt_tree(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
-        delta: a level that adds no more expected tokens is the last.
+        delta: expected tokens that a level must add for another to follow.
         max_depth: most draft forwards in a step.
         source: name of the drafter.
     """
@@ -708,7 +708,7 @@ def rrsw(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A sparse tree drawn from a draft model, judged token by token.
+    """A sparse tree sampled from a draft model, verified token by token.
 
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 
@@ -720,8 +720,8 @@ def rrsw(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
+        replacement: sample siblings independently, so that they may repeat.
+        last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
@@ -729,8 +729,8 @@ def rrsw(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def sd(
@@ -806,7 +806,7 @@ def specinfer(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A sparse tree drawn with replacement, judged token by token.
+    """A sparse tree sampled with replacement, verified token by token.
 
     Source: SpecInfer (Miao et al. 2024).
 
@@ -818,8 +818,8 @@ def specinfer(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
+        replacement: sample siblings independently, so that they may repeat.
+        last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
@@ -827,8 +827,8 @@ def specinfer(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def talon(
@@ -870,19 +870,19 @@ def talon(
         source: name of the drafter.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
-        children: a node's children: the likeliest, or as many drawn from the draft model.
-        replacement: draw siblings independently, so that they may repeat (children=drawn).
-        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        children: a node's children: the likeliest, or as many samples of the draft model.
+        replacement: sample siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: sampled too, or the likeliest (children=drawn).
         draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
-        top_k: nodes of an ungated level (K).
-        robust: how many levels from the root are ungated.
+        top_k: nodes of a level that is not gated (K).
+        robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def traversal(
@@ -906,7 +906,7 @@ def traversal(
     context__max_match: int = 64,
     context__wrap: bool = False,
 ) -> CustomGenerate:
-    """A sparse tree drawn from a draft model, its paths judged as wholes.
+    """A sparse tree sampled from a draft model, its paths verified as wholes.
 
     Source: Traversal Verification.
 
@@ -918,8 +918,8 @@ def traversal(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: draw siblings independently, so that they may repeat.
-        last: a node's last child: drawn too, the likeliest, or the copied one.
+        replacement: sample siblings independently, so that they may repeat.
+        last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
@@ -927,8 +927,8 @@ def traversal(
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
-        context__max_match: longest match to measure, in tokens, before the root.
-        context__wrap: go on past the end of the text, with what was copied so far.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
 def traversal_dynatree(
@@ -964,7 +964,7 @@ def traversal_dynatree(
     depth_step: float = 1.0,
     tau_step: float = 0.05,
 ) -> CustomGenerate:
-    """A drawn tree, its breadth by confidence, its depth by path probability.
+    """A sampled tree, its breadth by confidence, its depth by path probability.
 
     Source: Traversal Verification, with DynaTree's gates.
 
@@ -977,25 +977,25 @@ def traversal_dynatree(
         source: name of the drafter.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
-        children: a node's children: the likeliest, or as many drawn from the draft model.
-        replacement: draw siblings independently, so that they may repeat (children=drawn).
-        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        children: a node's children: the likeliest, or as many samples of the draft model.
+        replacement: sample siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: sampled too, or the likeliest (children=drawn).
         draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
         history: ablation: off keeps base_depth and tau_high as they are.
         b_min: children of a node with c >= tau_high.
-        b_mid: children of a node in between.
+        b_mid: children of a node with tau_low <= c < tau_high.
         b_max: children of a node with c < tau_low.
-        tau_high: confidence that needs few children.
-        tau_low: confidence that needs many children.
+        tau_high: confidence from which on a node gets b_min children.
+        tau_low: confidence below which a node gets b_max children.
         base_depth: above it, only rho_stop ends a path (D_0, first value).
         max_depth: deepest node (D_max).
         rho_stop: least path probability to be expanded.
         rho_deep: path probability to exceed from base_depth on.
         tau: least path probability of a leaf.
-        window: steps that history looks back on (W).
+        window: steps in the history (W).
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
@@ -1020,7 +1020,7 @@ def traversal_talon(
     robust: int = 1,
     max_depth: int = 32,
 ) -> CustomGenerate:
-    """A drawn tree that spends its budget where the model is confident.
+    """A sampled tree that spends its budget where the model is confident.
 
     Source: Traversal Verification, with TALON's gate.
 
@@ -1033,12 +1033,12 @@ def traversal_talon(
         source: name of the drafter.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
-        children: a node's children: the likeliest, or as many drawn from the draft model.
-        replacement: draw siblings independently, so that they may repeat (children=drawn).
-        last: a node's last child: drawn too, or the likeliest (children=drawn).
+        children: a node's children: the likeliest, or as many samples of the draft model.
+        replacement: sample siblings independently, so that they may repeat (children=drawn).
+        last: a node's last child: sampled too, or the likeliest (children=drawn).
         draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
-        top_k: nodes of an ungated level (K).
-        robust: how many levels from the root are ungated.
+        top_k: nodes of a level that is not gated (K).
+        robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
     """

@@ -34,15 +34,15 @@ SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
     },
     "Measure": {
         "bench": _Entry("bench", "Time methods and other libraries on your prompts."),
-        "report": _Entry("report", "Make a page and figures of what bench measured."),
+        "report": _Entry("report", "Write a page and plots of a benchmark's results."),
         "tune": _Entry("tune", "Measure what a step costs on this machine."),
-        "cache": _Entry("cache", "List or clear what was measured and kept."),
+        "cache": _Entry("cache", "List or delete cached measurements."),
         "check-lossless": _Entry(
             "check_lossless", "Check that a method keeps the model's distribution."
         ),
     },
     "Fit to a model": {
-        "calibrate": _Entry("calibrate", "Count how often a model takes what is drafted."),
+        "calibrate": _Entry("calibrate", "Count how often a model accepts drafted candidates."),
         "search": _Entry("search", "Find the best setting of each method on your prompts."),
         "sequoia": _Entry("sequoia", "Search the best static tree for a draft model."),
         "train": _Entry("train", "Train an EAGLE-3 head, or the embedded models."),

@@ -77,9 +77,9 @@ def check_lossless(
     A METHOD is a name with or without settings, such as "traversal:shape=2x2".
 
     Exact enumeration over a vocabulary of three tokens proves it for the method's policy and
-    verifier on small trees. On --model, a chi-square test compares samples with the model's law,
-    which can refute it but not prove it, and greedy tokens are compared with plain decoding's.
-    Exit code 0: all checks passed; 1: one failed.
+    verifier on small trees. On --model, a chi-square test compares samples with the model's
+    distribution, which can refute losslessness but not prove it, and greedy tokens are compared
+    with plain decoding's. Exit code 0: all checks passed; 1: one failed.
     """
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))

@@ -87,7 +87,7 @@ def draft(
     teacher_share: float,
     teacher_from: float,
 ) -> None:
-    """Train a draft model on text and on the distributions of OUT's target."""
+    """Train a draft model on text and its target's distributions."""
     recipe = replace(recipe, teacher_share=teacher_share, teacher_from=teacher_from)
     run.train_model("draft", shape, recipe, job, vocab_size)
 

@@ -44,13 +44,15 @@ class Adjacency(DrafterSpec):
         DraftwoodError: a setting outside its range.
     """
 
-    width: int = setting(10, "successors kept for every key (K)", least=1)
+    width: int = setting(10, "successors stored per key (K)", least=1)
     min_score: float = setting(
         0.01, "least probability a successor needs to be offered", least=0, below=1
     )
     bigram: bool = setting(True, "look up the last two tokens first; off: the last token only")
-    shared: bool = setting(False, "one table for all requests, kept between them")
-    max_rows: int = setting(65536, "most keys kept; the oldest makes room for a new one", least=1)
+    shared: bool = setting(
+        False, "one table for all requests of an engine, not emptied between them"
+    )
+    max_rows: int = setting(65536, "most keys stored; the oldest is dropped first", least=1)
     harvest: Literal["all", "accepted"] = setting(
         "all", "learn from every node of a tree, or from the accepted ones only"
     )

@@ -52,9 +52,9 @@ class Context(DrafterSpec):
     max_continuations: int = setting(
         4, "most continuations, with distinct first tokens, to offer", least=1
     )
-    max_match: int = setting(64, "longest match to measure, in tokens, before the root", least=1)
+    max_match: int = setting(64, "longest match to measure, in tokens", least=1)
 
-    wrap: bool = setting(False, "go on past the end of the text, with what was copied so far")
+    wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 
     def __post_init__(self) -> None:
         super().__post_init__()

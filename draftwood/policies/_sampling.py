@@ -97,13 +97,13 @@ class TopOrDrawn(Policy):
     )
     copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
     children: Literal["top", "drawn"] = setting(
-        "top", "a node's children: the likeliest, or as many drawn from the draft model"
+        "top", "a node's children: the likeliest, or as many samples of the draft model"
     )
     replacement: bool = setting(
-        False, "draw siblings independently, so that they may repeat (children=drawn)"
+        False, "sample siblings independently, so that they may repeat (children=drawn)"
     )
     last: Literal["none", "top"] = setting(
-        "none", "a node's last child: drawn too, or the likeliest (children=drawn)"
+        "none", "a node's last child: sampled too, or the likeliest (children=drawn)"
     )
     draft_temperature: float = setting(
         0.0,

@@ -116,16 +116,16 @@ class SpineRule(Policy):
     rho: float = setting(
         0.5, "share of the branches that goes to the spine's nodes", least=0, most=1
     )
-    top_k: int = setting(10, "most children asked for or drawn per node (K)", least=1)
+    top_k: int = setting(10, "most children per node (K)", least=1)
     min_score: float = setting(
-        MIN_SCORE, "least probability of a branch node that is not drawn", least=0, below=1
+        MIN_SCORE, "least probability of a branch node that is not sampled", least=0, below=1
     )
     ratio: float = setting(
         0.0, "share of the tree for the spine; 0 adapts it to p_s", least=0, most=1
     )
     bypass: Bypass = setting("distinct", "when to verify the copied chain alone")
     bypass_length: int = setting(
-        8, "match (paper: chain) long enough to bypass, in tokens", least=1
+        8, "least match (paper: chain) to verify the chain alone, in tokens", least=1
     )
     chain: str = setting("context", "name of the source that copies", source=True)
 

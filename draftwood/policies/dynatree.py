@@ -73,10 +73,14 @@ class DynaTree(TopOrDrawn):
     prune: bool = setting(True, "ablation: off keeps leaves under tau")
     history: bool = setting(True, "ablation: off keeps base_depth and tau_high as they are")
     b_min: int = setting(1, "children of a node with c >= tau_high", least=1)
-    b_mid: int = setting(2, "children of a node in between", least=1)
+    b_mid: int = setting(2, "children of a node with tau_low <= c < tau_high", least=1)
     b_max: int = setting(3, "children of a node with c < tau_low", least=1)
-    tau_high: float = setting(0.9, "confidence that needs few children", above=0, below=1)
-    tau_low: float = setting(0.4, "confidence that needs many children", above=0, below=1)
+    tau_high: float = setting(
+        0.9, "confidence from which on a node gets b_min children", above=0, below=1
+    )
+    tau_low: float = setting(
+        0.4, "confidence below which a node gets b_max children", above=0, below=1
+    )
     base_depth: int = setting(
         6, "above it, only rho_stop ends a path (D_0, first value)", least=LEAST_BASE_DEPTH
     )
@@ -86,7 +90,7 @@ class DynaTree(TopOrDrawn):
         0.5, "path probability to exceed from base_depth on", above=0, below=1
     )
     tau: float = setting(0.05, "least path probability of a leaf", least=0, below=1)
-    window: int = setting(10, "steps that history looks back on (W)", least=1)
+    window: int = setting(10, "steps in the history (W)", least=1)
     goal: float = setting(0.7, "acceptance to steer towards (a*)", above=0, below=1)
     depth_step: float = setting(1.0, "step size of base_depth (eta_D)", above=0, below=math.inf)
     tau_step: float = setting(0.05, "step size of tau_high (eta_h)", above=0, below=math.inf)
@@ -203,7 +207,7 @@ RECIPES = (
     ),
     Recipe(
         "traversal-dynatree",
-        "a drawn tree, its breadth by confidence, its depth by path probability",
+        "a sampled tree, its breadth by confidence, its depth by path probability",
         "Traversal Verification, with DynaTree's gates",
         drafters={"draft": "model"},
         verifier="traversal",

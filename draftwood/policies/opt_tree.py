@@ -41,7 +41,7 @@ class OptTree(Policy):
     )
     delta: float = setting(
         0.5,
-        "a level that adds no more expected tokens is the last",
+        "expected tokens that a level must add for another to follow",
         search=(0.05, 0.1, 0.25, 0.5),
         least=0,
     )
@@ -73,7 +73,7 @@ PART = OptTree
 RECIPES = (
     Recipe(
         "opt-tree",
-        "a draft model's likeliest nodes, as deep as another level pays",
+        "a draft model's likeliest nodes, as deep as levels add expected tokens",
         "OPT-Tree (Wang et al. 2025)",
         drafters={"draft": "model"},
     ),

@@ -90,7 +90,7 @@ PART = Recycling
 RECIPES = (
     Recipe(
         "tr",
-        "a static tree over the last token's successors",
+        "a static tree filled from the adjacency table",
         "Token Recycling",
         drafters={"adjacency": "adjacency"},
         presets={

@@ -60,9 +60,9 @@ class Sampled(Policy):
     shape: str = setting(
         "2x2x2x2x2", 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'
     )
-    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
+    replacement: bool = setting(False, "sample siblings independently, so that they may repeat")
     last: Literal["none", "top", "context"] = setting(
-        "none", "a node's last child: drawn too, the likeliest, or the copied one"
+        "none", "a node's last child: sampled too, the likeliest, or the copied one"
     )
     deepest: Deepest = setting("first", "which child has the deepest subtree of its siblings")
     draft_temperature: float = setting(
@@ -195,7 +195,7 @@ PART = Sampled
 RECIPES = (
     Recipe(
         "traversal",
-        "a sparse tree drawn from a draft model, its paths judged as wholes",
+        "a sparse tree sampled from a draft model, its paths verified as wholes",
         "Traversal Verification",
         drafters={"draft": "model", "context": "context"},
         verifier="traversal",
@@ -203,7 +203,7 @@ RECIPES = (
     ),
     Recipe(
         "rrsw",
-        "a sparse tree drawn from a draft model, judged token by token",
+        "a sparse tree sampled from a draft model, verified token by token",
         "RRSw (Jeon et al. 2024), baseline of Traversal Verification",
         drafters={"draft": "model", "context": "context"},
         verifier="rejection",
@@ -211,7 +211,7 @@ RECIPES = (
     ),
     Recipe(
         "specinfer",
-        "a sparse tree drawn with replacement, judged token by token",
+        "a sparse tree sampled with replacement, verified token by token",
         "SpecInfer (Miao et al. 2024)",
         drafters={"draft": "model", "context": "context"},
         verifier="rejection",
@@ -219,7 +219,7 @@ RECIPES = (
     ),
     Recipe(
         "block",
-        "a chain drawn from a draft model, judged as a whole",
+        "a chain sampled from a draft model, verified as a whole",
         "Block Verification (Sun et al. 2024)",
         drafters={"draft": "model", "context": "context"},
         verifier="block",
@@ -227,7 +227,7 @@ RECIPES = (
     ),
     Recipe(
         "mixed",
-        "a binary tree of one drawn child and the likeliest, its paths judged as wholes",
+        "a binary tree of a sampled and a likeliest child, its paths verified as wholes",
         "Traversal Verification; this layout is not in the paper",
         drafters={"draft": "model", "context": "context"},
         verifier="traversal",

@@ -167,7 +167,7 @@ PART = SampledSpine
 RECIPES = (
     Recipe(
         "goose-sampled",
-        "GOOSE's spine, with branches drawn from a draft model",
+        "GOOSE's spine, with branches sampled from a draft model",
         "Traversal Verification, with GOOSE's spine",
         drafters={"context": "context", "draft": "model"},
         verifier="traversal",

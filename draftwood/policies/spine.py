@@ -98,7 +98,7 @@ class Spine(SpineRule):
 
     min_chain: int = setting(1, "shorter copied chains count as no match, in tokens", least=1)
     spine: Literal["on", "off", "control"] = setting(
-        "on", "ablations: no spine, or a spine drawn from the ranking source"
+        "on", "ablations: no spine, or a spine from the ranking source"
     )
     spine_branches: bool = setting(True, "ablation: off leaves the spine's nodes without branches")
     branches: str = setting("adjacency", "name of the source that ranks", source=True)
@@ -169,7 +169,7 @@ RECIPES = (
     Recipe(
         "goose-eagle3",
         "GOOSE's spine, with branches from an EAGLE-3 head",
-        "GOOSE's future work",
+        "GOOSE, proposed there as future work",
         drafters={"context": "context", "draft": "eagle3"},
         presets={"branches": "draft"},
     ),

@@ -38,8 +38,8 @@ class Talon(TopOrDrawn):
         above=0,
         most=1,
     )
-    top_k: int = setting(10, "nodes of an ungated level (K)", least=1)
-    robust: int = setting(1, "how many levels from the root are ungated", least=0)
+    top_k: int = setting(10, "nodes of a level that is not gated (K)", least=1)
+    robust: int = setting(1, "levels from the root that are not gated", least=0)
     max_depth: int = setting(32, "most draft forwards in a step", least=1)
 
     def grow(self, growth: Growth, state: None) -> Grower:
@@ -80,7 +80,7 @@ RECIPES = (
     ),
     Recipe(
         "traversal-talon",
-        "a drawn tree that spends its budget where the model is confident",
+        "a sampled tree that spends its budget where the model is confident",
         "Traversal Verification, with TALON's gate",
         drafters={"draft": "model"},
         verifier="traversal",

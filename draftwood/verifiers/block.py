@@ -1,4 +1,4 @@
-"""Block Verification: accepts a prefix of a sampled chain, judged as a whole.
+"""Block Verification: accepts a prefix of a sampled chain, verified as a whole.
 
 Source: Sun et al. 2024, "Block Verification Accelerates Speculative Decoding", Algorithm 2. For a
 chain x_1 .. x_L whose token x_i+1 was drawn from q_i, and p_i the target's distribution after x_i::

@@ -1,4 +1,4 @@
-"""Traversal Verification: accepts a path of a sampled tree, judged from the leaves up.
+"""Traversal Verification: accepts a path of a sampled tree, verified from the leaves up.
 
 Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Deviations:
 

@@ -73,19 +73,22 @@ class Auto(Policy):
 
     budget: int = setting(64, "most nodes to draft, root excluded", least=0)
     max_depth: int = setting(64, "deepest node", least=1)
-    width: int = setting(8, "successors asked of the table for a node", least=1)
-    level: int = setting(8, "nodes of a draft level, and children of each", least=1)
+    width: int = setting(8, "most successors of a node to ask the table for", least=1)
+    level: int = setting(8, "most nodes of a draft level, and most children of each", least=1)
     chain: str = setting("context", "name of the source that copies", source=True)
     table: str = setting("adjacency", "name of the source that ranks", source=True)
-    neural: str = setting("", "name of a source with a model, if any", source=True)
+    neural: str = setting("", "name of a source with a model; empty: none", source=True)
     layout: Literal["coupled", "ranked", "drawn", "either"] = setting(
         "coupled",
-        "a model's children above temperature 0: drawn as the target will draw, its "
-        "likeliest, or, so that a seed does not decide the tokens, drawn, or the better of both",
+        "a model's drafts above temperature 0: Gumbel top-k with the target's noise, the likeliest "
+        "tokens, samples, or the better of the last two; with the last two a seed does not decide "
+        "the tokens",
     )
 
-    also: str = setting("", "further sources, NAME/copied or NAME/ranked, with + between them")
-    calibration: str = setting("", "file with the acceptance to start from (none: what is shipped)")
+    also: str = setting("", "further sources: NAME/copied or NAME/ranked, joined by +")
+    calibration: str = setting(
+        "", "file of 'draftwood calibrate' to start from; empty: the shipped one"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

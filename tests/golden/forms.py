@@ -2,29 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, read_json
-from tests.golden.cases import File
-from tests.golden.entries import Check
+from tests.golden.comparison import Check
 from tests.golden.spine_trees import check_spine_trees
 from tests.golden.verifications import check_verifications
 
-NAMED = {
-    check_spine_trees: re.compile(r"\bkinds\b"),
-    check_verifications: re.compile(r"\bend_prob\b|\bgolden_file\b"),
+CHECKS: dict[str, Callable[[Mapping[str, Any]], list[Check]]] = {
+    r"\bkinds\b": check_spine_trees,
+    r"\b(end_prob|traversal_visit_order|ensembles)\b": check_verifications,
 }
-"""Words that only the ``format`` text of files of one form has."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """The text that describes a file."""
-
-    format: str
+"""The check of each form, by words that only its ``format`` text, or else its keys, have."""
 
 
 def check_file(path: str | Path) -> list[Check]:
@@ -33,28 +24,30 @@ def check_file(path: str | Path) -> list[Check]:
     Raises:
         DraftwoodError: the file cannot be read, or has neither form.
     """
+    found = read_json(Path(path))
     try:
-        found = read_json(Path(path))
-        whole = decode(Mapping[str, Any], found)  # type: ignore[type-abstract]
-        file = decode(File, {"cases": [], "ensembles": [], **whole})
-        text = decode(Form, {"format": "", **whole}).format
-        return _check_of(file, text)(file)
-    except (OverflowError, RecursionError) as error:
-        raise DraftwoodError(f"{path}: a value is too large ({error})") from error
+        file = decode(dict[str, Any], found)
+        return _check_of(file)(file)
     except DraftwoodError as error:
-        named = str(path) in str(error)
-        raise error if named else DraftwoodError(f"{path}: {error}") from error
+        raise DraftwoodError(f"{path}: {error}") from error
+    except (ArithmeticError, LookupError, ValueError, RecursionError) as error:
+        raise DraftwoodError(
+            f"{path}: the values do not fit one another ({type(error).__name__}: {error})"
+        ) from error
 
 
-def _check_of(file: File, text: str) -> Callable[[File], list[Check]]:
-    """The check that fits the words of ``format``, else the keys of the first case."""
-    named = [check for check, words in NAMED.items() if words.search(text)]
-    if len(named) == 1:
-        return named[0]
-    if file.cases and "kinds" in file.cases[0]:
-        return check_spine_trees
-    if file.ensembles or (file.cases and "tree" in file.cases[0]):
-        return check_verifications
+def _check_of(file: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Check]]:
+    """The check that fits the words of ``format``, else the keys of the file's entries."""
+    entries = {
+        name: decode(tuple[Mapping[str, object], ...], file.get(name, []), name)
+        for name in ("cases", "ensembles")
+    }
+    keys = [name for name, listed in entries.items() if listed]
+    keys += [key for case in entries["cases"][:1] for key in case]
+    for text in (str(file.get("format")), " ".join(keys)):
+        named = [check for words, check in CHECKS.items() if re.search(words, text)]
+        if keys and len(named) == 1:
+            return named[0]
     raise DraftwoodError(
         'neither "format" nor the cases are those of spine trees (with "kinds") or of '
         'verifications (with "tree", or "ensembles"); give a golden file'

@@ -1,47 +1,41 @@
-"""Recomputes tests/data/verifications.json with the accept rules in exact fractions."""
+"""Recomputes tests/data/verifications.json with the literal accept rules in exact fractions."""
 
 import itertools
+import math
 import random
-from fractions import Fraction
 from typing import Any
 
-from tests.golden.fraction_rules import (
-    RULES,
-    SHAPES,
-    Dist,
-    Tree,
-    V,
-    accepted,
-    draw,
-    output,
-    table,
-    trees,
-)
+from tests.factories.literal_rules import RULES, Dist, Path, Tree
+from tests.golden.fraction_trees import SHAPES, V, draw, table, trees
 
 
 def floats(row: Dist | None) -> list[float] | None:
     return None if row is None else [float(x) for x in row]
 
 
-def as_key(prefix: tuple[int, ...]) -> str:
+def as_key(prefix: Path) -> str:
     return ",".join(map(str, prefix))
 
 
-def rows(law: dict[tuple[int, ...], Dist]) -> dict[str, Any]:
+def rows(law: dict[Path, Dist]) -> dict[str, Any]:
     return {as_key(prefix): floats(row) for prefix, row in law.items()}
 
 
-def case(name: str, tree: Tree, p: dict[tuple[int, ...], Dist]) -> dict[str, Any]:
-    law = p.__getitem__
+def case(name: str, tree: Tree, p: dict[Path, Dist]) -> dict[str, Any]:
     n = len(tree.token)
-    chain = all(len(tree.children(node)) < 2 for node in range(n))
-    found = {rule: f(tree, law) for rule, f in RULES.items() if rule != "block" or chain}
-    walked = found["traversal"]
+    children = [tree.children(node) for node in range(n)]
+    chain = all(len(own) < 2 for own in children)
+    found = {
+        rule: judge(tree, p.__getitem__)
+        for rule, judge in RULES.items()
+        if rule != "block" or chain
+    }
+    asked = found["traversal"].asked
     rng = random.Random(n)
     runs = []
     for _ in range(6):
         u = [round(rng.random(), 3) for _ in range(n)]
-        end = next(v for v in walked.visits if v == 0 or u[v] < walked.asked[v])
+        end = next(node for node in asked if node == 0 or u[node] < asked[node])
         runs.append({"u": u, "accepted_node": end, "accepted_tokens": list(tree.path(end))})
     return {
         "name": name,
@@ -51,18 +45,18 @@ def case(name: str, tree: Tree, p: dict[tuple[int, ...], Dist]) -> dict[str, Any
             "token": tree.token,
             "parent": tree.parent,
             "proposal_Q": [None, *(floats(q) for q in tree.q[1:])],
-            "children_in_verification_order": [tree.children(v) for v in range(n)],
+            "children_in_verification_order": children,
         },
-        "traversal_visit_order": walked.visits,
-        "traversal_accept_prob_when_reached": [float(x) for x in walked.asked],
+        "traversal_visit_order": list(asked),
+        "traversal_accept_prob_when_reached": [float(asked[node]) for node in range(n)],
         "runs_with_given_uniforms_by_node_id": runs,
         **{
             rule: {
-                "end_prob": [float(x) for x in result.end],
+                "end_prob": floats(result.end),
                 "bonus": [floats(row) for row in result.bonus],
-                "expected_accepted": float(accepted(tree, result)),
+                "expected_accepted": float(result.accepted()),
                 "output_given_tree": {
-                    as_key(k): float(x) for k, x in sorted(output(tree, result).items())
+                    as_key(tokens): float(x) for tokens, x in sorted(result.output().items())
                 },
             }
             for rule, result in found.items()
@@ -70,17 +64,11 @@ def case(name: str, tree: Tree, p: dict[tuple[int, ...], Dist]) -> dict[str, Any
     }
 
 
-def ensemble(
-    name: str, p: dict[tuple[int, ...], Dist], q: dict[tuple[int, ...], Dist]
-) -> dict[str, Any]:
+def ensemble(name: str, p: dict[Path, Dist], q: dict[Path, Dist]) -> dict[str, Any]:
     text, shape, depth = SHAPES[name]
     drawn = list(draw(shape, q.__getitem__))
     assert sum(weight for _, weight in drawn) == 1
     names = {"traversal": "traversal", "topdown": "rrsw", "naive": "naive"}
-    joint = {prefix: Fraction(1) for prefix in itertools.product(range(V), repeat=depth + 1)}
-    for prefix in joint:
-        for i, token in enumerate(prefix):
-            joint[prefix] *= p[prefix[:i]][token]
     return {
         "name": name,
         "shape": text,
@@ -88,12 +76,15 @@ def ensemble(
         "length": depth + 1,
         "n_trees": len(drawn),
         "expected_accepted": {
-            column: float(sum(w * accepted(t, RULES[rule](t, p.__getitem__)) for t, w in drawn))
+            column: float(sum(w * RULES[rule](t, p.__getitem__).accepted() for t, w in drawn))
             for column, rule in names.items()
         },
         "Mb": rows(p),
         "Ms": rows(q),
-        "output_joint": {as_key(k): float(x) for k, x in joint.items()},
+        "output_joint": {
+            as_key(tokens): float(math.prod(p[tokens[:i]][t] for i, t in enumerate(tokens)))
+            for tokens in itertools.product(range(V), repeat=depth + 1)
+        },
     }
 
 
@@ -101,7 +92,10 @@ def document() -> dict[str, Any]:
     """The whole file."""
     p, q = table(seed=33, depth=3), table(seed=7, depth=2)
     return {
-        "format": "see draftwood.lossless.golden_file",
+        "format": (
+            "end_prob[v]: probability that node v is the last accepted one; the keys are those of "
+            "tests/golden/verification_records.py"
+        ),
         "cases": [case(name, tree, p) for name, tree in trees(q.__getitem__).items()],
         "ensembles": [
             ensemble(name, {k: r for k, r in p.items() if len(k) < 3}, q) for name in SHAPES

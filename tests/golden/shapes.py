@@ -12,16 +12,18 @@ Known descriptions::
 Ms is the drafter's table.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.canned import ranked, sample, without
 from draftwood.lab.lossless.tape import Tape
 from draftwood.lab.lossless.tiny import Law, Prefix, Row
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
-from tests.golden.proposed import SOURCE, ProposedRows
+from tests.golden.explicit_trees import SOURCE, ProposedRows
 
 COUNTS = {word: i for i, word in enumerate(("one", "two", "three", "four", "five"), start=1)}
 
@@ -80,66 +82,48 @@ def parse_shape(text: str) -> tuple[Place, ...]:
         DraftwoodError: the description has none of the forms above.
     """
     for pattern, build in _KNOWN.items():
-        found = re.fullmatch(pattern, text.strip())
-        if found:
+        if found := re.fullmatch(pattern, text.strip()):
             return build(*found.groups())
     raise DraftwoodError(
         f"the shape {text!r} is not understood: see tests/golden/shapes.py for the known forms"
     )
 
 
-def _chain(length: str) -> tuple[Place, ...]:
+def _levels(depth: str, width: int, draw: Draw) -> tuple[Place, ...]:
     below: tuple[Place, ...] = ()
-    for _ in range(int(length)):
-        below = (Place(children=below),)
+    for _ in range(int(depth)):
+        below = (Place(draw, below),) * width
     return below
 
 
 def _bracketed(text: str) -> tuple[Place, ...]:
     """``[1:[leaf,leaf],2:[leaf]]``; the text before a colon is a label."""
-    leaves = re.sub(r"\d+:", "", text)
-    if re.fullmatch(r"leaf", leaves):
-        return ()
-    inner = re.fullmatch(r"\[(.*)\]", leaves)
-    if inner is None:
-        raise DraftwoodError(f"{text!r} is not a shape in brackets")
-    parts, depth = [""], 0
-    for char in inner[1]:
-        depth += (char == "[") - (char == "]")
-        if char == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return tuple(Place(children=_bracketed(part)) for part in parts)
 
+    def places(lists: list[Any]) -> tuple[Place, ...]:
+        return tuple(Place(children=places(each)) for each in lists)
 
-def _with_replacement(count: str) -> tuple[Place, ...]:
-    return (Place(Draw.IID),) * _number(count)
-
-
-def _most_probable(depth: str, count: str) -> tuple[Place, ...]:
-    below: tuple[Place, ...] = ()
-    for _ in range(int(depth)):
-        below = (Place(Draw.ONE_HOT, below),) * _number(count)
-    return below
+    try:
+        return places(json.loads(re.sub(r"\d+:", "", text).replace("leaf", "[]")))
+    except ValueError as error:
+        raise DraftwoodError(f"{text!r} is not a shape in brackets") from error
 
 
 def _mixed(gone: str, count: str, token: str, below: str | None) -> tuple[Place, ...]:
-    drawn = Place(children=(Place(),) * _number(count), exclude=frozenset({int(gone)}))
+    drawn = Place(children=(Place(),) * COUNTS[count], exclude=frozenset({int(gone)}))
     under = () if below is None else (Place(Draw.ONE_HOT, token=int(below)),)
     return (drawn, Place(Draw.ONE_HOT, under, token=int(token)))
 
 
-def _number(word: str) -> int:
-    return COUNTS[word]
-
-
 _COUNT = f"({'|'.join(COUNTS)})"
 _KNOWN: dict[str, Callable[..., tuple[Place, ...]]] = {
-    r"chain of (\d)": _chain,
+    r"chain of (\d)": lambda length: _levels(length, 1, Draw.WITHOUT_REPLACEMENT),
     r"root:(\[[^\s]*\]) all sampled w/o replacement": _bracketed,
-    rf"{_COUNT} children drawn with replacement, Q=Ms": _with_replacement,
-    rf"binary depth (\d), the {_COUNT} most probable tokens of Ms, one-hot Q": _most_probable,
+    rf"{_COUNT} children drawn with replacement, Q=Ms": (
+        lambda count: _levels("1", COUNTS[count], Draw.IID)
+    ),
+    rf"binary depth (\d), the {_COUNT} most probable tokens of Ms, one-hot Q": (
+        lambda depth, count: _levels(depth, COUNTS[count], Draw.ONE_HOT)
+    ),
     (
         rf"root:\[sampled from Ms minus token (\d+), with {_COUNT} sampled child; "
         r"then token (\d+) \(one-hot\)(?: with one-hot child (\d+))?\]"

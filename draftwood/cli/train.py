@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._train_flags import (
-    job_flags,
-    plan_flags,
-    recipe_flags,
-    run_flags,
-    shape_flags,
-    vocabulary_flag,
-)
+from draftwood.cli._train_flags import run_flags, settings_flags, vocabulary_flag
+from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import (
     DRAFT_RECIPE,
     DRAFT_SHAPE,
@@ -25,10 +18,13 @@ from draftwood.lab.train.recipe import (
     ModelShape,
     TrainingRecipe,
 )
+from draftwood.lab.train.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from draftwood.lab.train.head import HeadPlan
-    from draftwood.lab.train.training_run import RunOptions, TrainingRun
+    from draftwood.lab.train.training_run import TrainingRun
+
+_TEACHER = ("teacher_share", "teacher_from")
+_options_flags = settings_flags("options", RunOptions())
 
 
 @click.group()
@@ -51,45 +47,40 @@ def tokenizer(run: TrainingRun, vocab_size: int) -> None:
 
 @train.command()
 @run_flags
-@shape_flags(TARGET_SHAPE)
-@recipe_flags(TARGET_RECIPE)
-@job_flags
+@vocabulary_flag
+@settings_flags("shape", TARGET_SHAPE)
+@settings_flags("recipe", TARGET_RECIPE, without=_TEACHER)
+@_options_flags
 def target(
-    run: TrainingRun, shape: ModelShape, recipe: TrainingRecipe, job: RunOptions, vocab_size: int
+    run: TrainingRun,
+    shape: ModelShape,
+    recipe: TrainingRecipe,
+    options: RunOptions,
+    vocab_size: int,
 ) -> None:
     """Train a small target on text."""
-    run.train_model("target", shape, recipe, job, vocab_size)
+    from draftwood.lab.train.text_run import train_model
+
+    train_model(run, "target", shape, recipe, options, vocab_size)
 
 
 @train.command()
 @run_flags
-@shape_flags(DRAFT_SHAPE)
-@recipe_flags(DRAFT_RECIPE)
-@click.option(
-    "--teacher-share",
-    default=DRAFT_RECIPE.teacher_share,
-    show_default=True,
-    help="Weight of the target's distribution in the loss.",
-)
-@click.option(
-    "--teacher-from",
-    default=DRAFT_RECIPE.teacher_from,
-    show_default=True,
-    help="Share of updates before the target's distribution is used.",
-)
-@job_flags
+@vocabulary_flag
+@settings_flags("shape", DRAFT_SHAPE)
+@settings_flags("recipe", DRAFT_RECIPE)
+@_options_flags
 def draft(
     run: TrainingRun,
     shape: ModelShape,
     recipe: TrainingRecipe,
-    job: RunOptions,
+    options: RunOptions,
     vocab_size: int,
-    teacher_share: float,
-    teacher_from: float,
 ) -> None:
     """Train a draft model on text and its target's distributions."""
-    recipe = replace(recipe, teacher_share=teacher_share, teacher_from=teacher_from)
-    run.train_model("draft", shape, recipe, job, vocab_size)
+    from draftwood.lab.train.text_run import train_model
+
+    train_model(run, "draft", shape, recipe, options, vocab_size)
 
 
 @train.command()
@@ -98,13 +89,17 @@ def draft(
     "--target",
     help="A directory, a hub id or 'embedded'.  [default: OUT's target]",
 )
-@plan_flags
-@recipe_flags(HEAD_RECIPE)
-@job_flags
+@settings_flags("plan", HeadPlan())
+@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_options_flags
 def eagle3(
-    run: TrainingRun, target: str | None, plan: HeadPlan, recipe: TrainingRecipe, job: RunOptions
+    run: TrainingRun,
+    target: str | None,
+    plan: HeadPlan,
+    recipe: TrainingRecipe,
+    options: RunOptions,
 ) -> None:
     """Train an EAGLE-3 head on a target's features and distributions."""
     from draftwood.lab.train.head_run import train_head
 
-    train_head(run, target, plan, recipe, job)
+    train_head(run, target, plan, recipe, options)

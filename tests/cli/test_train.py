@@ -1,51 +1,50 @@
-"""The command from end to end on a toy corpus, and what it refuses before working."""
+"""``draftwood train`` from end to end on a toy corpus, and what it refuses before working."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from draftwood.cli.train import train
+from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
+from draftwood.lab.train.training_run import TrainingRun
+from draftwood.protocols import TargetInfo
+from tests.factories.trainable_heads import SHAPE
 
-_SETTINGS = {
-    "--hidden": 32,
-    "--layers": 2,
-    "--heads": 2,
-    "--kv-heads": 1,
-    "--head-dim": 16,
-    "--ffn": 48,
-    "--length": 32,
-    "--rows": 4,
-    "--warmup": 2,
-    "--threads": 1,
-}
-_MODEL = [word for flag, value in _SETTINGS.items() for word in (flag, str(value))]
+MIXTURE = "--mixture code=0.75,prose=0.25"
+COMMON = f"{MIXTURE} --device cpu --threads 1 --length 32 --rows 4 --warmup 2"
+SIZES = "--vocab-size 320 --hidden 16 --layers 4 --heads 4 --kv-heads 2 --head-dim 6 --ffn 24"
+TARGET = f"{COMMON} {SIZES} --tokens 512"
+DRAFT = TARGET
+HEAD = f"{COMMON} --tokens 512 --unroll 2"
 
 
-def run(what: str, data: Path, out: Path, *options: str) -> Result:
-    words = [what, "--data", str(data), "--out", str(out), "--vocab-size", "320"]
-    words += ["--mixture", "code=0.75,prose=0.25", "--device", "cpu", *options]
+def invoke(what: str, data: Path, out: Path, options: str, *more: str) -> Result:
+    words = [what, "--data", str(data), "--out", str(out), *options.split(), *more]
     return CliRunner().invoke(train, words, catch_exceptions=False)
+
+
+def run(what: str, data: Path, out: Path, options: str, *more: str) -> dict[str, Any]:
+    """The provenance of the model that the command writes."""
+    result = invoke(what, data, out, options, *more)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads((out / what / "model" / "provenance.json").read_text())
+    assert str(out) not in json.dumps(found)
+    return found
 
 
 @pytest.fixture(scope="module")
 def out(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with a finished target."""
     directory = tmp_path_factory.mktemp("out")
-    result = run("target", corpus, directory, *_MODEL, "--tokens", "1024")
-    assert result.exit_code == 0, result.output
-    return directory
-
-
-def test_the_target_is_exported_with_its_record(out: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model")
-    tokenizer = AutoTokenizer.from_pretrained(out / "target" / "model")
-    assert model.config.vocab_size == len(tokenizer) == 320
-    record = json.loads((out / "target" / "model" / "provenance.json").read_text())
+    record = run("target", corpus, directory, TARGET)
     assert record["finished"] is True
-    assert record["trained"]["tokens"] == 1024
+    assert record["trained"]["tokens"] == 512
     assert record["data"]["files"].keys() == record["held_out"].keys() == {"code", "prose"}
     assert record["held_out"]["code"].keys() >= {
         "nats_per_token",
@@ -53,70 +52,142 @@ def test_the_target_is_exported_with_its_record(out: Path) -> None:
         "greedy_loops",
         "greedy_repeated_8grams",
     }
-    assert "--data DATA --out OUT" in record["command"]
-    assert "--hidden 32" in record["command"]
-    assert str(out) not in json.dumps(record)
+    assert record["command"].startswith("draftwood train target --data DATA --out OUT")
+    assert "--hidden 16" in record["command"]
+    return directory
+
+
+def test_the_target_is_a_checkpoint_of_transformers(out: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model")
+    tokenizer = AutoTokenizer.from_pretrained(out / "target" / "model")
+    assert model.config.vocab_size == len(tokenizer) == 320
 
 
 def test_the_draft_learns_from_the_target(out: Path, corpus: Path, tmp_path: Path) -> None:
-    result = run(
-        "draft", corpus, out, *_MODEL, "--tokens", "512", "--export", str(tmp_path / "draft")
-    )
-    assert result.exit_code == 0, result.output
-    record = json.loads((tmp_path / "draft" / "provenance.json").read_text())
+    record = run("draft", corpus, out, DRAFT, "--export", str(tmp_path / "draft"))
     assert record["recipe"]["teacher_share"] > 0
     assert 0 <= record["teacher"]["code"]["greedy"] <= 1
+    assert json.loads((tmp_path / "draft" / "provenance.json").read_text()) == record
     assert (tmp_path / "draft" / "model.safetensors").is_file()
 
 
-def test_a_paused_target_is_exported_as_unfinished_and_does_not_teach(
-    corpus: Path, tmp_path: Path
+def test_a_head_is_trained_for_the_finished_target(out: Path, corpus: Path) -> None:
+    cached = sorted((out / "cache").iterdir())
+    options = f"{HEAD} --taps 1+3 --draft-vocab 100"
+    record = run("eagle3", corpus, out, options)
+    # The target's tokenizer is the run's own: nothing is tokenised again.
+    assert sorted((out / "cache").iterdir()) == cached
+
+    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
+    info = TargetInfo(320, SHAPE.context, 4, 16, torch.device("cpu"), torch.float32)
+    head = load_head(out / "eagle3" / "model", info, model.get_input_embeddings())
+    assert (list(head.config.taps), head.config.draft_vocab_size) == ([1, 3], 100)
+    assert record["finished"] is True
+    assert record["parameters"] == sum(p.numel() for p in head.parameters())
+    assert record["shape"]["taps"] == [1, 3]
+    assert record["unroll"] == {"steps": 2, "decay": 0.8}
+    assert record["target"]["name"] == "target"
+    held_out = record["held_out"]["code"]
+    assert held_out["chains"] > 0
+    lists = ("accepted", "greedy", "nats_per_token")
+    assert [len(held_out[name]) for name in lists] == [2, 2, 2]
+    assert "--unroll 2 --taps 1+3" in record["command"]
+
+    for changed in ("--unroll 3", "--taps 0+3", "--draft-vocab 90"):
+        with pytest.raises(DraftwoodError, match="another run"):
+            invoke("eagle3", corpus, out, f"{options} {changed}")
+
+
+def test_a_target_is_named_and_paused_training_resumed(
+    out: Path, corpus: Path, tmp_path: Path
 ) -> None:
+    target = ("--target", str(out / "target" / "model"))
+    for updates in (1, 3):
+        record = run("eagle3", corpus, tmp_path, f"{HEAD} --stop-after {updates}", *target)
+        assert record["finished"] is (updates == 3)
+    assert record["trained"]["updates"] == 4
+    assert record["target"]["name"] == "model"
+    assert record["command"].endswith("--target model")
+    run("target", corpus, tmp_path, f"{TARGET} --seed 9")
+    with pytest.raises(DraftwoodError, match=r"another run \(target '\w+' there, '\w+' here\)"):
+        invoke("eagle3", corpus, tmp_path, HEAD)
+
+
+@pytest.mark.parametrize("what", ["draft", "eagle3"])
+def test_an_unfinished_target_does_not_teach(corpus: Path, tmp_path: Path, what: str) -> None:
     sources = tmp_path / "sources.json"
     sources.write_text('{"code": {"licences": ["MIT"]}}')
-    options = ("--tokens", "1024", "--stop-after", "2", "--sources", str(sources))
-    result = run("target", corpus, tmp_path / "run", *_MODEL, *options)
-    assert result.exit_code == 0, result.output
-    path = tmp_path / "run" / "target" / "model" / "provenance.json"
-    record = json.loads(path.read_text())
+    options = f"{TARGET} --stop-after 2"
+    record = run("target", corpus, tmp_path / "run", options, "--sources", str(sources))
     assert record["finished"] is False
     assert record["trained"]["updates"] == 2
     assert record["data"]["origin"] == {"code": {"licences": ["MIT"]}}
-    with pytest.raises(DraftwoodError, match="no finished target"):
-        run("draft", corpus, tmp_path / "run", *_MODEL, "--tokens", "512")
+    with pytest.raises(DraftwoodError, match=r"no finished target .*"):
+        invoke(what, corpus, tmp_path / "run", DRAFT if what == "draft" else HEAD)
 
 
 def test_the_tokenizer_alone(corpus: Path, tmp_path: Path) -> None:
-    result = run("tokenizer", corpus, tmp_path)
+    result = invoke("tokenizer", corpus, tmp_path, f"{MIXTURE} --vocab-size 320")
     assert result.exit_code == 0, result.output
     assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer")) == 320
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("what", "options", "message"),
     [
-        (["--mixture", "law=1"], "names law"),
-        (["--mixture", "code"], "domain=weight"),
-        (["--tokens", "10"], "fewer than one batch"),
-        (["--heads", "3", "--kv-heads", "2"], "evenly"),
-        (["--device", "abacus"], "not a device"),
-        (["--sources", "nowhere.json"], "nowhere.json"),
-        (["--length", "20000"], "fewer than one batch"),
+        ("target", "--mixture law=1", "names law"),
+        ("target", "--mixture code", "domain=weight"),
+        ("target", "--tokens 10", "fewer than one batch"),
+        ("target", "--heads 3", "evenly"),
+        ("target", "--device abacus", "not a device"),
+        ("target", "--sources nowhere.json", "nowhere.json"),
+        ("target", "--data nowhere", "does not exist"),
+        ("eagle3", "--unroll 0", "unroll is 0"),
+        ("eagle3", "--taps 4", "give layers from 0 to 3"),
+        ("eagle3", "--draft-vocab 321", "give 1 to 320"),
+        ("eagle3", "--heads 3", "evenly"),
+        ("eagle3", "--unroll 17", "too short to unroll 17 steps"),
+        ("eagle3", "--length 8192 --tokens 40000", "4096 tokens; give a shorter --length"),
+        ("eagle3", "--target nowhere/at/all", "cannot load model"),
     ],
 )
 def test_bad_flags_are_refused_before_any_work(
-    corpus: Path, tmp_path: Path, options: list[str], message: str
+    out: Path,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    options: str,
+    message: str,
 ) -> None:
+    def tokenise(*_args: object) -> None:
+        raise AssertionError("work has begun")
+
+    monkeypatch.setattr(TrainingRun, "domains", tokenise)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    usual = f"{HEAD} --target {out / 'target' / 'model'}" if what == "eagle3" else TARGET
     with pytest.raises(DraftwoodError, match=message):
-        run("target", corpus, tmp_path / "run", *_MODEL, "--tokens", "1024", *options)
-    assert not (tmp_path / "run" / "target").exists()
+        invoke(what, corpus, tmp_path, f"{usual} {options}")
+    assert not (tmp_path / what).exists()
 
 
-def test_missing_data_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DraftwoodError, match="does not exist"):
-        run("target", tmp_path / "none", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("what", "options", "message"),
+    [
+        ("eagle3", "--hidden 1", "No such option"),
+        ("eagle3", "--teacher-share 1", "No such option"),
+        ("target", "--unroll 1", "No such option"),
+        ("eagle3", "--taps 1+x", "write layer numbers, such as 2+4+5"),
+    ],
+)
+def test_flags_that_cannot_be_read_are_usage_errors(
+    corpus: Path, tmp_path: Path, what: str, options: str, message: str
+) -> None:
+    result = invoke(what, corpus, tmp_path, options)
+    assert result.exit_code == 2
+    assert message in result.output
 
 
 def test_another_run_in_the_same_directory_is_refused(out: Path, corpus: Path) -> None:
     with pytest.raises(DraftwoodError, match="another run"):
-        run("target", corpus, out, *_MODEL, "--tokens", "1024", "--seed", "5")
+        invoke("target", corpus, out, f"{TARGET} --seed 5")

@@ -5,12 +5,21 @@ from typing import Any
 import torch
 
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.lab.train.head import HeadPlan, new_head
+from draftwood.lab.train.head import new_head
+from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import ModelShape
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import new_model
 
+EVERY_OTHER = list(range(1, 40, 2))
+"""A draft vocabulary: every other token of the target's 40."""
+
 SHAPE = ModelShape(hidden=16, layers=4, heads=4, kv_heads=2, head_dim=6, ffn=24, context=256)
+
+
+def text(rows: int, length: int) -> torch.Tensor:
+    """Random tokens of the target, int64 [rows, length]."""
+    return torch.randint(40, (rows, length), generator=torch.Generator().manual_seed(7))
 
 
 def teacher(vocabulary: int = 40, seed: int = 1) -> Teacher:

@@ -40,11 +40,6 @@ class Batches:
     def __init__(
         self, domains: tuple[Domain, ...], mixture: Mapping[str, float], length: int, seed: int
     ) -> None:
-        missing = sorted(set(mixture) - {domain.name for domain in domains})
-        if missing:
-            raise DraftwoodError(
-                f"The mixture names {', '.join(missing)}, which the data does not have."
-            )
         self._domains = [domain for domain in domains if mixture.get(domain.name, 0.0) > 0.0]
         self._weights = [mixture[domain.name] for domain in self._domains]
         self._length = length

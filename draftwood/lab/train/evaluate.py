@@ -13,7 +13,7 @@ from draftwood.lab.loops import pooled, repeats
 from draftwood.lab.train.batches import held_out_rows
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import unroll
-from draftwood.lab.train.loss import DraftLabels
+from draftwood.lab.train.head_loss import DraftLabels
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.tokenizer import bytes_per_token
 

@@ -1,43 +1,44 @@
-"""Trains an EAGLE-3 head in a run directory, for its finished target or any other."""
+"""Training of an EAGLE-3 head in a run directory, for its finished target or any other."""
 
 import logging
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.evaluate import acceptance
 from draftwood.lab.train.export import export_head, is_finished
-from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
-from draftwood.lab.train.loss import STEP_DECAY, HeadLoss
+from draftwood.lab.train.head import describe, frequent_tokens, new_head
+from draftwood.lab.train.head_loss import STEP_DECAY, HeadLoss
+from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import TrainingRecipe
+from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.teacher import Teacher
-from draftwood.lab.train.tokenizer import fingerprint
-from draftwood.lab.train.trainer import RunEnd, Trainer
-from draftwood.lab.train.training_run import RunOptions, TrainingRun
+from draftwood.lab.train.training_run import TrainingRun
 
 logger = logging.getLogger(__name__)
 
-_NAME = "eagle3"
-
 
 def train_head(
-    run: TrainingRun, target: str | None, plan: HeadPlan, recipe: TrainingRecipe, job: RunOptions
-) -> bool:
-    """Train a head in ``run.out/eagle3``, or resume it; returns whether it is finished.
+    run: TrainingRun,
+    target: str | None,
+    plan: HeadPlan,
+    recipe: TrainingRecipe,
+    options: RunOptions,
+) -> None:
+    """Train a head in ``run.out/eagle3``, or resume it; see :meth:`TrainingRun.train`.
 
-    The head is evaluated and written as in :meth:`TrainingRun.train_model`, for
-    :func:`draftwood.drafters.eagle3.checkpoint.load_head`.
+    :func:`draftwood.drafters.eagle3.checkpoint.load_head` reads the result.
 
     Args:
         run: run directory and texts.
         target: argument of :func:`draftwood.models.load`; None: the run's own target.
         plan: the head's sizes and unrolled steps.
         recipe: training settings.
-        job: execution settings.
+        options: execution settings.
 
     Raises:
         DraftwoodError: there is no such target, the plan does not fit it, or the directory has
@@ -47,43 +48,31 @@ def train_head(
     config = plan.config(teacher)
     _check_lengths(teacher, plan.unroll, recipe)
     domains = run.domains(tokenizer)
-    batches = Batches(domains, run.mixture, recipe.length, recipe.seed)
     drafted = frequent_tokens(domains, run.mixture, teacher.vocab_size, config.draft_vocab_size)
     head = new_head(config, teacher, drafted, recipe.seed)
-    identity = {
-        "shape": describe(config),
-        "unroll": plan.unroll,
-        "target": teacher.fingerprint(),
-        **run.identity(tokenizer),
-    }
-    trainer = Trainer(
-        run.out / _NAME,
+    shape, fingerprint = describe(config), teacher.fingerprint()
+
+    def evaluate() -> dict[str, Any]:
+        found = {d.name: asdict(acceptance(head, teacher, plan.unroll, d)) for d in domains}
+        logger.info("held out: %s", found)
+        return {
+            "shape": shape,
+            "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
+            "target": {"name": teacher.name, "fingerprint": fingerprint},
+            "held_out": found,
+        }
+
+    run.train(
+        "eagle3",
         head,
+        tokenizer,
         recipe,
-        batches,
-        identity,
-        HeadLoss(head, teacher, plan.unroll, job.mixed),
-        job.micro_tokens,
-        job.workers,
+        options,
+        {"shape": shape, "unroll": plan.unroll, "target": fingerprint},
+        HeadLoss(head, teacher, plan.unroll, options.mixed(run.device)),
+        evaluate,
+        export_head,
     )
-    outcome = run.execute(_NAME, trainer, job)
-    if outcome is RunEnd.INTERRUPTED:
-        return False
-    head.train(mode=False)
-    evaluation = {d.name: asdict(acceptance(head, teacher, plan.unroll, d)) for d in domains}
-    logger.info("held out: %s", evaluation)
-    facts = {
-        "shape": describe(config),
-        "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
-        "target": {"name": teacher.name, "fingerprint": identity["target"]},
-        "tokenizer_sha256": fingerprint(tokenizer),
-        "held_out": evaluation,
-    }
-    record = run.record(_NAME, trainer, outcome, job, facts)
-    for directory in run.places(_NAME, job):
-        export_head(head, record, directory)
-        logger.info("%s written to %s", _NAME, directory)
-    return outcome is RunEnd.FINISHED
 
 
 def _load(run: TrainingRun, target: str | None) -> tuple[Teacher, PreTrainedTokenizerFast]:

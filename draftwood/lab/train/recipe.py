@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import setting
+from draftwood.protocols.settings import Part
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 
-UNROLL = 4
-"""Default number of trained steps of an EAGLE-3 head."""
-
-
 @dataclass(frozen=True)
-class ModelShape:
-    """Sizes of a Llama model with tied embeddings."""
+class ModelShape(Part):
+    """Sizes of a Llama model with tied embeddings; by default those of the embedded target."""
 
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    context: int = 4096
+    hidden: int = setting(256, "Hidden size.", least=1)
+    layers: int = setting(8, "Number of layers.", least=1)
+    heads: int = setting(4, "Number of query heads.", least=1)
+    kv_heads: int = setting(2, "Number of key-value heads.", least=1)
+    head_dim: int = setting(64, "Size of a head.", least=1)
+    ffn: int = setting(576, "Intermediate size of the feed-forward layers.", least=1)
+    context: int = setting(4096, "", least=1)
 
     def __post_init__(self) -> None:
-        if min(asdict(self).values()) < 1:
-            raise DraftwoodError(f"Every size of a model must be 1 or more, got {self}.")
+        super().__post_init__()
         if self.heads % self.kv_heads:
             raise DraftwoodError(
                 f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly."
@@ -58,47 +55,42 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
-class TrainingRecipe:
-    """Training settings.
+class TrainingRecipe(Part):
+    """Training settings; each batch is one update.
 
-    Attributes:
-        tokens: total number of training tokens; may change when resuming.
-        length: tokens per row.
-        rows: rows per batch; each batch is one update.
-        short_share: share of updates, the first ones, with rows cut in halves, which is cheaper;
-            later updates train positions beyond half a row.
-        warmup: updates during which the rates increase from zero.
-        decay_share: share of updates, the last ones, during which the rates decrease to zero.
-        muon_rate: peak learning rate of the 2-D matrices of hidden layers.
-        adam_rate: peak learning rate of embeddings, output matrices and norms.
-        teacher_share: weight of the teacher's distribution in the loss.
-        teacher_from: share of updates without a teacher, the first ones.
-        seed: seed of the initial weights and of the data order.
+    Rows cut in halves are cheaper; later updates train positions beyond half a row.
     """
 
-    tokens: int
-    length: int = 1024
-    rows: int = 6
-    short_share: float = 0.7
-    warmup: int = 60
-    decay_share: float = 0.35
-    muon_rate: float = 0.02
-    adam_rate: float = 3e-3
-    teacher_share: float = 0.0
-    teacher_from: float = 0.0
-    seed: int = 1
+    tokens: int = setting(20_000_000, "Total training tokens; may change when resuming.")
+    length: int = setting(1024, "Tokens per row.", least=2)
+    rows: int = setting(6, "Rows per batch.", least=1)
+    short_share: float = setting(
+        0.7, "Share of updates, the first ones, with rows cut in halves.", least=0, most=1
+    )
+    warmup: int = setting(60, "Updates until the peak rates.", least=0)
+    decay_share: float = setting(
+        0.35, "Share of updates, the last ones, with decreasing rates.", least=0, most=1
+    )
+    muon_rate: float = setting(0.02, "Peak learning rate of hidden matrices (Muon).", least=0)
+    adam_rate: float = setting(
+        3e-3, "Peak learning rate of embeddings, output matrices and norms (AdamW).", least=0
+    )
+    teacher_share: float = setting(
+        0.0, "Weight of the target's distribution in the loss.", least=0, most=1
+    )
+    teacher_from: float = setting(
+        0.0, "Share of updates before the target's distribution is used.", least=0, most=1
+    )
+    seed: int = setting(1, "Seed of the initial weights and the data order.", least=0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.tokens < self.length * self.rows:
             raise DraftwoodError(
                 f"{self.tokens} tokens are fewer than one batch of {self.rows} x {self.length}."
             )
-        if self.length < 2 or self.length % 2 or self.rows < 1:
-            raise DraftwoodError("A batch needs one row or more of an even length.")
-        for name in ("short_share", "decay_share", "teacher_share", "teacher_from"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise DraftwoodError(f"{name} must lie in 0 to 1, got {value}.")
+        if self.length % 2:
+            raise DraftwoodError(f"Rows have an even length, got {self.length}.")
 
     @property
     def steps(self) -> int:
@@ -124,10 +116,10 @@ class TrainingRecipe:
         return self.teacher_share > 0.0 and step >= self.steps * self.teacher_from
 
 
-TARGET_SHAPE = ModelShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
+TARGET_SHAPE = ModelShape()
 DRAFT_SHAPE = ModelShape(hidden=96, layers=2, heads=3, kv_heads=1, head_dim=32, ffn=320)
 
-TARGET_RECIPE = TrainingRecipe(tokens=20_000_000)
+TARGET_RECIPE = TrainingRecipe()
 DRAFT_RECIPE = TrainingRecipe(tokens=10_000_000, teacher_share=0.9, seed=2)
 # A head learns from the target alone.
 HEAD_RECIPE = TrainingRecipe(

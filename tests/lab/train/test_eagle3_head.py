@@ -13,7 +13,8 @@ from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.export import export_head, is_finished
-from draftwood.lab.train.head import HeadPlan, describe, frequent_tokens, new_head
+from draftwood.lab.train.head import describe, frequent_tokens, new_head
+from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.teacher import Teacher
 from draftwood.protocols import TargetInfo
 from tests.factories.trainable_heads import random_head, teacher
@@ -63,7 +64,8 @@ def test_a_target_of_another_family_and_vocabulary() -> None:
     [
         ({"taps": (1, 4)}, r"--taps 1\+4 .* layers of tiny; give layers from 0 to 3"),
         ({"taps": (-1,)}, "from 0 to 3"),
-        ({"draft_vocab": 0}, "--draft-vocab is 0; give 1 to 40"),
+        ({"draft_vocab": 0}, "draft_vocab is 0; give at least 1"),
+        ({"unroll": 0}, "unroll is 0"),
         ({"draft_vocab": 41}, "1 to 40"),
         ({"heads": 3, "kv_heads": 1}, "cannot have 3 heads"),
         ({"heads": 4, "kv_heads": 3}, "evenly"),
@@ -73,11 +75,6 @@ def test_a_target_of_another_family_and_vocabulary() -> None:
 def test_plans_that_do_not_fit_are_refused(plan: dict[str, Any], message: str) -> None:
     with pytest.raises(DraftwoodError, match=message):
         HeadPlan(**plan).config(teacher(VOCABULARY))
-
-
-def test_a_chain_has_a_step() -> None:
-    with pytest.raises(DraftwoodError, match="--unroll is 0"):
-        HeadPlan(unroll=0)
 
 
 def test_frequent_tokens_weigh_domains_by_the_mixture() -> None:

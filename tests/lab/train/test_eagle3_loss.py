@@ -12,16 +12,12 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train import loss as losses
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance
-from draftwood.lab.train.loss import DraftLabels, HeadLoss, chain_loss
+from draftwood.lab.train.head_loss import DraftLabels, HeadLoss
+from draftwood.lab.train.loss import Labels, chunked_loss
 from draftwood.lab.train.teacher import Teacher
-from tests.factories.trainable_heads import as_drafting, random_head, teacher
+from tests.factories.trainable_heads import EVERY_OTHER, as_drafting, random_head, teacher, text
 
 STEPS = 3
-EVERY_OTHER = list(range(1, 40, 2))
-
-
-def text(rows: int, length: int) -> Tensor:
-    return torch.randint(40, (rows, length), generator=torch.Generator().manual_seed(7))
 
 
 def test_the_chunked_loss_is_weighted_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +28,13 @@ def test_the_chunked_loss_is_weighted_divergence(monkeypatch: pytest.MonkeyPatch
     head = torch.randn(20, 12, requires_grad=True)
     weights, worth = torch.rand(2, 150), torch.randint(2, (150,)).float()
     log_q = torch.randn(150, 20).log_softmax(-1)
-    found = chain_loss(hidden, head, weights, lambda part: (log_q[part], worth[part]))
+    q = log_q.exp()
+    found = chunked_loss(
+        hidden,
+        head,
+        weights,
+        lambda part: Labels(q[part], (q * log_q)[part].sum(1), worth[part]),
+    )
     gaps = functional.kl_div(
         (hidden @ head.T).log_softmax(-1), log_q.exp().expand(2, 150, 20), reduction="none"
     ).sum(-1)

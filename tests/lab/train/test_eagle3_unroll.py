@@ -5,19 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.eagle3 import unroll
-from tests.factories.trainable_heads import as_drafting, random_head, teacher
+from tests.factories.trainable_heads import EVERY_OTHER, as_drafting, random_head, teacher, text
 
 LENGTH, STEPS = 11, 4
-EVERY_OTHER = list(range(1, 40, 2))
-
-
-def text(rows: int = 2) -> Tensor:
-    return torch.randint(40, (rows, LENGTH), generator=torch.Generator().manual_seed(7))
 
 
 def plain(head: Eagle3Head) -> Eagle3Head:
@@ -43,7 +37,7 @@ def plain(head: Eagle3Head) -> Eagle3Head:
 def test_every_chain_is_the_drafted_one(plan: dict[str, Any]) -> None:
     target = teacher()
     head = random_head(target, EVERY_OTHER, **plan)
-    twin, tokens = plain(head), text()
+    twin, tokens = plain(head), text(2, LENGTH)
     features = target.read(tokens, tuple(head.config.taps)).features
     outputs = unroll(head, features, tokens, STEPS)
     assert [out.shape[1] for out in outputs] == [10, 9, 8, 7]
@@ -60,7 +54,7 @@ def test_every_chain_is_the_drafted_one(plan: dict[str, Any]) -> None:
 def test_gradients_are_those_of_the_drafted_chains() -> None:
     target = teacher()
     head = random_head(target, EVERY_OTHER)
-    twin, tokens = plain(head), text(rows=1)
+    twin, tokens = plain(head), text(1, LENGTH)
     features = target.read(tokens, tuple(head.config.taps)).features
     count = LENGTH - STEPS
     weights = torch.randn(STEPS, count, 16, generator=torch.Generator().manual_seed(3))
@@ -86,25 +80,14 @@ def test_gradients_are_those_of_the_drafted_chains() -> None:
 def test_a_head_made_for_unrolling_still_runs_by_itself() -> None:
     target = teacher()
     head = random_head(target, EVERY_OTHER)
-    tokens = text()
+    tokens = text(2, LENGTH)
     hidden = head.project(target.read(tokens, tuple(head.config.taps)).features)
     ours, theirs = (h(tokens, hidden=hidden) for h in (head, plain(head)))
     assert torch.equal(ours.logits, theirs.logits)
     assert torch.equal(ours.hidden, theirs.hidden)
 
 
-@torch.no_grad()
-def test_one_step_is_the_head_over_the_text() -> None:
-    target = teacher()
-    head = random_head(target, EVERY_OTHER)
-    tokens = text()
-    features = target.read(tokens, tuple(head.config.taps)).features
-    (found,) = unroll(head, features, tokens, 1)
-    wanted = head(tokens[:, 1:], hidden=head.project(features[:, :-1])).hidden
-    assert torch.equal(found, wanted)
-
-
 def test_a_head_that_attends_otherwise_is_refused() -> None:
     head = plain(random_head(teacher(), EVERY_OTHER))
     with pytest.raises(DraftwoodError, match="'sdpa'; to unroll it"):
-        unroll(head, torch.zeros(1, 5, 48), text(1), 2)
+        unroll(head, torch.zeros(1, 5, 48), text(1, 5), 2)

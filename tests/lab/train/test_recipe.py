@@ -51,7 +51,11 @@ def test_impossible_recipes_are_refused(name: str, value: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
-    [("layers", 0, "1 or more"), ("kv_heads", 3, "evenly"), ("head_dim", 15, "even head size")],
+    [
+        ("layers", 0, "layers is 0; give at least 1"),
+        ("kv_heads", 3, "evenly"),
+        ("head_dim", 15, "even head size"),
+    ],
 )
 def test_impossible_shapes_are_refused(name: str, value: int, message: str) -> None:
     sizes = {"hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16, "ffn": 48}

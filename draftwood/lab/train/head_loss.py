@@ -1,0 +1,89 @@
+"""Training loss of an EAGLE-3 head: its unrolled steps against the target's distributions."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.lab.train.eagle3 import unroll
+from draftwood.lab.train.loss import Labels, chunked_loss
+from draftwood.lab.train.teacher import Teacher
+
+STEP_DECAY = 0.8
+"""Weight of each step of a chain, relative to the step before."""
+
+
+class DraftLabels:
+    """Restricts a target's distributions to the draft vocabulary of ``head``."""
+
+    def __init__(self, head: Eagle3Head) -> None:
+        self._drafted = head.to_target(torch.arange(len(head.d2t), device=head.d2t.device))
+        self._draftable = head.t2d
+        self._whole = bool(head.t2d.all())
+
+    def of(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """Restrict log-probabilities [n, V] to draft ids.
+
+        Returns:
+            Renormalised log-probabilities [n, Vd], and the rows' weights [n]: 0 if the likeliest
+            token cannot be drafted, else 1.
+        """
+        if self._whole:
+            return log_probs, log_probs.new_ones(len(log_probs))
+        weights = self._draftable[log_probs.argmax(-1)].to(log_probs.dtype)
+        return log_probs[:, self._drafted].log_softmax(-1), weights
+
+
+class HeadLoss:
+    """Weighted mean over steps of ``KL(target || head)``, in nats per drafted token.
+
+    Implements :class:`draftwood.lab.train.trainer.Loss`.
+
+    Args:
+        head: the head that is trained.
+        teacher: the target.
+        steps: number of unrolled steps.
+        mixed: whether matrix products run in bfloat16.
+    """
+
+    def __init__(self, head: Eagle3Head, teacher: Teacher, steps: int, mixed: bool = False) -> None:
+        self._head = head
+        self._teacher = teacher
+        self._labels = DraftLabels(head)
+        self._steps = steps
+        self._mixed = mixed
+
+    def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """See :class:`draftwood.lab.train.trainer.Loss`; rows need at least one token per step."""
+        head, mixed = self._head, self._mixed
+        tokens = torch.cat([given, wanted[:, -1:]], dim=1)
+        reading = self._teacher.read(tokens, tuple(head.config.taps), mixed)
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
+            outputs = unroll(head, reading.features, tokens, self._steps)
+            # Row i of step k predicts the token after position i + 1 + k. With k rows of padding in
+            # front, all steps' predictions of a token have the same index.
+            hidden = torch.stack(
+                [functional.pad(head.norm(out), (0, 0, k, 0)) for k, out in enumerate(outputs)]
+            ).flatten(1, 2)
+        last = reading.last[:, 1:].flatten(0, 1)
+
+        def labels(part: slice) -> Labels:
+            log_q, weight = self._labels.of(self._teacher.log_probs(last[part]))
+            q = log_q.exp()
+            return Labels(q, (q * log_q).sum(1), weight)
+
+        return chunked_loss(
+            hidden.bfloat16() if mixed else hidden,
+            head.lm_head.weight,
+            _weights(self._steps, *given.shape).to(tokens.device),
+            labels,
+        )
+
+
+def _weights(steps: int, rows: int, length: int) -> Tensor:
+    """Weights [steps, rows * length] that are 0 in the padding and sum to 1."""
+    shares = STEP_DECAY ** torch.arange(steps)
+    shares = shares / shares.sum()
+    real = torch.arange(length) >= torch.arange(steps)[:, None]
+    per_row = shares / (rows * (length - torch.arange(steps)))
+    return (real * per_row[:, None]).repeat(1, rows)

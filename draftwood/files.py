@@ -10,14 +10,15 @@ import math
 import os
 import tempfile
 import typing
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from inspect import isabstract
 from pathlib import Path
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from uuid import uuid4
 
 from draftwood.errors import DraftwoodError
 
@@ -121,12 +122,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
     """
-    try:
+    with _named(path):
         _replace(path, content)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def append(path: Path, content: bytes) -> None:
@@ -135,13 +132,8 @@ def append(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
     """
-    try:
-        with path.open("ab") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with _named(path):
+        _append(path, content)
 
 
 def write_result(path: Path, content: bytes) -> None:
@@ -177,24 +169,31 @@ def reason(error: OSError) -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draftwood-", suffix=path.suffix)
-    part = Path(name)
+    part = path.with_name(f".draftwood-{uuid4().hex}{path.suffix}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())
+        _append(part, content)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an :class:`OSError` have the file name ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _decoded(kind: Any, plain: Any, place: str) -> Any:

@@ -150,28 +150,19 @@ def _explained(name: str, where: str) -> Iterator[None]:
     """Turn the errors of loading a model into a :class:`DraftwoodError` of one sentence."""
     try:
         yield
-    except SafetensorError as error:
-        raise DraftwoodError(
-            f"cannot load model {name!r}: its weights are damaged or not complete ({error}): "
-            "copy or download them again"
-        ) from error
-    except RuntimeError as error:
-        raise DraftwoodError(f"cannot load model {name!r}: {_runtime_reason(error)}") from error
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, ImportError) as error:
         raise DraftwoodError(f"cannot load model {name!r}: {_reason(error, where)}") from error
-
-
-def _runtime_reason(error: RuntimeError) -> str:
-    if "mismatched_sizes" in str(error):
-        return "the shapes of its weights are not those of its config.json"
-    return _first_line(error)
 
 
 def _reason(error: Exception, where: str) -> str:
     path = Path(where)
+    text = _first_line(error)
+    if isinstance(error, SafetensorError):
+        return f"its weights are damaged or not complete ({error}): copy or download them again"
+    if "mismatched_sizes" in str(error):
+        return "the shapes of its weights are not those of its config.json"
     if path.is_file():
         return "this is a file; give the directory that holds config.json"
-    text = _first_line(error)
     if "Unrecognized configuration class" in text:
         return (
             "it is not a causal language model (decoder-only, as Llama or GPT-2), but an encoder, "
@@ -179,7 +170,7 @@ def _reason(error: Exception, where: str) -> str:
         )
     if "instantiate the backend tokenizer" in text:
         return "its tokenizer is missing or cannot be read: tokenizer.json belongs beside the model"
-    if path.is_dir():
+    if path.is_dir() or isinstance(error, RuntimeError):
         return text
     if path.is_absolute() or where.startswith(("./", "../", "~")) or where.count("/") > 1:
         return "there is no such directory; give the one that holds config.json, or a hub id"

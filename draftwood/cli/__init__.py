@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -16,51 +16,41 @@ from draftwood import __version__
 from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.files import reason
 
-
-class _Entry(NamedTuple):
-    """A subcommand: the module that holds a click command of its name, and its line of help."""
-
-    module: str
-    summary: str
-
-
-# Named here, so that the list of commands imports none of them.
-SECTIONS: Mapping[str, Mapping[str, _Entry]] = {
+# The commands with their lines of help; the list of commands imports none of them.
+SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Decode": {
-        "generate": _Entry("generate", "Continue a prompt and stream the text."),
-        "demo": _Entry("demo", "Run six methods side by side on three prompts."),
-        "tree": _Entry("tree", "Draw the tree that one step drafts."),
-        "methods": _Entry("methods", "List the methods, or the settings of one."),
+        "generate": "Continue a prompt and stream the text.",
+        "demo": "Run six methods side by side on three prompts.",
+        "tree": "Draw the tree that one step drafts.",
+        "methods": "List the methods, or the settings of one.",
     },
     "Measure": {
-        "bench": _Entry("bench", "Time methods and other libraries on your prompts."),
-        "report": _Entry("report", "Write a page and plots of a benchmark's results."),
-        "tune": _Entry("tune", "Measure what a step costs on this machine."),
-        "cache": _Entry("cache", "List or delete cached measurements."),
-        "check-lossless": _Entry(
-            "check_lossless", "Check that a method keeps the model's distribution."
-        ),
+        "bench": "Time methods and other libraries on your prompts.",
+        "report": "Write a page and plots of a benchmark's results.",
+        "tune": "Measure what a step costs on this machine.",
+        "cache": "List or delete cached measurements.",
+        "check-lossless": "Check that a method keeps the model's distribution.",
     },
     "Fit to a model": {
-        "calibrate": _Entry("calibrate", "Count how often a model accepts drafted candidates."),
-        "search": _Entry("search", "Find the best setting of each method on your prompts."),
-        "sequoia": _Entry("sequoia", "Search the best static tree for a draft model."),
-        "train": _Entry("train", "Train an EAGLE-3 head, or the embedded models."),
-        "inflate": _Entry("inflate", "Give a small model the shapes of a large one."),
+        "calibrate": "Count how often a model accepts drafted candidates.",
+        "search": "Find the best setting of each method on your prompts.",
+        "sequoia": "Search the best static tree for a draft model.",
+        "train": "Train an EAGLE-3 head, or the embedded models.",
+        "inflate": "Give a small model the shapes of a large one.",
     },
     "Without a model": {
-        "record": _Entry("record", "Decode prompts once and record the model's output."),
-        "replay": _Entry("replay", "Run methods over a recording."),
-        "simulate": _Entry("simulate", "Run methods on synthetic text with synthetic drafters."),
-        "theory": _Entry("theory", "Evaluate GOOSE's theory."),
+        "record": "Decode prompts once and record the model's output.",
+        "replay": "Run methods over a recording.",
+        "simulate": "Run methods on synthetic text with synthetic drafters.",
+        "theory": "Evaluate GOOSE's theory.",
     },
 }
-_COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
+_COMMANDS = [name for summaries in SECTIONS.values() for name in summaries]
 
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        return _COMMANDS
 
     def get_command(
         self,
@@ -69,8 +59,8 @@ class _Lazy(click.Group):
     ) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"draftwood.cli.{_COMMANDS[cmd_name].module}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"draftwood.cli.{name}"), name)
         return command
 
     def resolve_command(
@@ -91,9 +81,9 @@ class _Lazy(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands by section, each with its whole line."""
-        for heading, entries in SECTIONS.items():
+        for heading, summaries in SECTIONS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
+                formatter.write_dl(list(summaries.items()))
 
 
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it

@@ -91,8 +91,12 @@ class MethodCommand(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the method's settings to the options, then parse."""
         ctx.meta[_GIVEN] = {}
-        help_only = bool({"--help", "-h"}.intersection(args))
-        methods = {} if help_only and not self._known(args) else self.methods(args)
+        methods: Mapping[str, Recipe] = {}
+        try:
+            methods = self.methods(args)
+        except DraftwoodError:
+            if not {"--help", "-h"}.intersection(args):
+                raise
         own = {option for param in self.params for option in param.opts}
         ctx.meta[f"{_GIVEN}.options"] = list(_options(methods, own))
         try:
@@ -108,13 +112,6 @@ class MethodCommand(Command):
                 raise
             message = f"unexpected argument {rest[1]!r}: quote a prompt that has spaces"
             raise click.UsageError(message, ctx) from None
-
-    def _known(self, args: Sequence[str]) -> bool:
-        try:
-            self.methods(args)
-        except DraftwoodError:
-            return False
-        return True
 
     def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
         """Recipes of the methods in ``args``, by name, with their sources bound."""

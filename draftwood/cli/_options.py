@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -154,7 +154,7 @@ def sampling_options(function: F) -> F:
 
     @wraps(function)
     def with_sampling(*args: Any, **values: Any) -> Any:
-        given = {name: values.pop(name) for name in _SAMPLING}
+        given = {field.name: values.pop(field.name) for field in fields(SamplingParams)}
         given["logit_bias"] = dict(_bias(text) for text in given["logit_bias"])
         return function(*args, sampling=SamplingParams(**given), **values)
 
@@ -201,20 +201,6 @@ def sampling_options(function: F) -> F:
     return decorate(with_sampling)
 
 
-_SAMPLING = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "banned_tokens",
-    "seed",
-)
-
-
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
     """Iterate with a progress bar on standard error."""
     return track(items, label, console=Console(stderr=True), transient=True)
@@ -223,9 +209,9 @@ def progress(items: Iterable[T], label: str) -> Iterable[T]:
 def console(*, stderr: bool = False) -> Console:
     """A console for tables; wide enough for them if it is not a terminal."""
     found = Console(stderr=stderr, highlight=False)
-    return (
-        found if found.is_terminal else Console(stderr=stderr, highlight=False, width=_FILE_WIDTH)
-    )
+    if not found.is_terminal:
+        found.width = _FILE_WIDTH
+    return found
 
 
 def _bias(text: str) -> tuple[int, float]:

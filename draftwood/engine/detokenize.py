@@ -9,7 +9,7 @@ bytes, so text comes from an incremental UTF-8 decoder and nothing is decoded tw
 import codecs
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,16 +24,7 @@ _TAIL = 8
 _PATIENCE = 4  # tokens; no character has more bytes
 
 
-class TextStream(Protocol):
-    """Text of tokens as they come."""
-
-    def push(self, token_ids: Sequence[int]) -> str:
-        """The text that became certain with these tokens."""
-        ...
-
-    def flush(self) -> str:
-        """The text held back, once no token will follow."""
-        ...
+TextStream: TypeAlias = Union["Detokenizer", "ByteDetokenizer"]
 
 
 def text_stream(tokenizer: "PreTrainedTokenizerBase", prompt_ids: Sequence[int]) -> TextStream:
@@ -60,7 +51,7 @@ def is_byte_level(tokenizer: "PreTrainedTokenizerBase") -> bool:
 
 
 class Detokenizer:
-    """Text of the tokens generated after a prompt, piece by piece.
+    """Text of the tokens generated after a prompt, piece by piece, without special tokens.
 
     All pieces together are what the generated tokens add to the prompt's text:
     ``decode(prompt + generated)`` after its longest common prefix with ``decode(prompt)``. With an
@@ -76,19 +67,13 @@ class Detokenizer:
     Args:
         tokenizer: any of transformers' tokenizers.
         prompt_ids: what the generated tokens follow.
-        skip_special_tokens: leave special tokens out of the text.
     """
 
     def __init__(
-        self,
-        tokenizer: "PreTrainedTokenizerBase",
-        prompt_ids: Sequence[int] = (),
-        *,
-        skip_special_tokens: bool = True,
+        self, tokenizer: "PreTrainedTokenizerBase", prompt_ids: Sequence[int] = ()
     ) -> None:
         self._tokenizer = tokenizer
-        self._skip = skip_special_tokens
-        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
+        added = tokenizer.added_tokens_decoder.items()
         self._hidden = frozenset(token for token, content in added if content.special)
         self._window = self._tail(prompt_ids)
         self._settled = len(self._window)  # tokens whose text is out and final
@@ -171,7 +156,7 @@ class Detokenizer:
             str,
             self._tokenizer.decode(
                 list(token_ids),
-                skip_special_tokens=self._skip,
+                skip_special_tokens=True,
                 clean_up_tokenization_spaces=False,
             ),
         )

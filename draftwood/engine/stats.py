@@ -82,18 +82,12 @@ class Tally:
 
     def merge(self, other: "Tally") -> None:
         """Add another tally's sums to this one's."""
-        self.steps += other.steps
-        self.committed += other.committed
-        self.drafted += other.drafted
-        self.accepted += other.accepted
-        self.draft_calls += other.draft_calls
-        self.drafted_by_source.update(other.drafted_by_source)
-        self.accepted_by_source.update(other.accepted_by_source)
-        self.reached_by_depth.update(other.reached_by_depth)
-        self.offered_by_depth.update(other.offered_by_depth)
-        self.routes.update(other.routes)
-        self.kinds.update(other.kinds)
-        self.seconds.update(other.seconds)
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, name, mine + theirs)
 
     @property
     def mean_acceptance_length(self) -> float:

@@ -14,36 +14,32 @@ class StopMatcher:
     Args:
         stops: strings that end the text; none of them empty.
 
+    Attributes:
+        matched: the stop string that ended the text, or None so far.
+
     Raises:
         DraftwoodError: a stop string is empty.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        if isinstance(stops, str):
-            raise DraftwoodError("stop strings must come as a list of strings, not as one string")
         if not all(stops):
             raise DraftwoodError("a stop string must not be empty; leave it out")
-        self._stops = tuple(dict.fromkeys(stops))
+        self._stops = stops
         self._held = ""
-        self._matched: str | None = None
-
-    @property
-    def matched(self) -> str | None:
-        """The stop string that ended the text, or None so far."""
-        return self._matched
+        self.matched: str | None = None
 
     def feed(self, piece: str) -> str:
         """The text that may be shown now: no stop string, nor what may become one, is in it.
 
         Empty once a stop string has matched; what followed it is dropped.
         """
-        if self._matched is not None:
+        if self.matched is not None:
             return ""
         text = self._held + piece
         found = [(text.find(stop), stop) for stop in self._stops]
         ended = [(start + len(stop), start, stop) for start, stop in found if start >= 0]
         if ended:
-            _, start, self._matched = min(ended)
+            _, start, self.matched = min(ended)
             self._held = ""
             return text[:start]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)

@@ -44,8 +44,6 @@ class KVCache(Cache):
         self, layers: Sequence[tuple[Plane, Plane]], margin: int = _GRAIN, scatter: bool = False
     ) -> None:
         super().__init__(layers=[])
-        if not layers:
-            raise DraftwoodError("the model caches no keys and values, so nothing can branch")
         self.margin = margin
         self.scatter = scatter
         planes = [plane for pair in layers for plane in pair]

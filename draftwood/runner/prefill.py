@@ -20,7 +20,7 @@ from draftwood.runner.to_host import HostRows, to_host
 
 
 @dataclass(eq=False)
-class Prompt:
+class PendingPrompt:
     """A prompt to cache, and the outputs collected for it.
 
     Attributes:
@@ -51,93 +51,85 @@ class Prompt:
         return TargetOutput(self.last, argmax, tokens, probs, features)
 
 
-def prefill(
-    forward_pass: ForwardPass,
-    prompts: Sequence[Prompt],
-    needs: Needs,
-    chunk: int,
-    plain_topk: bool = False,
-) -> list[TargetOutput]:
-    """Cache the prompts; see :meth:`draftwood.protocols.Target.prefill`.
+@dataclass(frozen=True, eq=False)
+class ChunkedPrefill:
+    """Caches prompts in chunks.
 
-    Args:
+    Attributes:
         forward_pass: the model with its cache.
-        prompts: one or more.
         needs: what drafters want computed.
         chunk: tokens per sequence and forward.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
-
-    Raises:
-        DraftwoodError: a prompt is empty, or two name one slot.
     """
-    if not all(len(prompt.tokens) for prompt in prompts):
-        raise DraftwoodError("a prompt is empty; give at least one token, e.g. the BOS token")
-    if len({prompt.slot for prompt in prompts}) < len(prompts):
-        raise DraftwoodError("a slot is named twice in one prefill; each prompt needs its own")
-    cache = forward_pass.cache
-    done = 0
-    live = sorted(prompts, key=lambda prompt: cache.row(prompt.slot))
-    while live:
-        q = min(chunk, max(len(prompt.tokens) for prompt in live) - done)
-        _chunk(forward_pass, live, done, q, needs, plain_topk)
-        done += q
-        live = [prompt for prompt in live if len(prompt.tokens) > done]
-    for prompt in prompts:
-        cache.resize(prompt.slot, prompt.start + len(prompt.tokens))
-    return [prompt.output() for prompt in prompts]
 
+    forward_pass: ForwardPass
+    needs: Needs
+    chunk: int
+    plain_topk: bool = False
 
-def _chunk(
-    forward_pass: ForwardPass,
-    live: Sequence[Prompt],
-    done: int,
-    q: int,
-    needs: Needs,
-    plain_topk: bool,
-) -> None:
-    """Cache the ``q`` positions after the first ``done`` of every prompt."""
-    cache, b = forward_pass.cache, len(live)
-    starts = [prompt.start + done for prompt in live]
-    kv = max(starts) + q
-    cache.reserve(0, kv)
-    ids, positions = forward_pass.lanes(b, q)
-    counts = [min(q, len(prompt.tokens) - done) for prompt in live]
-    for i, (prompt, n) in enumerate(zip(live, counts, strict=True)):
-        ids[i, :n] = prompt.tokens[done : done + n]
-        ids[i, n:] = 0
-        positions[i, :n] = range(starts[i], starts[i] + n)
-        # A padding token needs a valid position too: learned position tables are indexed by it.
-        positions[i, n:] = starts[i] + n - 1
-    ends = [i for i, prompt in enumerate(live) if len(prompt.tokens) <= done + q]
-    finals = sorted({counts[i] - 1 for i in ends}) or [q - 1]
-    keep = None if needs.prompt_rows else torch.tensor(finals, device=forward_pass.device)
-    hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
-    output = forward_pass.run(
-        [cache.row(prompt.slot) for prompt in live],
-        starts,
-        kv,
-        *forward_pass.masks.chunk(starts, q, kv),
-        needs.taps,
-        keep,
-        pad_sequence(hidden, batch_first=True) if hidden else None,
-        [prompt.min_extent for prompt in live],
-    )
-    logits = output.logits
-    features = tapped_features(output, needs.taps)
-    if needs.prompt_rows:
-        argmax, tokens, probs = to_host(logits, needs.top_k, plain_topk)
-        for i, prompt in enumerate(live):
-            n = counts[i]
-            prompt.parts.append((argmax[i, :n], tokens[i, :n], probs[i, :n]))
-    if features is not None:
-        for i, prompt in enumerate(live):
-            prompt.features.append(features[i, : counts[i]])
-    columns = {final: column for column, final in enumerate(finals)} if keep is not None else None
-    for i in ends:
-        final = counts[i] - 1
-        column = final if columns is None else columns[final]
-        # A copy, so that one row does not keep the whole chunk's logits alive.
-        row = live[i].last = logits[i, column : column + 1].clone()
-        if not needs.prompt_rows:
-            argmax, tokens, probs = to_host(row[None], needs.top_k, plain_topk)
-            live[i].parts.append((argmax[0], tokens[0], probs[0]))
+    def run(self, prompts: Sequence[PendingPrompt]) -> list[TargetOutput]:
+        """Cache the prompts; see :meth:`draftwood.protocols.Target.prefill`.
+
+        Raises:
+            DraftwoodError: a prompt is empty, or two name one slot.
+        """
+        if not all(len(prompt.tokens) for prompt in prompts):
+            raise DraftwoodError("a prompt is empty; give at least one token, e.g. the BOS token")
+        if len({prompt.slot for prompt in prompts}) < len(prompts):
+            raise DraftwoodError("a slot is named twice in one prefill; each prompt needs its own")
+        cache = self.forward_pass.cache
+        done = 0
+        live = sorted(prompts, key=lambda prompt: cache.row(prompt.slot))
+        while live:
+            q = min(self.chunk, max(len(prompt.tokens) for prompt in live) - done)
+            self._run_chunk(live, done, q)
+            done += q
+            live = [prompt for prompt in live if len(prompt.tokens) > done]
+        for prompt in prompts:
+            cache.resize(prompt.slot, prompt.start + len(prompt.tokens))
+        return [prompt.output() for prompt in prompts]
+
+    def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
+        """Cache the ``q`` positions after the first ``done`` of every prompt."""
+        needs, cache = self.needs, self.forward_pass.cache
+        starts = [prompt.start + done for prompt in live]
+        kv = max(starts) + q
+        cache.reserve(0, kv)
+        ids, positions = self.forward_pass.lanes(len(live), q)
+        counts = [min(q, len(prompt.tokens) - done) for prompt in live]
+        for i, (prompt, n) in enumerate(zip(live, counts, strict=True)):
+            ids[i, :n] = prompt.tokens[done : done + n]
+            ids[i, n:] = 0
+            positions[i, :n] = range(starts[i], starts[i] + n)
+            # A padding token needs a valid position too: learned position tables are indexed by it.
+            positions[i, n:] = starts[i] + n - 1
+        ends = [i for i, prompt in enumerate(live) if len(prompt.tokens) <= done + q]
+        finals = sorted({counts[i] - 1 for i in ends}) or [q - 1]
+        keep = None if needs.prompt_rows else torch.tensor(finals, device=self.forward_pass.device)
+        hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
+        output = self.forward_pass.run(
+            [cache.row(prompt.slot) for prompt in live],
+            starts,
+            kv,
+            *self.forward_pass.masks.chunk(starts, q, kv),
+            needs.taps,
+            keep,
+            pad_sequence(hidden, batch_first=True) if hidden else None,
+            [prompt.min_extent for prompt in live],
+        )
+        logits, features = output.logits, tapped_features(output, needs.taps)
+        if features is not None:
+            for i, prompt in enumerate(live):
+                prompt.features.append(features[i, : counts[i]])
+        if needs.prompt_rows:
+            argmax, tokens, probs = to_host(logits, needs.top_k, self.plain_topk)
+            for i, prompt in enumerate(live):
+                n = counts[i]
+                prompt.parts.append((argmax[i, :n], tokens[i, :n], probs[i, :n]))
+        for i in ends:
+            column = counts[i] - 1 if keep is None else finals.index(counts[i] - 1)
+            # A copy, so that one row does not keep the whole chunk's logits alive.
+            row = live[i].last = logits[i, column : column + 1].clone()
+            if not needs.prompt_rows:
+                argmax, tokens, probs = to_host(row[None], needs.top_k, self.plain_topk)
+                live[i].parts.append((argmax[0], tokens[0], probs[0]))

@@ -18,7 +18,7 @@ from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass, Staging, tapped_features
-from draftwood.runner.prefill import Prompt, prefill
+from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
 from draftwood.runner.to_host import to_host
 from draftwood.tree import TokenTree
 
@@ -174,7 +174,7 @@ class Runner:
         """
         starts = [self.cache.length(slot) for slot in slots]
         given = [
-            Prompt(slot, np.asarray(tokens, dtype=np.int64), start)
+            PendingPrompt(slot, np.asarray(tokens, dtype=np.int64), start)
             for slot, tokens, start in zip(slots, prompts, starts, strict=True)
         ]
         for i, prompt in enumerate(given):
@@ -182,7 +182,7 @@ class Runner:
             prompt.min_extent = 0 if prompt.start else len(prompt.tokens)
             if min_extents:
                 prompt.min_extent = min_extents[i]
-        return prefill(self._forward_pass, given, needs, self.chunk, self.plain_topk)
+        return ChunkedPrefill(self._forward_pass, needs, self.chunk, self.plain_topk).run(given)
 
     def forward(
         self,

@@ -106,23 +106,3 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         v_head_dim=12,
     ),
 }
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "mpt": (
-        lambda: make_model(
-            hf.MptForCausalLM, hf.MptConfig, vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4
-        ),
-        "",
-    ),
-    "bloom": (
-        lambda: make_model(
-            hf.BloomForCausalLM,
-            hf.BloomConfig,
-            vocab_size=VOCAB,
-            hidden_size=32,
-            n_layer=2,
-            n_head=4,
-        ),
-        "",
-    ),
-}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, TextIteratorStreamer, TextStreamer
+from transformers.generation.streamers import BaseStreamer
 
 import draftwood
 from draftwood.engine.request import Completion, Delta
@@ -26,7 +27,7 @@ SETTINGS: dict[str, Any] = {"max_new_tokens": 16, "eos_token_id": None, "pad_tok
 HUB = Path(__file__).parents[2] / "examples" / "hub"
 
 
-class Kept:
+class Kept(BaseStreamer):
     """A streamer that records its values and fails at the value numbered ``fails``."""
 
     def __init__(self, fails: int = -1) -> None:

@@ -19,6 +19,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     StoppingCriteriaList,
 )
+from transformers.generation.streamers import BaseStreamer
 
 from draftwood import methods
 from draftwood.engine.engine import Engine
@@ -32,7 +33,6 @@ from draftwood.integrations.transformers.inputs import Inputs, arguments, pad_to
 from draftwood.integrations.transformers.limits import refuse_unsupported
 from draftwood.integrations.transformers.streaming import (
     SingleEndStreamer,
-    Streamer,
     put_tokens,
     refuse_rows,
 )
@@ -173,7 +173,7 @@ def generate(
     method: str | CustomGenerate = "auto",
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    streamer: Streamer | None = None,
+    streamer: BaseStreamer | None = None,
     on_tokens: OnTokens | None = None,
     on_finish: OnFinish | None = None,
     **kwargs: Any,
@@ -207,9 +207,9 @@ def generate(
             raise DraftwoodError("custom_generate is given by method: leave it out")
         if kwargs.get("stop_strings") and tokenizer is None:
             raise DraftwoodError("stop_strings need a tokenizer: give one")
-        configs = (kwargs.get("generation_config"), model.generation_config, tokenizer)
-        pad = pad_token(kwargs, *configs)
-        kwargs = arguments(inputs, kwargs, tokenizer, pad, model.device)
+        config = kwargs.get("generation_config")
+        pad = pad_token(kwargs, config, model.generation_config, tokenizer)
+        kwargs = arguments(inputs, kwargs, tokenizer, pad or 0, model.device)
         generate: Any = model.generate  # which transformers leaves without a usable type
         generated: Generated = generate(
             **kwargs,

@@ -19,6 +19,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
+from draftwood.integrations.transformers.inputs import pad_token
 from draftwood.integrations.transformers.rows import (
     BatchRow,
     OutputRecorder,
@@ -146,7 +147,11 @@ class GenerateCall:
         tokens = [done.tokens for done in completions]
         length = max(map(len, tokens))
         if min(map(len, tokens)) < length:
-            pad = _pad(config)
+            pad = pad_token(config)
+            if pad is None:
+                raise DraftwoodError(
+                    "rows ended at different lengths: set pad_token_id to fill them up with"
+                )
             tokens = [(*row, *[pad] * (length - len(row))) for row in tokens]
         sequences = torch.cat([self._input_ids, torch.tensor(tokens, device=device)], dim=1)
         if not config.return_dict_in_generate:
@@ -161,13 +166,6 @@ class GenerateCall:
             "logits": _steps(logits, counts) if config.output_logits else None,
         }
         return GenerateDecoderOnlyOutput(**fields)
-
-
-def _pad(config: GenerationConfig) -> int:
-    for found in (config.pad_token_id, config.eos_token_id):
-        if found is not None:
-            return int(found[0] if isinstance(found, list) else found)
-    raise DraftwoodError("rows ended at different lengths: set pad_token_id to fill them up with")
 
 
 def _steps(

@@ -73,13 +73,18 @@ def arguments(
     return kwargs
 
 
-def pad_token(given: Mapping[str, Any], *configs: Any) -> int:
-    """The token to pad with: a pad token of the arguments or configs, else an eos token, else 0."""
+def pad_token(*sources: Any) -> int | None:
+    """The token to pad with: the first pad token of the sources, else their first eos token.
+
+    Args:
+        sources: configs, tokenizers or dicts of arguments.
+    """
     for name in ("pad_token_id", "eos_token_id"):
-        for found in (given.get(name), *(getattr(config, name, None) for config in configs)):
+        for source in sources:
+            found = source.get(name) if isinstance(source, dict) else getattr(source, name, None)
             if found is not None:
                 return int(found[0] if isinstance(found, (list, tuple)) else found)
-    return 0
+    return None
 
 
 def _tensor(ids: torch.Tensor) -> torch.Tensor:

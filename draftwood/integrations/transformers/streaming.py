@@ -1,30 +1,19 @@
 """Feeds a transformers streamer with committed tokens."""
 
-from typing import Protocol
+from typing import Any
 
 import torch
+from transformers.generation.streamers import BaseStreamer
 
 from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
 
 
-class Streamer(Protocol):
-    """The interface of transformers' streamers."""
-
-    def put(self, value: torch.Tensor) -> object:
-        """Take the prompt int64 ``[1, L]``, then token after token int64 ``[1]``."""
-        ...
-
-    def end(self) -> object:
-        """Signal the end."""
-        ...
-
-
-class SingleEndStreamer:
+class SingleEndStreamer(BaseStreamer):
     """A streamer whose ``end`` may be called several times."""
 
-    def __init__(self, streamer: Streamer) -> None:
-        self._streamer = streamer
+    def __init__(self, streamer: BaseStreamer) -> None:
+        self._streamer: Any = streamer
         self._ended = False
 
     def put(self, value: torch.Tensor) -> None:
@@ -38,7 +27,7 @@ class SingleEndStreamer:
             self._streamer.end()
 
 
-def put_tokens(streamer: Streamer, delta: Delta) -> None:
+def put_tokens(streamer: Any, delta: Delta) -> None:
     """Put each token int64 ``[1]`` on the CPU, as ``generate`` does."""
     for token in delta.tokens:
         streamer.put(torch.tensor([token]))

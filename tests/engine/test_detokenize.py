@@ -1,18 +1,23 @@
-"""Text never changes once it is out, and all of it adds up to what the tokenizer decodes."""
+"""Text never changes once it is out, and its pieces add up to the tokenizer's own decoding."""
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from draftwood.engine.detokenize import REPLACEMENT, Detokenizer
-from draftwood.engine.stop import StopMatcher
-from draftwood.errors import DraftwoodError
+from draftwood.engine.detokenize import (
+    _BYTES,
+    REPLACEMENT,
+    ByteDetokenizer,
+    Detokenizer,
+    TextStream,
+    is_byte_level,
+    text_stream,
+)
 
 fast: Any = PreTrainedTokenizerFast  # its constructor has no annotations
 
@@ -62,18 +67,12 @@ def sentencepiece_like() -> PreTrainedTokenizerBase:
 
 BYTE_LEVEL = byte_level()
 PIECES = sentencepiece_like()
-TOKENIZERS = [
-    pytest.param(BYTE_LEVEL, id="byte-level"),
-    pytest.param(PIECES, id="sentencepiece-like"),
-]
+EMOJI = ("ð", "Ł", "ĺ", "Ģ")
+"""The four bytes of 😀."""
 
 
-def decode(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool = True
-) -> str:
-    text = tokenizer.decode(
-        list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
-    )
+def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    text = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
     assert isinstance(text, str)
     return text
 
@@ -98,66 +97,108 @@ def ids_of(tokenizer: PreTrainedTokenizerBase) -> st.SearchStrategy[list[int]]:
     return parts.map(lambda lists: [token for part in lists for token in part])
 
 
-def streamed(detokenizer: Detokenizer, pieces: Iterable[Sequence[int]]) -> str:
-    return "".join(detokenizer.push(piece) for piece in pieces) + detokenizer.flush()
+def streamed(stream: TextStream, pieces: Iterable[Sequence[int]]) -> str:
+    text = "".join(stream.push(piece) for piece in pieces) + stream.flush()
+    assert stream.flush() == ""
+    return text
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.fixture(params=[Detokenizer, ByteDetokenizer])
+def stream(request: pytest.FixtureRequest) -> TextStream:
+    """Either stream of a byte-level tokenizer's text."""
+    made: TextStream = request.param(BYTE_LEVEL)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "make"),
+    [(BYTE_LEVEL, Detokenizer), (BYTE_LEVEL, text_stream), (PIECES, text_stream)],
+)
 @given(st.data())
-def test_pieces_add_up_to_the_decoded_tokens(
-    tokenizer: PreTrainedTokenizerBase, data: st.DataObject
+def test_pieces_add_up_to_what_the_tokens_add_to_the_prompt(
+    tokenizer: PreTrainedTokenizerBase, make: Any, data: st.DataObject
 ) -> None:
+    prompt = data.draw(st.one_of(st.just([]), ids_of(tokenizer)))
     ids = data.draw(ids_of(tokenizer))
     cuts = data.draw(st.lists(st.integers(0, len(ids)), max_size=5).map(sorted))
-    skip = data.draw(st.booleans())
     chunks = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+    whole, before = decode(tokenizer, prompt + ids), decode(tokenizer, prompt)
+    same = [a == b for a, b in zip(whole, before, strict=False)]
+    expected = whole[[*same, False].index(False) :]
     for pieces in ([[token] for token in ids], chunks):
-        detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip)
-        assert streamed(detokenizer, pieces) == decode(tokenizer, ids, skip)
-        assert detokenizer.flush() == ""
+        assert streamed(make(tokenizer, prompt), pieces) == expected
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@given(st.data())
-def test_after_a_prompt_it_is_what_the_tokens_add(
-    tokenizer: PreTrainedTokenizerBase, data: st.DataObject
-) -> None:
-    prompt = data.draw(ids_of(tokenizer))
-    ids = data.draw(ids_of(tokenizer))
-    whole, given_text = decode(tokenizer, prompt + ids), decode(tokenizer, prompt)
-    common = 0
-    while whole[common : common + 1] and whole.startswith(given_text[: common + 1]):
-        if common == len(given_text):
-            break
-        common += 1
-    assert streamed(Detokenizer(tokenizer, prompt), [[t] for t in ids]) == whole[common:]
-
-
-def test_text_is_out_as_soon_as_its_characters_are_whole() -> None:
+def test_text_is_out_as_soon_as_its_characters_are_whole(stream: TextStream) -> None:
     ids = BYTE_LEVEL.encode(SAMPLE.replace(REPLACEMENT, ""))
     assert len(set(ids)) > 20
-    detokenizer = Detokenizer(BYTE_LEVEL, [])
     out = ""
     for i, token in enumerate(ids):
-        out += detokenizer.push([token])
+        out += stream.push([token])
         assert out == decode(BYTE_LEVEL, ids[: i + 1]).rstrip(REPLACEMENT)
-    assert detokenizer.flush() == ""
 
 
-def test_half_a_character_waits_and_is_flushed_as_a_replacement() -> None:
-    first, *rest = "😀".encode()
-    byte = named(BYTE_LEVEL, "ð", "Ł", "ĺ", "Ģ")
-    assert decode(BYTE_LEVEL, byte) == bytes([first, *rest]).decode()
-    detokenizer = Detokenizer(BYTE_LEVEL)
-    assert [detokenizer.push([b]) for b in byte] == ["", "", "", "😀"]
-    assert detokenizer.push(byte[:2]) == ""
-    assert detokenizer.flush() == REPLACEMENT
+def test_half_a_character_waits_and_is_flushed_as_a_replacement(stream: TextStream) -> None:
+    byte = named(BYTE_LEVEL, *EMOJI)
+    assert [stream.push([b]) for b in byte] == ["", "", "", "😀"]
+    assert stream.push(byte[:2]) == ""
+    assert stream.flush() == REPLACEMENT
 
 
-def test_a_prompt_that_ends_within_a_character() -> None:
-    byte = named(BYTE_LEVEL, "ð", "Ł", "ĺ", "Ģ")
-    detokenizer = Detokenizer(BYTE_LEVEL, [*BYTE_LEVEL.encode("hello "), *byte[:2]])
-    assert [detokenizer.push([b]) for b in byte[2:]] == ["", "😀"]
+def test_a_prompt_that_ends_within_a_character_takes_the_general_stream() -> None:
+    byte = named(BYTE_LEVEL, *EMOJI)
+    (special,) = named(BYTE_LEVEL, "</s>")
+    hello = BYTE_LEVEL.encode("hello ")
+    for cut in (1, 2, 3):
+        for after in ([], [special] * 9):
+            general = text_stream(BYTE_LEVEL, [*hello, *byte[:cut], *after])
+            assert isinstance(general, Detokenizer)
+            assert general.push(byte[cut:]) == "😀"
+    # Four bytes that continue nothing are no beginning of a character.
+    for prompt in ([*hello, *byte], [], [byte[1]] * 4):
+        assert isinstance(text_stream(BYTE_LEVEL, prompt), ByteDetokenizer)
+
+
+def test_tokens_without_bytes(stream: TextStream) -> None:
+    bos, letter = named(BYTE_LEVEL, "<s>", "h")
+    assert "".join(stream.push([token]) for token in (bos, letter, 10**6, bos)) == "h"
+
+
+def test_added_tokens_outside_the_alphabet_are_spelt_out() -> None:
+    tokenizer = byte_level()
+    tokenizer.add_tokens([AddedToken("<a b>", special=False), AddedToken("你", special=False)])
+    ids = named(tokenizer, "<a b>", "h", "你")
+    assert decode(tokenizer, ids) == "<a b>h你"
+    assert ByteDetokenizer(tokenizer).push(ids) == "<a b>h你"
+
+
+def test_other_tokenizers_take_the_general_stream() -> None:
+    assert isinstance(text_stream(PIECES, []), Detokenizer)
+
+    class Odd(fast):  # type: ignore[misc]
+        def _decode(self, *args: Any, **kwargs: Any) -> str:
+            return "odd"
+
+    backend = byte_level().backend_tokenizer
+    assert not is_byte_level(Odd(tokenizer_object=backend))
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip("x", 1, 0)])
+    assert not is_byte_level(fast(tokenizer_object=backend))
+
+
+def test_the_alphabet_is_the_tokenizers_own() -> None:
+    assert set(_BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
+    for char, byte in _BYTES.items():
+        if byte < 128:
+            assert decoders.ByteLevel().decode([char]) == chr(byte)
+
+
+@pytest.mark.parametrize("bad", [b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3("])
+def test_broken_text_is_replaced_as_the_tokenizer_replaces_it(
+    bad: bytes, stream: TextStream
+) -> None:
+    spelt = {byte: char for char, byte in _BYTES.items()}
+    ids = named(BYTE_LEVEL, *(spelt[b] for b in bad))
+    assert streamed(stream, [[token] for token in ids]) == decode(BYTE_LEVEL, ids)
 
 
 def test_the_space_before_the_first_word_is_kept_after_a_prompt() -> None:
@@ -166,8 +207,6 @@ def test_the_space_before_the_first_word_is_kept_after_a_prompt() -> None:
     assert Detokenizer(PIECES, [hello, *[bos] * 40]).push([world]) == " world"
     assert Detokenizer(PIECES, [bos]).push([world]) == "world"
     assert Detokenizer(PIECES).push([hello, bos, world]) == "hello world"
-    unskipped = Detokenizer(PIECES, [hello], skip_special_tokens=False)
-    assert unskipped.push([bos]) == "<s>"
 
 
 def test_byte_fallback_waits_for_the_end_of_a_run() -> None:
@@ -207,80 +246,3 @@ def test_windows_stay_short_whatever_the_model_babbles(name: str) -> None:
         assert len(counting.decoded) <= 4
     else:
         assert max(counting.decoded) <= 16
-
-
-# --- stop strings ---------------------------------------------------------------------------------
-
-
-def fed(matcher: StopMatcher, pieces: Iterable[str]) -> list[str]:
-    return [matcher.feed(piece) for piece in pieces]
-
-
-def test_a_stop_string_across_pieces() -> None:
-    matcher = StopMatcher(["\n\nQ:"])
-    assert fed(matcher, ["A: 4", ".\n", "\n", "Q", ": 5+5", "more"]) == [
-        "A: 4",
-        ".",
-        "",
-        "",
-        "",
-        "",
-    ]
-    assert matcher.matched == "\n\nQ:"
-    assert matcher.flush() == ""
-
-
-def test_a_false_beginning_is_let_go() -> None:
-    matcher = StopMatcher(["aab"])
-    assert fed(matcher, ["a", "a", "a", "c", "aa"]) == ["", "", "a", "aac", ""]
-    assert matcher.matched is None
-    assert matcher.flush() == "aa"
-    assert matcher.flush() == ""
-
-
-def test_the_first_to_be_completed_counts_and_then_the_longest() -> None:
-    matcher = StopMatcher(["bcde", "c"])
-    assert fed(matcher, ["abcde"]) == ["ab"]
-    assert matcher.matched == "c"
-    matcher = StopMatcher(["c", "abc", "bc"])
-    assert fed(matcher, ["xabc"]) == ["x"]
-    assert matcher.matched == "abc"
-
-
-def test_without_stops_everything_passes() -> None:
-    matcher = StopMatcher([])
-    assert fed(matcher, ["a", "", "b"]) == ["a", "", "b"]
-    assert matcher.matched is None
-
-
-def test_bad_stops_are_refused() -> None:
-    with pytest.raises(DraftwoodError, match="must not be empty"):
-        StopMatcher(["a", ""])
-    with pytest.raises(DraftwoodError, match="as a list"):
-        StopMatcher("stop")
-
-
-short = st.text("ab", min_size=1, max_size=5)
-
-
-@given(st.lists(short, max_size=3), st.lists(st.text("abc", max_size=6), max_size=6))
-def test_stops_do_not_depend_on_the_cuts(stops: list[str], pieces: list[str]) -> None:
-    text = "".join(pieces)
-    ends = [
-        (end, -len(stop))
-        for end in range(len(text) + 1)
-        for stop in stops
-        if text[:end].endswith(stop)
-    ]
-    end, length = min(ends, default=(len(text), 0))
-    matcher = StopMatcher(stops)
-    out = fed(matcher, pieces)
-    shown = "".join(out) + matcher.flush()
-    assert shown == text[: end + length]
-    assert matcher.matched == (text[end + length : end] if ends else None)
-    # What was out before never held a part of a stop string, nor was it kept longer than needed.
-    for before, seen in zip(accumulate(out), accumulate(pieces), strict=True):
-        assert text[: end + length].startswith(before)
-        if matcher.matched is None:
-            held = seen[len(before) :]
-            assert held == "" or any(stop.startswith(held) and stop != held for stop in stops)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,7 @@ def bench(
     from draftwood.lab.bench.outputs import Outputs
     from draftwood.lab.bench.session import Session
     from draftwood.lab.bench.settings import Settings
-    from draftwood.lab.bench.trace import Trace
+    from draftwood.lab.bench.trace import trace as write_steps
 
     settings = Settings(
         prompts=sources(prompts),
@@ -186,7 +187,8 @@ def bench(
             bar = Bar(stack.enter_context(progress(terminal)), session.ended, len(session.jobs))
             watch = None
             if trace is not None:
-                watch = Trace(stack.enter_context(trace.open("w", encoding="utf-8")))
+                file = stack.enter_context(trace.open("w", encoding="utf-8"))
+                watch = partial(write_steps, file)
             session.execute(bar, watch)
         complete = True
     finally:  # write the finished runs, even if interrupted

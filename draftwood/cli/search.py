@@ -170,7 +170,7 @@ def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str
 
 def _found(
     document: Document, tried: Mapping[str, Sequence[str]], by: str, prompts: Sequence[str]
-) -> best.Search:
+) -> best.Best:
     figures = {
         name: {figure: getattr(method, figure).middle for figure in _FIGURES}
         for name, method in document.methods.items()
@@ -184,10 +184,10 @@ def _found(
         name: best.Tried(texts[0], max(texts, key=rank), {text: figures[text] for text in texts})
         for name, texts in tried.items()
     }
-    return best.Search(best.SCHEMA, by, document.provenance, methods, tuple(prompts))
+    return best.Best(best.SCHEMA, by, document.provenance, methods, tuple(prompts))
 
 
-def _table(found: best.Search) -> Table:
+def _table(found: best.Best) -> Table:
     shown = Table("method", "tried", "as published", "best", "best setting", box=None)
     for name, each in found.methods.items():
         both = (each.tried[text][found.by] for text in (each.published, each.best))

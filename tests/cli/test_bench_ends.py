@@ -43,16 +43,16 @@ def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prom
 def test_an_interrupt_leaves_what_is_finished(
     tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, calls = generating.BatchedGenerate.decode, 0
+    honest, calls = generating.Generate.decode, 0
 
-    def interrupted(self: generating.BatchedGenerate, requests: Any) -> Any:
+    def interrupted(self: generating.Generate, requests: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 4:  # the warm-up asks for the two turns of the dialogue
             raise KeyboardInterrupt
         return honest(self, requests)
 
-    monkeypatch.setattr(generating.BatchedGenerate, "decode", interrupted)
+    monkeypatch.setattr(generating.Generate, "decode", interrupted)
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
     code, said, _ = run_bench(*argv)
@@ -66,10 +66,10 @@ def test_an_interrupt_leaves_what_is_finished(
 def test_an_interrupt_before_anything_has_ended_leaves_an_empty_document(
     tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: generating.BatchedGenerate, requests: Any) -> Any:
+    def interrupted(self: generating.Generate, requests: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(generating.BatchedGenerate, "decode", interrupted)
+    monkeypatch.setattr(generating.Generate, "decode", interrupted)
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "hf", "--json", str(out)]
     shown = ["--html", str(tmp_path / "out.html"), "--plots", str(tmp_path / "plots")]

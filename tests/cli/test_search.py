@@ -10,8 +10,7 @@ import pytest
 from draftwood.cli._bench_view import best_table
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best, contenders
-from draftwood.lab.bench.best import Best
-from draftwood.lab.bench.document import Document, PublishedAndBest
+from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.prompts import Prompt
 from tests.factories.bench_command import bench as run_bench
 from tests.factories.bench_command import two_sets
@@ -116,15 +115,13 @@ def test_prompts_of_the_search_and_other_models_are_refused(
     assert (code, "search again with this model" in err) == (2, True)
 
 
+def searched(**methods: best.Tried) -> best.Best:
+    facts = {"settings": SEARCHED}
+    return best.Best(best.SCHEMA, best.TIMELESS, facts, methods, (), file="b.json")
+
+
 def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
-    some = Best(
-        "b.json",
-        best.TIMELESS,
-        SEARCHED,
-        None,
-        frozenset(),
-        {"pld": PublishedAndBest("pld", "pld:budget=5")},
-    )
+    some = searched(pld=best.Tried("pld", "pld:budget=5", {}))
     asked = ("ar", "pld", "auto", "hf", "goose:budget=9", "pld:budget=5")
     assert some.contenders(asked) == ("ar", "pld", "pld:budget=5", "auto", "hf", "goose:budget=9")
     with pytest.raises(DraftwoodError, match=r"b\.json has no best setting of tr: search it too"):
@@ -148,7 +145,7 @@ def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
 def test_runs_that_a_search_says_nothing_of_are_refused(
     change: dict[str, Any], said: str | None
 ) -> None:
-    some = Best("b.json", best.TIMELESS, SEARCHED, None, frozenset(), {})
+    some = searched()
     with nullcontext() if said is None else pytest.raises(DraftwoodError, match=said):
         some.refuse([], {**SEARCHED, **change})
 

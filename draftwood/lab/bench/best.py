@@ -6,12 +6,12 @@ Settings found on some prompts must be measured on others; :meth:`Best.refuse` c
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import decode, read_json
+from draftwood.files import UNWRITTEN, decode, read_json
 from draftwood.lab.bench.document import PublishedAndBest, Searched
 from draftwood.lab.bench.grid import grid
 from draftwood.lab.bench.peers import names as peer_names
@@ -38,8 +38,8 @@ class Tried(PublishedAndBest):
 
 
 @dataclass(frozen=True)
-class Search:
-    """The file that ``draftwood search`` writes.
+class Best:
+    """The file that ``draftwood search`` writes: best settings, and how they were found.
 
     Attributes:
         best_settings: :data:`SCHEMA`.
@@ -47,6 +47,7 @@ class Search:
         provenance: of the search.
         methods: by the name of the recipe.
         prompts: digests of the prompts on which it was found.
+        file: its path; empty before it is written.
     """
 
     best_settings: int
@@ -54,27 +55,12 @@ class Search:
     provenance: Mapping[str, Any]
     methods: Mapping[str, Tried]
     prompts: tuple[str, ...]
+    file: str = field(default="", metadata=UNWRITTEN)
 
-
-@dataclass(frozen=True)
-class Best:
-    """Best settings of a search.
-
-    Attributes:
-        file: where it is written.
-        by: the figure that decided: ``tokens_per_second`` or ``mean_acceptance_length``.
-        settings: every setting of the search, as its provenance has them.
-        disturbed: why its times are not reliable; None if they are, or did not decide.
-        prompts: digests of the prompts on which it was found.
-        methods: by the name of the recipe.
-    """
-
-    file: str
-    by: str
-    settings: Mapping[str, Any]
-    disturbed: str | None
-    prompts: frozenset[str]
-    methods: Mapping[str, PublishedAndBest]
+    @property
+    def disturbed(self) -> str | None:
+        """Why the search's times are not reliable; None if they are, or did not decide."""
+        return None if self.by == TIMELESS else objection({"provenance": self.provenance})
 
     def contenders(self, methods: Sequence[str]) -> tuple[str, ...]:
         """The methods; a searched method is replaced by its published and its best setting.
@@ -107,7 +93,7 @@ class Best:
             DraftwoodError: settings were found on one of the prompts, or with another model, draft
                 model, head, dtype, batch or temperature.
         """
-        searched, given = _flat(self.settings), _flat(settings)
+        searched, given = _flat(self.provenance["settings"]), _flat(settings)
         for name in _SAME:
             left_out = name in _OPTIONAL and given[name] is None
             if searched[name] != given[name] and not left_out:
@@ -125,7 +111,11 @@ class Best:
 
     def recorded(self, methods: Sequence[str]) -> Searched:
         """The part for a document: the pairs of the methods that were asked for."""
-        pairs = {name: pair for name, pair in self.methods.items() if name in methods}
+        pairs = {
+            name: PublishedAndBest(each.published, each.best)
+            for name, each in self.methods.items()
+            if name in methods
+        }
         return Searched(self.file, self.by, pairs, self.disturbed)
 
 
@@ -155,19 +145,11 @@ def load(path: Path) -> Best:
             "draftwood search"
         )
     try:
-        search = decode(Search, found)
-        settings = decode(dict[str, Any], search.provenance.get("settings"), "provenance.settings")
-        return Best(
-            file=str(path),
-            by=search.by,
-            settings={name: settings[name] for name in _NEEDED},
-            disturbed=None if search.by == TIMELESS else objection(found),
-            prompts=frozenset(search.prompts),
-            methods={
-                n: PublishedAndBest(each.published, each.best) for n, each in search.methods.items()
-            },
-        )
-    except KeyError as error:
-        raise DraftwoodError(f"{path}: provenance has no {error}: search again") from error
+        best = decode(Best, found)
+        settings = decode(dict[str, Any], best.provenance.get("settings"), "provenance.settings")
     except DraftwoodError as error:
         raise DraftwoodError(f"{path}: {error}: search again") from error
+    missing = [name for name in _NEEDED if name not in settings]
+    if missing:
+        raise DraftwoodError(f"{path}: provenance has no {missing[0]!r}: search again")
+    return replace(best, file=str(path))

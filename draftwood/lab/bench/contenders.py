@@ -3,11 +3,10 @@
 Names and settings are checked before a model is loaded.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Protocol
+from typing import TypeAlias
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
@@ -17,7 +16,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.document import REFERENCE
-from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
@@ -60,33 +58,6 @@ class Stage:
         }
 
 
-class Choice(Protocol):
-    """A contender whose settings are decided."""
-
-    @property
-    def name(self) -> str:
-        """Name and settings as the user wrote them."""
-        ...
-
-    def same_tokens(self, temperature: float) -> bool:
-        """Whether equal seeds give the reference's tokens, not only their distribution."""
-        ...
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """Every setting with its value."""
-        ...
-
-    @property
-    def unsearched(self) -> str | None:
-        """Message about a setting that must be searched for the run's models and was not."""
-        ...
-
-    def enter(self, stage: Stage) -> Contender:
-        """Build the contender for this model."""
-        ...
-
-
 @dataclass(frozen=True)
 class OwnChoice:
     """A Draftwood method."""
@@ -102,19 +73,12 @@ class OwnChoice:
     def settings(self) -> dict[str, object]:
         """Settings of policy (budget first), drafters and verifier, spelt as in a method's name."""
         own = self.method
-        parts: dict[str, object] = {"": own.policy, **own.drafters}
         found: dict[str, object] = {"budget": own.policy.budget}
-        for prefix, part in parts.items():
+        for prefix, part in {"": own.policy, **own.drafters}.items():
             for setting in fields_of(type(part)):
-                key = f"{prefix}.{setting.name}" if prefix else setting.name
-                key = setting.flag or key
+                key = setting.flag or f"{prefix}.{setting.name}".lstrip(".")
                 found[key] = getattr(part, setting.name)
-        return {**found, "verifier": type(self.method.verifier).__name__}
-
-    @property
-    def unsearched(self) -> str | None:
-        """See :func:`draftwood.lab.bench.grid.unsearched`."""
-        return unsearched(self.method)
+        return {**found, "verifier": type(own.verifier).__name__}
 
     def enter(self, stage: Stage) -> Contender:
         """An engine on the attached target."""
@@ -137,13 +101,13 @@ class PeerChoice:
         """The fields of the peer."""
         return {s.name: getattr(self.peer, s.name) for s in fields_of(type(self.peer))}
 
-    @property
-    def unsearched(self) -> None:
-        """None: peers have no such setting."""
-
     def enter(self, stage: Stage) -> Contender:
         """The peer on the untouched model."""
         return self.peer.enter(stage.stock)
+
+
+Choice: TypeAlias = OwnChoice | PeerChoice
+"""A contender whose settings are decided."""
 
 
 @dataclass(frozen=True)
@@ -241,14 +205,3 @@ def _peer(name: str, spelt: Sequence[str], given: Mapping[str, object]) -> peers
         values[key] = parse(known[key], value)
     made: peers.Peer = part(**values)
     return made
-
-
-def plain(value: object) -> object:
-    """A setting's value in JSON types."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -4,8 +4,8 @@ Made outside the clock, of the first prompt of each task only. Knows nothing of 
 them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,57 +17,19 @@ from draftwood.tree import ROOT, TokenTree
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
 PROMPT_CHARACTERS = 300
 STEPS = 48
 TREES = 3
 REJECTED = 8
 
 
-Quote: TypeAlias = Callable[
-    [Prompt, Sequence[int], Sequence[int], Sequence[StepStats]], Excerpt | None
-]
-"""Asked for an excerpt of (prompt, ids of its first context, ids of the answer, its steps)."""
-
-
-class Excerpts:
-    """Makes the excerpts of a run.
-
-    Args:
-        tokenizer: the target's.
-        prompts: all prompts of the run, in order.
-    """
-
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", prompts: Iterable[Prompt]) -> None:
-        self._tokenizer = tokenizer
-        firsts: dict[str, str] = {}
-        for prompt in prompts:
-            firsts.setdefault(prompt.task, prompt.id)
-        self._chosen = frozenset(firsts.values())
-
-    def __call__(
-        self,
-        method: str,
-        prompt: Prompt,
-        context: Sequence[int],
-        answer: Sequence[int],
-        steps: Sequence[StepStats],
-    ) -> Excerpt | None:
-        """The excerpt, or None if the prompt is not its task's first or there are no steps."""
-        if prompt.id not in self._chosen or not steps:
-            return None
-        return excerpt(self._text, method, prompt, context, answer, steps)
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return str(
-            self._tokenizer.decode(
-                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
-        )
+def first_of_each_task(prompts: Sequence[Prompt]) -> frozenset[str]:
+    """The ids of the prompts that are excerpted."""
+    return frozenset({prompt.task: prompt.id for prompt in reversed(prompts)}.values())
 
 
 def excerpt(
-    text: Callable[[Sequence[int]], str],
+    tokenizer: "PreTrainedTokenizerBase",
     method: str,
     prompt: Prompt,
     context: Sequence[int],
@@ -77,13 +39,21 @@ def excerpt(
     """The excerpt of an answer.
 
     Args:
-        text: turns token ids into text.
+        tokenizer: the target's.
         method: name of the contender.
         prompt: what was answered.
         context: ids that were continued.
         answer: ids of the whole answer; the first one came with the prefill.
         steps: all steps, in order; together they committed the rest of the answer.
     """
+
+    def text(ids: Sequence[int]) -> str:
+        return str(
+            tokenizer.decode(
+                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
     shown: list[StepExcerpt] = []
     trees: list[TreeExcerpt] = []
     at = 1

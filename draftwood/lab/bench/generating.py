@@ -23,29 +23,11 @@ _REFUSALS = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedGenerate:
+class Generate:
     """Decodes a group in one call, padded on the left; all of its requests end at once.
 
-    Args:
-        model: an untouched model; its generation config is overwritten.
-    """
-
-    model: Any
-
-    def begin(self, batch: int) -> Decode:  # noqa: ARG002
-        """The decoder, which is stateless."""
-        return self.decode
-
-    def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """One call of ``generate``, with the settings of the first request."""
-        return generate(self.model, requests, perf_counter())
-
-
-@dataclass(frozen=True, eq=False)
-class SequentialGenerate:
-    """Decodes the requests of a group one after another, as assisted ``generate`` requires.
-
-    A request's seconds include the wait for those before it.
+    With ``extra``, which is for assisted ``generate``, it decodes one request after another, and a
+    request's seconds include the wait for those before it.
 
     Args:
         model: an untouched model; its generation config is overwritten.
@@ -60,15 +42,14 @@ class SequentialGenerate:
         return self.decode
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
-        """One call of ``generate`` per request, with its own settings."""
+        """Call ``generate`` with the settings of each call's first request."""
         asked = perf_counter()
+        calls = [[request] for request in requests] if self.extra else [requests]
         return [
-            answer
-            for request in requests
-            for answer in generate(self.model, [request], asked, self.extra)
+            answer for call in calls for answer in generate(self.model, call, asked, self.extra)
         ]
 
-    def tried(self) -> "SequentialGenerate":
+    def tried(self) -> "Generate":
         """Decode a few tokens, then return ``self``.
 
         Raises:
@@ -86,7 +67,7 @@ class SequentialGenerate:
 
 
 def generate(
-    model: Any, requests: Sequence[Request], asked: float, extra: Mapping[str, Any] | None = None
+    model: Any, requests: Sequence[Request], asked: float, extra: Mapping[str, Any]
 ) -> list[Answer]:
     """Call ``generate`` for all requests, with the settings of the first one.
 
@@ -108,7 +89,7 @@ def generate(
         input_ids=torch.tensor(padded, device=model.device),
         attention_mask=torch.tensor(mask, device=model.device),
         stopping_criteria=StoppingCriteriaList([clock]),
-        **(extra or {}),
+        **extra,
     )
     rows = output[:, width:].tolist()
     ended = perf_counter()
@@ -141,19 +122,13 @@ class _Clock(StoppingCriteria):
 
 def _config(request: Request) -> GenerationConfig:
     sampling = request.sampling
-    drawn: dict[str, Any] = {}
-    if sampling.temperature > 0:
-        drawn = {
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-        }
+    drawn = {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p")}
     return GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=request.max_new_tokens,
         do_sample=sampling.temperature > 0,
         eos_token_id=sorted(request.ends) or None,
         pad_token_id=min(request.ends, default=0),
-        **drawn,
+        **(drawn if sampling.temperature > 0 else {}),
     )
 
 

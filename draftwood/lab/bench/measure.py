@@ -19,7 +19,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.acceptance import AcceptanceCounts, acceptance_of
 from draftwood.lab.bench.contexts import Contexts, TurnContext
 from draftwood.lab.bench.document import Excerpt
-from draftwood.lab.bench.excerpts import Quote
 from draftwood.lab.bench.predictions import Predictions, predictions_of
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.sampling.sampler import SamplingParams
@@ -86,17 +85,13 @@ class Turn:
     excerpt: Excerpt | None = None
 
 
-Watch: TypeAlias = Callable[[Prompt, int, Sequence[StepStats]], None]
-"""Called with prompt, turn and steps of each answer, outside the clock."""
-
-
 def decode_group(
     contender: Contender,
     items: Sequence[Item],
     contexts: Contexts,
     decoding: Decoding,
-    watch: Watch | None = None,
-    excerpts: Quote | None = None,
+    watch: Callable[[Prompt, int, Sequence[StepStats]], None] | None = None,
+    quote: Callable[..., Excerpt | None] | None = None,
 ) -> list[tuple[Turn, ...]]:
     """Decode all turns of a group of prompts together; returns the turns of each prompt.
 
@@ -128,8 +123,8 @@ def decode_group(
                     f"prompt {prompt.id!r} failed in turn {number + 1}: {completion.error}"
                 ) from completion.error
             quoted = None
-            if excerpts is not None and number == 0:
-                quoted = excerpts(prompt, context.ids, completion.tokens, answer.steps)
+            if quote is not None and number == 0:
+                quoted = quote(prompt, context.ids, completion.tokens, answer.steps)
             turns[i].append(
                 Turn(
                     context=context,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import torch
 
@@ -16,7 +17,7 @@ from draftwood.costs.busy import watched
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.excerpts import Quote
+from draftwood.lab.bench.document import Excerpt
 from draftwood.lab.bench.measure import Contender, Decoding, Item, decode_group
 from draftwood.lab.bench.memory import peak_memory
 from draftwood.lab.bench.prompts import Prompt
@@ -41,13 +42,13 @@ class Job:
         return self.method, self.run_seed, self.repeat, self.group
 
 
-@dataclass(frozen=True, eq=False)
-class Where:
-    """Job, prompt and turn of an answer."""
+Watch: TypeAlias = Callable[[Job, Prompt, int, Sequence[StepStats]], None]
+"""Called with job, prompt, turn and steps of each answer, outside the clock."""
 
-    job: Job
-    prompt: Prompt
-    turn: int
+Quote: TypeAlias = Callable[
+    [Job, Prompt, Sequence[int], Sequence[int], Sequence[StepStats]], Excerpt | None
+]
+"""Asked for an excerpt of (job, prompt, ids of its first context, ids of the answer, its steps)."""
 
 
 def items(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[Item]:
@@ -143,8 +144,8 @@ def execute(
     *,
     device: torch.device,
     starting: Callable[[Job, bool], None],
-    watch: Callable[[Where, Sequence[StepStats]], None] | None = None,
-    quoting: Callable[[Job], Quote | None] = lambda job: None,  # noqa: ARG005
+    watch: Watch | None = None,
+    quote: Quote | None = None,
 ) -> Iterator[list[Run]]:
     """Yield the runs of each job as it ends.
 
@@ -156,15 +157,19 @@ def execute(
         device: device whose peak memory is measured.
         starting: called before each job, with True for timed.
         watch: called with the steps of every answer.
-        quoting: maker of a job's excerpts, if it has any.
+        quote: makes the excerpts.
     """
     with frozen_heap():
         for job in jobs:
             starting(job, True)
-            watcher = None if watch is None else partial(_watch_turn, watch, job)
             with _named(job.method), peak_memory(device) as peak, watched() as other:
                 turns = decode_group(
-                    contenders[job.method], job.items, contexts, decoding, watcher, quoting(job)
+                    contenders[job.method],
+                    job.items,
+                    contexts,
+                    decoding,
+                    watch and partial(watch, job),
+                    quote and partial(quote, job),
                 )
             yield [
                 Run(
@@ -180,13 +185,3 @@ def execute(
                 )
                 for item, answered in zip(job.items, turns, strict=True)
             ]
-
-
-def _watch_turn(
-    watch: Callable[[Where, Sequence[StepStats]], None],
-    job: Job,
-    prompt: Prompt,
-    turn: int,
-    steps: Sequence[StepStats],
-) -> None:
-    watch(Where(job, prompt, turn), steps)

@@ -6,7 +6,6 @@ first timed run. Knows nothing of flags and of the terminal.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -22,13 +21,13 @@ from draftwood.lab.bench.contenders import (
     WarmContender,
     choose,
     chosen,
-    plain,
     unnamed_peers,
 )
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.divergence import Compared, compare, explain, references
-from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Divergence, Document
-from draftwood.lab.bench.excerpts import Excerpts, Quote
+from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Divergence, Document, Excerpt
+from draftwood.lab.bench.excerpts import excerpt, first_of_each_task
+from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.journal import Journal
 from draftwood.lab.bench.margins import Margin, margin
 from draftwood.lab.bench.measure import Contender, Decoding, Item
@@ -36,10 +35,9 @@ from draftwood.lab.bench.prompts import Prompt, read
 from draftwood.lab.bench.provenance import decisive, part_of, provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.bench.rows import Run
-from draftwood.lab.bench.runs import Job, Where, execute, grouped, items, plan, warm_up
+from draftwood.lab.bench.runs import Job, Watch, execute, grouped, items, plan, warm_up
 from draftwood.lab.bench.settings import Settings
 from draftwood.methods.shipped import check_drafts
-from draftwood.models import load_quietly
 
 
 class Session:
@@ -51,6 +49,7 @@ class Session:
 
     Attributes:
         missing: peers that were to be added and are not available, with the reasons.
+        unsearched: messages about methods with a setting that must be searched and was not.
         jobs: what is left to do.
         ended: number of jobs that the journal had.
 
@@ -71,6 +70,7 @@ class Session:
         if settings.best is not None:
             settings.best.refuse(self.prompts, settings.recorded())
         own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
+        self.unsearched = [said for said in map(unsearched, own.values()) if said is not None]
         check_drafts(settings.model, own, trust_remote_code=settings.trust_remote_code)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
@@ -78,15 +78,7 @@ class Session:
         if journal is not None:
             known = decisive(found)
             journal.check({key: known[key] for key in known if key != "model"})
-        self._stage = Stage(
-            lambda: load_quietly(
-                settings.model,
-                settings.dtype,
-                settings.device,
-                settings.threads,
-                trust_remote_code=settings.trust_remote_code,
-            )
-        )
+        self._stage = Stage(settings.load)
         self._provenance = {**found, "model": self._stage.facts()}
         tokenizer = self._stage.loaded.tokenizer
         self._contexts = Contexts(
@@ -97,7 +89,7 @@ class Session:
             truncate=settings.truncate,
         )
         self._contexts.check(self.prompts)
-        self._excerpts = Excerpts(tokenizer, self.prompts)
+        self._excerpted = first_of_each_task(self.prompts)
         self._contenders = {choice.name: choice.enter(self._stage) for choice in self.choices}
         self.missing: dict[str, str] = {}
         self._add_peers(joining)
@@ -117,7 +109,7 @@ class Session:
     def execute(
         self,
         starting: Callable[[Job, bool], None],
-        watch: Callable[[Where, Sequence[StepStats]], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Run all jobs that are left; what has ended is kept if this is interrupted."""
         settings = self.settings
@@ -134,7 +126,7 @@ class Session:
             device=self._stage.target.info.device,
             starting=starting,
             watch=watch,
-            quoting=self._quote,
+            quote=self._quote,
         )
         for job, runs in zip(self.jobs, running, strict=True):
             if self._journal is not None:
@@ -158,7 +150,7 @@ class Session:
                 found[choice.name].rows,
                 baselines,
                 found[choice.name].divergences,
-                _settings(choice),
+                choice.settings,
             )
             for choice in self.choices
         }
@@ -179,11 +171,6 @@ class Session:
             best=None if best is None else best.recorded(self.settings.methods),
         )
 
-    @property
-    def unsearched(self) -> list[str]:
-        """Messages about methods with a setting that must be searched and was not."""
-        return [each.unsearched for each in self.choices if each.unsearched is not None]
-
     def _others(self) -> dict[str, object]:
         jobs = {(r.method, r.run_seed, r.repeat, r.group): r.others for r in self._runs}
         return recorded(total_usage(jobs.values()), usage_between(self._began, busy.counters()))
@@ -201,7 +188,7 @@ class Session:
 
     def _facts(self) -> dict[str, object]:
         """The facts that decide the run."""
-        entered = {choice.name: _settings(choice) for choice in self.choices}
+        entered = {choice.name: choice.settings for choice in self.choices}
         return {**decisive(self._provenance), "contenders": entered}
 
     def _resume(self, journal: Journal) -> None:
@@ -215,9 +202,20 @@ class Session:
             return contenders
         return {name: WarmContender(each, self.settings.batch) for name, each in contenders.items()}
 
-    def _quote(self, job: Job) -> Quote | None:
+    def _quote(
+        self,
+        job: Job,
+        prompt: Prompt,
+        context: Sequence[int],
+        answer: Sequence[int],
+        steps: Sequence[StepStats],
+    ) -> Excerpt | None:
+        """The excerpt of a task's first answer by a method that has steps; None for others."""
         first = job.run_seed == self.settings.seeds[0] and not job.repeat
-        return partial(self._excerpts, job.method) if first else None
+        if not (first and steps and prompt.id in self._excerpted):
+            return None
+        tokenizer = self._stage.loaded.tokenizer
+        return excerpt(tokenizer, job.method, prompt, context, answer, steps)
 
     def _tokens(self, group: Sequence[Item]) -> int:
         return sum(self._contexts.most_tokens(item.prompt) for item in group)
@@ -228,10 +226,6 @@ class Session:
             return margin(self._stage.stock, tokens, between, sampling)
 
         return explain(found, reference, ask)
-
-
-def _settings(choice: Choice) -> dict[str, object]:
-    return {key: plain(value) for key, value in choice.settings.items()}
 
 
 def _unexplained(found: Divergence, run: Run, reference: Run) -> Divergence:  # noqa: ARG001

@@ -1,14 +1,14 @@
 """Settings of a benchmark run, checked before anything is read or loaded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode
 from draftwood.lab.bench.best import Best
-from draftwood.lab.bench.contenders import plain
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.sources import Source
+from draftwood.models import Loaded, load_quietly
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 
@@ -42,7 +42,7 @@ class Settings:
         truncate: see :class:`draftwood.lab.bench.contexts.Contexts`.
 
     Raises:
-        DraftwoodError: a value is out of range, or a seed is named twice.
+        DraftwoodError: a seed is out of range or named twice.
     """
 
     prompts: tuple[Source, ...]
@@ -68,12 +68,6 @@ class Settings:
     truncate: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("limit", "threads", "max_new_tokens", "batch", "repeats", "truncate"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise DraftwoodError(f"{name} is {value}: it must be at least 1")
-        if not self.seeds:
-            raise DraftwoodError("there is no seed: give at least one")
         for seed in self.seeds:
             if not 0 <= seed < SEED_LIMIT:
                 raise DraftwoodError(f"seed {seed} is out of range: give integers in [0, 2**64)")
@@ -96,8 +90,24 @@ class Settings:
 
     def recorded(self) -> dict[str, object]:
         """Settings in JSON types; ``sampling`` without its seed, which is not used."""
-        found = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
-        sampling = {f.name: getattr(self.sampling, f.name) for f in fields(self.sampling)}
-        del sampling["seed"]
-        pairs = None if self.best is None else self.best.recorded(self.methods)
-        return {**found, "sampling": plain(sampling), "best": encode(pairs)}
+        changed = {
+            "prompts": [str(source) for source in self.prompts],
+            "sampling": {k: v for k, v in vars(self.sampling).items() if k != "seed"},
+            "best": None if self.best is None else self.best.recorded(self.methods),
+        }
+        found: dict[str, object] = encode({**vars(self), **changed})
+        return found
+
+    def load(self) -> Loaded:
+        """Load the model.
+
+        Raises:
+            DraftwoodError: see :func:`draftwood.models.load`.
+        """
+        return load_quietly(
+            self.model,
+            self.dtype,
+            self.device,
+            self.threads,
+            trust_remote_code=self.trust_remote_code,
+        )

@@ -7,29 +7,24 @@ from dataclasses import asdict
 from typing import TextIO
 
 from draftwood.engine.stats import StepStats
-from draftwood.lab.bench.runs import Where
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.runs import Job
 
 
-class Trace:
-    """Writes steps to an open text file."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def __call__(self, where: Where, steps: Sequence[StepStats]) -> None:
-        """Write the steps of one answer."""
-        for number, step in enumerate(steps):
-            record = {
-                "method": where.job.method,
-                "id": where.prompt.id,
-                "run_seed": where.job.run_seed,
-                "repeat": where.job.repeat,
-                "turn": where.turn,
-                "step": number,
-                **fields(step),
-            }
-            self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+def trace(file: TextIO, job: Job, prompt: Prompt, turn: int, steps: Sequence[StepStats]) -> None:
+    """Write the steps of one answer to an open text file."""
+    for number, step in enumerate(steps):
+        record = {
+            "method": job.method,
+            "id": prompt.id,
+            "run_seed": job.run_seed,
+            "repeat": job.repeat,
+            "turn": turn,
+            "step": number,
+            **fields(step),
+        }
+        file.write(json.dumps(record) + "\n")
+    file.flush()
 
 
 def fields(step: StepStats) -> dict[str, object]:

@@ -10,7 +10,7 @@ from transformers import GenerationConfig, LlamaForCausalLM
 
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.generating import SequentialGenerate, _tally
+from draftwood.lab.bench.generating import Generate, _tally
 from draftwood.lab.bench.measure import Answer, Contender
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.lab.bench.peers.hf_assistant import HuggingFaceAssistant
@@ -202,7 +202,7 @@ def test_a_model_that_transformers_refuses_is_refused_before_the_run(
 
 def test_decoding_on_a_few_tokens_leaves_the_random_state_alone(stock: Loaded) -> None:
     before = torch.get_rng_state()
-    SequentialGenerate(stock.model).tried()
+    Generate(stock.model).tried()
     assert torch.equal(before, torch.get_rng_state())
 
 

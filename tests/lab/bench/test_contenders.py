@@ -15,7 +15,6 @@ from draftwood.lab.bench.contenders import (
     choose,
     chosen,
     decode_with,
-    plain,
     unnamed_peers,
 )
 from draftwood.lab.bench.defaults import Defaults
@@ -173,7 +172,3 @@ def test_what_is_kept_is_got_ready_for_the_largest_group() -> None:
     kept.begin(1)
     kept.begin(3)
     assert sizes == [4]
-
-
-def test_settings_become_plain_values() -> None:
-    assert plain((1, {2}, None, {3: 0.5})) == [1, [2], None, {"3": 0.5}]

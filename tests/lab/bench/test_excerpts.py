@@ -1,12 +1,14 @@
 """The first steps of an answer in words."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.document import Committed, Excerpt, StepExcerpt, TreeExcerpt
-from draftwood.lab.bench.excerpts import Excerpts, excerpt
+from draftwood.lab.bench.excerpts import excerpt, first_of_each_task
 from draftwood.lab.bench.prompts import Prompt
 from tests.factories.bench_rows import step, tree
 from tests.factories.tiny_llama import tiny_tokenizer
@@ -22,12 +24,12 @@ BRANCHED = tree(
 PROMPT = Prompt("a/0", "code", "a", ("x",))
 
 
-def text(ids: Sequence[int]) -> str:
-    return "".join(map(chr, ids))
+LETTERS: Any = SimpleNamespace(decode=lambda ids, **_: "".join(map(chr, ids)))
+"""A tokenizer whose tokens are characters."""
 
 
 def quoted(context: Sequence[int], answer: Sequence[int], steps: Sequence[StepStats]) -> Excerpt:
-    return excerpt(text, "goose", PROMPT, context, answer, steps)
+    return excerpt(LETTERS, "goose", PROMPT, context, answer, steps)
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -104,21 +106,13 @@ def test_only_the_first_prompt_of_a_task_is_quoted() -> None:
         Prompt("b/0", "code", "b", ("x",)),
         Prompt("b/1", "chat", "b", ("x",)),
     ]
-    excerpts = Excerpts(tiny_tokenizer(), prompts)
-    steps = [step(tree([-1, 0], [256, 64]), ())]
-    found = [p.id for p in prompts if excerpts("goose", p, [64], [65, 66], steps) is not None]
-    assert found == ["a/0", "b/1"]
+    assert first_of_each_task(prompts) == {"a/0", "b/1"}
 
 
 def test_texts_are_the_tokenizers_special_tokens_included() -> None:
     tokenizer = tiny_tokenizer()
     hello, eos = tokenizer.encode("hé"), 256
-    excerpts = Excerpts(tokenizer, [PROMPT])
-    found = excerpts("goose", PROMPT, [*hello, eos], [hello[0], eos], [step(tree([-1]), ())])
-    assert found is not None
+    plain = [step(tree([-1]), ())]
+    found = excerpt(tokenizer, "goose", PROMPT, [*hello, eos], [hello[0], eos], plain)
     assert found.prompt == "hé<eos>"
     assert found.steps[0].committed == (Committed("<eos>", ""),)
-
-
-def test_without_steps_there_is_nothing_to_quote() -> None:
-    assert Excerpts(tiny_tokenizer(), [PROMPT])("goose", PROMPT, [64], [65], []) is None

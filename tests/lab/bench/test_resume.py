@@ -48,12 +48,12 @@ import os, signal, sys
 from draftwood import cli
 from draftwood.lab.bench import session
 honest, started = session.Session._quote, 0
-def killing(self, job):
+def killing(self, *answer):
     global started
     started += 1
     if started == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-    return honest(self, job)
+    return honest(self, *answer)
 session.Session._quote = killing
 cli.main(sys.argv[1:])
 """
@@ -154,16 +154,16 @@ def test_sigterm_keeps_what_has_ended_and_the_run_goes_on(
     whole: tuple[dict[str, Any], bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest, calls = generating.BatchedGenerate.decode, 0
+    honest, calls = generating.Generate.decode, 0
 
-    def stopping(self: generating.BatchedGenerate, requests: Sequence[Any]) -> Any:
+    def stopping(self: generating.Generate, requests: Sequence[Any]) -> Any:
         nonlocal calls
         calls += 1
         if calls == 4:  # the warm-up asks for the two turns of the dialogue
             os.kill(os.getpid(), signal.SIGTERM)
         return honest(self, requests)
 
-    monkeypatch.setattr(generating.BatchedGenerate, "decode", stopping)
+    monkeypatch.setattr(generating.Generate, "decode", stopping)
     before = signal.getsignal(signal.SIGTERM)
     out = tmp_path / "x.json"
     code, _, _ = run(*command, "--json", str(out))

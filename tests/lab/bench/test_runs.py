@@ -145,14 +145,14 @@ def test_a_run_says_which_seed_it_is_of_and_what_memory_it_took() -> None:
         assert one.peak_memory_mb is None or one.peak_memory_mb > 50
 
 
-def test_only_the_jobs_that_are_to_be_quoted_are() -> None:
+def test_only_the_answers_that_are_to_be_quoted_are() -> None:
     quoted = Excerpt("x", "a", "a", "test", "prompt", (), ())
 
-    def quoting(job: Job) -> Any:
-        return None if job.repeat else lambda *given: quoted
+    def quote(job: Job, *given: Any) -> Excerpt | None:
+        return None if job.repeat else quoted
 
     jobs = plan(groups(1), ["x"], 2)
-    (first,), (second,) = run(jobs, {"x": Echo()}, quoting=quoting)
+    (first,), (second,) = run(jobs, {"x": Echo()}, quote=quote)
     assert first.turns[0].excerpt is quoted
     assert second.turns[0].excerpt is None
 

@@ -6,7 +6,7 @@ are the group's.
 
 from dataclasses import dataclass
 
-from draftwood.lab.bench.generating import BatchedGenerate
+from draftwood.lab.bench.generating import Generate
 from draftwood.models import Loaded
 
 
@@ -14,9 +14,9 @@ from draftwood.models import Loaded
 class HuggingFace:
     """Plain ``generate``; it has no settings."""
 
-    def enter(self, stock: Loaded) -> BatchedGenerate:
+    def enter(self, stock: Loaded) -> Generate:
         """Plain decoding on the model."""
-        return BatchedGenerate(stock.model)
+        return Generate(stock.model)
 
 
 PEER = HuggingFace

@@ -15,7 +15,7 @@ from transformers import GenerationConfig
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.generating import SequentialGenerate
+from draftwood.lab.bench.generating import Generate
 from draftwood.models import Loaded
 from draftwood.protocols import Part, setting
 
@@ -29,7 +29,7 @@ class HuggingFaceAssistant(Part):
     )
     tokens: int = setting(20, "most tokens drafted a step (num_assistant_tokens)", least=1)
 
-    def enter(self, stock: Loaded) -> SequentialGenerate:
+    def enter(self, stock: Loaded) -> Generate:
         """Assisted generation, with an assistant of the model's dtype."""
         dtype = next((n for n, d in models.DTYPES.items() if d == stock.model.dtype), "auto")
         drafts = models.load(self.draft, dtype=dtype, device=str(stock.model.device))
@@ -37,7 +37,7 @@ class HuggingFaceAssistant(Part):
             num_assistant_tokens=self.tokens
         )
         extra = {"assistant_model": drafts.model, **self._tokenizers(stock, drafts)}
-        return SequentialGenerate(stock.model, extra).tried()
+        return Generate(stock.model, extra).tried()
 
     def _tokenizers(self, stock: Loaded, drafts: Loaded) -> dict[str, Any]:
         size, theirs = _vocab(stock), _vocab(drafts)

@@ -6,7 +6,7 @@ at a time.
 
 from dataclasses import dataclass
 
-from draftwood.lab.bench.generating import SequentialGenerate
+from draftwood.lab.bench.generating import Generate
 from draftwood.models import Loaded
 from draftwood.protocols import Part, setting
 
@@ -22,10 +22,10 @@ class HuggingFaceLookup(Part):
     tokens: int = setting(10, "most tokens drafted a step (prompt_lookup_num_tokens)", least=1)
     ngram: int = setting(2, "longest suffix looked up (max_matching_ngram_size)", least=1)
 
-    def enter(self, stock: Loaded) -> SequentialGenerate:
+    def enter(self, stock: Loaded) -> Generate:
         """Prompt lookup on the model."""
         extra = {"prompt_lookup_num_tokens": self.tokens, "max_matching_ngram_size": self.ngram}
-        return SequentialGenerate(stock.model, extra).tried()
+        return Generate(stock.model, extra).tried()
 
 
 PEER = HuggingFaceLookup

@@ -6,31 +6,31 @@ import click
 from rich.table import Table
 
 from draftwood.cli._options import console
-from draftwood.costs import cache as saved
+from draftwood.costs.cache import KINDS, clear, directory, entries
 
 
 @click.command()
-@click.option("--clear", is_flag=True, help="Delete the listed files.")
+@click.option("--clear", "delete", is_flag=True, help="Delete the listed files.")
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice(saved.KINDS),
+    type=click.Choice(KINDS),
     help="List or delete this kind only. Repeatable.",
 )
-def cache(clear: bool, kinds: tuple[str, ...]) -> None:
+def cache(delete: bool, kinds: tuple[str, ...]) -> None:
     """List or delete cached measurements.
 
     They are in the user's cache directory, or in the one that the environment variable
     DRAFTWOOD_CACHE names. Deleted measurements are repeated when needed.
     """
     chosen = frozenset(kinds) or None
-    found = [one for one in saved.entries() if chosen is None or one.kind in chosen]
-    if clear:
-        saved.clear(chosen)
-        click.echo(f"deleted {_count(len(found))} from {saved.directory()}")
+    found = [one for one in entries() if chosen is None or one.kind in chosen]
+    if delete:
+        clear(chosen)
+        click.echo(f"deleted {_count(len(found))} from {directory()}")
         return
-    click.echo(f"{_count(len(found))} in {saved.directory()}")
+    click.echo(f"{_count(len(found))} in {directory()}")
     if not found:
         return
     table = Table("kind", "of", "measured", "bytes", box=None)

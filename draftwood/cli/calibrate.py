@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,8 +29,6 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.bench.defaults import Defaults
@@ -37,10 +36,20 @@ from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
 from draftwood.methods.shipped import check_drafts
-from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
-from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import FREE, Bid, Built, Host, Price, Tuner
+from draftwood.protocols import (
+    FREE,
+    Bid,
+    Built,
+    Host,
+    Prediction,
+    Price,
+    RequestLoad,
+    StepReport,
+    Tuner,
+)
 from draftwood.sampling.params import SamplingParams
 
 _FLOOR = 0.002
@@ -98,8 +107,8 @@ def calibrate(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
     )
     contexts.check(members)
-    calibration, surveyed = _surveyed(list(chosen.values()))
-    runs = list(_runs(surveyed, sampled, members))
+    calibration, counting = _counting(list(chosen.values()))
+    runs = list(_runs(counting, sampled, members))
     for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
@@ -137,46 +146,60 @@ def _runs(
 
 
 @dataclass(frozen=True)
-class _Surveyed(Auto):
-    """``auto`` with a tuner to which nodes cost nothing; all engines share one calibration."""
+class _CountingAuto(Auto):
+    """``auto`` that drafts every candidate; all engines count in one calibration."""
 
-    taught: Calibration = field(default_factory=Calibration)
+    counted: Calibration = field(default_factory=Calibration)
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:  # noqa: ARG002
-        """A tuner without costs."""
-        free = LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.0))))
-        return _Surveyor(self.taught, free, self.level)
+        return _CountingTuner(self.counted)
 
 
-class _Surveyor(AutoTuner):
-    """A tuner to which nodes and levels cost nothing."""
+class _CountingTuner(Tuner):
+    """Counts the accepted candidates; neither nodes nor draft forwards cost anything."""
 
-    def floor(self, token_weight: float) -> float:  # noqa: ARG002
-        return _FLOOR
+    def __init__(self, counted: Calibration) -> None:
+        self._counted = counted
+        self._counts: list[Counts] = []
 
-    def level_seconds(self, width: int) -> float:  # noqa: ARG002
-        return 0.0
+    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:  # noqa: ARG002
+        self._counts = [self._counted.at(load.temperature) for load in loads]
+        return [Forecast(counts.acceptance, floor=_FLOOR, price=0.0) for counts in self._counts]
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
-        self._price, self.recent_price = FREE, 0.0
         return FREE
 
+    def observe(self, report: StepReport) -> list[Prediction | None]:
+        for bid, outcome, counts in zip(report.bids, report.outcomes, self._counts, strict=True):
+            if bid is not None:
+                codes, labelled = bid.report.labelled(outcome.committed)
+                counts.observe(codes, labelled.taken)
+        return [None] * len(report.bids)
 
-def _surveyed(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
-    """A new calibration, and the methods with engines that teach it.
+
+def _counting(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
+    """A new calibration, and the methods with engines that count in it.
 
     Raises:
         DraftwoodError: a method is not ``auto``, or the methods differ in their further sources.
     """
-    found: list[Method] = []
-    taught: Calibration | None = None
+    policies: list[Auto] = []
     for each in methods:
-        policy = each.policy
-        if not isinstance(policy, Auto):
-            raise DraftwoodError(f"method {each.name!r} learns no acceptance: survey auto")
-        taught = taught or Calibration(half_life=math.inf, sources=policy.features)
-        if taught.sources != policy.features:
-            raise DraftwoodError("the methods differ in their further sources: survey one by one")
-        own = {f.name: getattr(policy, f.name) for f in fields(policy)}
-        found.append(replace(each, policy=_Surveyed(**own, taught=taught)))
-    return taught or Calibration(), found
+        if not isinstance(each.policy, Auto):
+            raise DraftwoodError(f"method {each.name!r} uses no calibration: count with auto")
+        policies.append(each.policy)
+    sources = {policy.features for policy in policies}
+    if len(sources) > 1:
+        raise DraftwoodError(
+            "the methods differ in their further sources: count with one at a time"
+        )
+    calibration = Calibration(half_life=math.inf, sources=sources.pop())
+    found = [
+        replace(each, policy=_CountingAuto(**_settings(policy), counted=calibration))
+        for each, policy in zip(methods, policies, strict=True)
+    ]
+    return calibration, found
+
+
+def _settings(policy: Auto) -> dict[str, Any]:
+    return {each.name: getattr(policy, each.name) for each in fields(policy)}

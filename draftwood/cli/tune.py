@@ -189,7 +189,7 @@ def tune(
     click.echo(saved)
 
 
-def _save(key: store.Key, costs: StepCosts, others: Others | None) -> str:
+def _save(key: store.CostsKey, costs: StepCosts, others: Others | None) -> str:
     """Save costs measured on a quiet machine; returns the path, or why they are not saved."""
     if others is not None and cache.disturbed(others):
         return (
@@ -270,7 +270,7 @@ def verdict(checks: Sequence[Check]) -> str:
 
 
 def document(
-    key: store.Key,
+    key: store.CostsKey,
     costs: StepCosts,
     samples: Mapping[str, Sequence[Sample]],
     checks: Sequence[Check],

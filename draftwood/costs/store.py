@@ -27,7 +27,7 @@ _IMMATERIAL = {"_name_or_path", "transformers_version", "architectures", "dtype"
 
 
 @dataclass(frozen=True)
-class Key:
+class CostsKey:
     """Everything that costs depend on.
 
     Attributes:
@@ -58,7 +58,7 @@ def identity(config: Mapping[str, object]) -> str:
     return cache.digest({k: v for k, v in config.items() if k not in _IMMATERIAL})
 
 
-def read(key: Key) -> StepCosts | None:
+def read(key: CostsKey) -> StepCosts | None:
     """The cached costs of the key; None if there are none, or they cannot be used."""
     found = cache.read(cache.COSTS, asdict(key))
     try:
@@ -68,7 +68,7 @@ def read(key: Key) -> StepCosts | None:
         return None
 
 
-def write(key: Key, costs: StepCosts) -> Path:
+def write(key: CostsKey, costs: StepCosts) -> Path:
     """Cache the costs; returns the file, which is replaced in one step.
 
     Raises:
@@ -77,7 +77,7 @@ def write(key: Key, costs: StepCosts) -> Path:
     return cache.write(cache.COSTS, asdict(key), costs.to_json(), _about(key, costs))
 
 
-def read_or_measure(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
+def read_or_measure(key: CostsKey, measure: Callable[[], StepCosts]) -> StepCosts:
     """The cached costs of the key, or the result of ``measure``.
 
     A new measurement is cached unless other processes disturbed it or the cache is read-only.
@@ -95,7 +95,7 @@ def read_or_measure(key: Key, measure: Callable[[], StepCosts]) -> StepCosts:
     return found
 
 
-def _about(key: Key, costs: StepCosts) -> str:
+def _about(key: CostsKey, costs: StepCosts) -> str:
     drafted = "".join(f", with a {source}" for source, _ in key.drafters)
     return (
         f"{key.device}, {key.threads} threads, {key.dtype}: "
@@ -103,7 +103,7 @@ def _about(key: Key, costs: StepCosts) -> str:
     )
 
 
-def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
+def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> CostsKey:
     """The key of a target and its drafters, with the present number of threads.
 
     Args:
@@ -112,7 +112,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Key:
     """
     import torch
 
-    return Key(
+    return CostsKey(
         model=info.identity,
         drafters=tuple(sorted((drafters or {}).items())),
         device=device_name(info.device),

@@ -15,12 +15,12 @@ from draftwood.costs import cache as cached
 from draftwood.costs import store
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.store import Key, device_name, identity_at, key_of
+from draftwood.costs.store import CostsKey, device_name, identity_at, key_of
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
 COSTS = StepCosts(Curve((1, 2), (1.0, 2.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, 0.1)
-KEY = Key("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
+KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_every_part_of_the_key_counts() -> None:
         replace(KEY, torch="3.0"),
         replace(KEY, draftwood="0.2"),
     ]
-    assert len(others) == len(fields(Key))
+    assert len(others) == len(fields(CostsKey))
     assert [store.read(other) for other in others] == [None] * len(others)
 
 

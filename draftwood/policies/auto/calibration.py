@@ -34,7 +34,7 @@ from draftwood.policies.auto.features import (
     codes_of,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON; other versions are refused."""
 
 BANDS = ("greedy", "low", "high")
@@ -66,7 +66,7 @@ def band(temperature: float) -> str:
     return "low" if temperature <= _LOW else "high"
 
 
-class Table:
+class AcceptanceTable:
     """Acceptance probabilities of one temperature band, frozen.
 
     Args:
@@ -152,16 +152,16 @@ class Counts:
         hits = sum(taken for _, taken in prior.values())
         scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
         self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
-        self._table: Table | None = None
+        self._acceptance: AcceptanceTable | None = None
 
     @property
-    def table(self) -> Table:
+    def acceptance(self) -> AcceptanceTable:
         """The estimates as of now, frozen: later observations do not change them."""
-        if self._table is None:
+        if self._acceptance is None:
             self._counts.flags.writeable = False
             common = self._taken / self._offered
-            self._table = Table(self._rows, self._counts, self._weight, common)
-        return self._table
+            self._acceptance = AcceptanceTable(self._rows, self._counts, self._weight, common)
+        return self._acceptance
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
         """Count labelled candidates; ``taken`` says for each whether the target accepted it."""
@@ -184,7 +184,7 @@ class Counts:
         """Decay all counts by one step."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
-        self._table = None
+        self._acceptance = None
         if self._weight > _LIMIT:
             self._writable()[:, :2] /= self._weight
             self._offered /= self._weight
@@ -209,7 +209,7 @@ class Counts:
         """The counts, copied if a table has them."""
         if not self._counts.flags.writeable:
             self._counts = self._counts.copy()
-        self._table = None
+        self._acceptance = None
         return self._counts
 
 
@@ -253,7 +253,7 @@ def dumps(counts: Mapping[str, Prior], sources: Sequence[Source] = SOURCES) -> s
         numbered = sorted((bucket_of(_padded(c, sources), sources), n) for c, n in known.items())
         seen = [(bucket, pair) for bucket, pair in numbered if pair[0] >= 0.05]
         bands[name] = {
-            "cells": [bucket for bucket, _ in seen],
+            "buckets": [bucket for bucket, _ in seen],
             "offered": np.array([offered for _, (offered, _) in seen]).round(2).tolist(),
             "taken": np.array([taken for _, (_, taken) in seen]).round(2).tolist(),
         }
@@ -278,11 +278,14 @@ def load(
     """
     found = read_json(path)
     if not isinstance(found, dict) or found.get("version") != VERSION:
-        raise DraftwoodError(f"{path} is not a version-{VERSION} calibration file: leave it out")
+        raise DraftwoodError(
+            f"{path} is not a calibration file of version {VERSION}: "
+            "run 'draftwood calibrate' again"
+        )
     if found.get("scheme") != SCHEME:
         raise DraftwoodError(
-            f"{path} was counted with other buckets than this version of draftwood has: count anew "
-            "with 'draftwood calibrate'"
+            f"{path} was counted with other buckets than this version of draftwood has: run "
+            "'draftwood calibrate' again"
         )
     try:
         named = found.get("further sources", [])
@@ -319,14 +322,14 @@ def shipped() -> dict[str, dict[Codes, tuple[float, float]]]:
 class _Band:
     """Numbers of the buckets seen, with their two counts."""
 
-    cells: tuple[int, ...]
+    buckets: tuple[int, ...]
     offered: tuple[float, ...]
     taken: tuple[float, ...]
 
     def counts(self, sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
         """The counts by codes; ValueError for numbers that are no buckets or no counts."""
         found = {}
-        for bucket, offered, taken in zip(self.cells, self.offered, self.taken, strict=True):
+        for bucket, offered, taken in zip(self.buckets, self.offered, self.taken, strict=True):
             codes = codes_of(bucket, sources)
             if codes in found:
                 raise ValueError(f"bucket {bucket} is named twice")

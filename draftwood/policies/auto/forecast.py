@@ -22,9 +22,9 @@ class Forecast:
     """A tuner's forecast for one step of one request.
 
     Attributes:
-        table: acceptance probabilities of candidates.
+        acceptance: predicts the acceptance of candidates.
         token_weight: of a token of this request, relative to the batch mean.
-        floor: path probability below which a candidate is not kept; above 1 nothing is drafted.
+        floor: path probability below which a candidate is dropped; above 1 nothing is drafted.
         price: recent path probability from which on a candidate paid.
         coverage: probability that a neural drafter, asked below a node, adds a token that is
             accepted, given that no other source's is.
@@ -33,7 +33,7 @@ class Forecast:
         level_costs: cost of a draft forward by its width in nodes, from 0 on.
     """
 
-    table: Predictor
+    acceptance: Predictor
     token_weight: float = 1.0
     floor: float = 0.02
     price: float = 0.1
@@ -46,13 +46,13 @@ class Forecast:
         return self.level_costs[width] if self.level_costs else 0.0
 
 
-class _Untaught:
-    """Takes a copied token for likelier than not."""
+class _DefaultPredictor:
+    """Predicts without counts: a copied token is likelier than any other."""
 
     def probability(self, codes: Codes) -> float:
-        """By whether the token was copied."""
+        """See :class:`Predictor`."""
         return 0.6 if codes[COPIED] > NOT_LISTED else 0.3
 
 
-UNTAUGHT = Forecast(_Untaught())
+DEFAULT_FORECAST = Forecast(_DefaultPredictor())
 """The forecast of a step without a tuner."""

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, load, shipped
 from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
-from draftwood.policies.auto.forecast import UNTAUGHT, Forecast
+from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
@@ -126,11 +126,11 @@ class Auto(Policy):
         deepest = min(self.max_depth, growth.room)
         if budget < 1 or deepest < 1:
             return TreeBuilder(growth.anchor).build("plain")
-        forecast: Forecast = growth.forecast or UNTAUGHT
+        forecast: Forecast = growth.forecast or DEFAULT_FORECAST
         floor = forecast.floor
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        given = (growth.anchor, forecast.table, floor, _POOL * budget, self.features)
+        given = (growth.anchor, forecast.acceptance, floor, _POOL * budget, self.features)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
         pool = Pool(*given) if sampled is None else sampled
@@ -193,9 +193,14 @@ class Auto(Policy):
         """The query for a level of the model's children."""
         if draw is Draw.ONE_HOT:
             return Expand(self.neural, pool.builder, nodes, self.level)
-        heat, noise = growth.temperature, growth.noise
         return Expand(
-            self.neural, pool.builder, nodes, self.level, draw, temperature=heat, noise=noise
+            self.neural,
+            pool.builder,
+            nodes,
+            self.level,
+            draw,
+            temperature=growth.temperature,
+            noise=growth.noise,
         )
 
     def _sample(

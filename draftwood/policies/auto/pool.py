@@ -39,7 +39,7 @@ class Pool:
 
     Args:
         anchor: the root's token.
-        table: predicts acceptance.
+        acceptance: predicts the acceptance of candidates.
         floor: lowest path probability of a candidate that is kept.
         most: candidates kept at most.
         sources: in the order of the codes.
@@ -55,14 +55,14 @@ class Pool:
     def __init__(
         self,
         anchor: int,
-        table: Predictor,
+        acceptance: Predictor,
         floor: float,
         most: int,
         sources: tuple[Source, ...] = SOURCES,
     ) -> None:
         self.builder = TreeBuilder(anchor)
         self.path: list[float] = [1.0]
-        self._table = table
+        self._acceptance = acceptance
         self._floor = floor
         self._most = most
         self.probabilities: list[float] = [1.0]
@@ -105,7 +105,7 @@ class Pool:
         """
         if not tokens:
             return
-        only, probability = self._features.only, self._table.probability
+        only, probability = self._features.only, self._acceptance.probability
         child, path, answered, floor = self.builder.child, self.path, self._answered, self._floor
         node, new, bit = ROOT, len(self) == 1, 1 << source
         for i, token in enumerate(tokens):
@@ -156,7 +156,7 @@ class Pool:
         if not rows:
             return []
         self._update(source, rows)
-        child, probability, floor = self.builder.child, self._table.probability, self._floor
+        child, probability, floor = self.builder.child, self._acceptance.probability, self._floor
         added: list[_New] = []
         for node, row, codes in rows:
             reach, only = self.path[node], self._features.only(self._answered[node], source)
@@ -224,7 +224,7 @@ class Pool:
 
     def probability_of(self, source: int, node: int, code: int) -> float:
         """Probability of a new child of ``node`` that only ``source`` lists, with this code."""
-        return self._table.probability(self._features.only(self._answered[node], source)[code])
+        return self._acceptance.probability(self._features.only(self._answered[node], source)[code])
 
     def _add_all(self, new: Sequence["_New"], name: str, source: int) -> list[int]:
         """The same as :meth:`_add` for many at once, none of which is below another."""
@@ -280,7 +280,7 @@ class Pool:
     def _estimate(self, nodes: Sequence[int]) -> None:
         """Estimate some nodes anew, after their codes have changed, and all paths."""
         for node in nodes:
-            self.probabilities[node] = self._table.probability(self.codes[node])
+            self.probabilities[node] = self._acceptance.probability(self.codes[node])
         self._choice = None
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):

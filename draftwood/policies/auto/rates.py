@@ -1,13 +1,13 @@
 """Moving averages of ratios, and the token weights of a batch.
 
-A token is worth the time that it saves. For each token more, a request that commits ``pace`` tokens
-a step needs 1 / pace steps fewer. A step without that request is shorter by the request's part of
-the step: little where other requests go on, as the weights are read for them anyway, and the whole
-step where the request is the last one. So tokens of a request that is ahead of the others weigh
-little, and tokens of the slowest request weigh much.
+A token's weight is the time that it saves. For each token more, a request that commits ``pace``
+tokens a step needs 1 / pace steps fewer. A step without that request is shorter by the request's
+part of the step. The part is small while other requests go on, because their forward reads the
+weights anyway. It is the whole step for the last request. So tokens of a request that is ahead of
+the others weigh little, and tokens of the slowest request weigh much.
 
-While other requests are queued, a place in the batch is taken again as soon as it is free, and all
-places are worth the same part of the step.
+While other requests are queued, a free place in the batch is taken at once, and all places have the
+same part of the step.
 """
 
 from collections.abc import Sequence

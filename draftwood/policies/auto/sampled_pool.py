@@ -48,12 +48,12 @@ class SampledPool(Pool):
     def __init__(
         self,
         anchor: int,
-        table: Predictor,
+        acceptance: Predictor,
         floor: float,
         most: int,
         sources: tuple[Source, ...] = SOURCES,
     ) -> None:
-        super().__init__(anchor, table, floor, most, sources)
+        super().__init__(anchor, acceptance, floor, most, sources)
         self._sampled: dict[int, int] = {}  # sampled node -> order of sampling
         self._fixed = {ROOT}  # sampled nodes and their ancestors
         self._reserved = 0  # nodes that plans have reserved

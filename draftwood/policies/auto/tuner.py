@@ -61,7 +61,7 @@ _LEARNING = 0.5
 _SMOOTHING = 0.2
 """Weight of the newest step in the moving average of the price."""
 
-_GAIN, _ADDED, _COVERAGE = 1.3, 0.3, 0.7
+_GAIN, _NET_GAIN, _COVERAGE = 1.3, 0.3, 0.7
 """Expectations of the first step."""
 
 _PAYS = 0.01
@@ -84,7 +84,7 @@ class AutoTuner(Tuner):
         self.coverage = DecayedRatio(_COVERAGE, 10.0, _HALF_LIFE)
         self._together = DecayedRatio(1.0, 8.0, _HALF_LIFE)
         self._gain = DecayedRatio(_GAIN, 8.0, _HALF_LIFE)
-        self._added = [DecayedRatio(_ADDED, 8.0, each) for each in _SEARCHES]
+        self._net_gains = [DecayedRatio(_NET_GAIN, 8.0, each) for each in _SEARCHES]
         self._counts: list[Counts] = []
         self._backlogs: list[int] = []
         self._searches = True
@@ -102,8 +102,8 @@ class AutoTuner(Tuner):
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
         time = (1.0 + _LEARNING) * self.costs.search(self.batch)
-        added = self.batch * max(each.value for each in self._added)
-        self._searches = self._steps % _SELDOM == 0 or added >= self.rate * time
+        net_gain = self.batch * max(each.value for each in self._net_gains)
+        self._searches = self._steps % _SELDOM == 0 or net_gain >= self.rate * time
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._backlogs = [load.backlog for load in loads]
         rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
@@ -111,7 +111,7 @@ class AutoTuner(Tuner):
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
-                table=counts.table,
+                acceptance=counts.acceptance,
                 token_weight=weight,
                 floor=self.floor(weight),
                 price=self.recent_price / weight,
@@ -167,7 +167,7 @@ class AutoTuner(Tuner):
         rate, batch = self.rate, self.batch
         # The cost of a node outside of the forward is the node's own.
         least = rate * self._now.node
-        added = _added([bid.values for bid in bids], least)
+        added = _gain_by_rank([bid.values for bid in bids], least)
         settled = max(bid.settled for bid in bids)
         most, net = self._best(added, settled)
         # Settled nodes are drafted and paid for; the other trees are padded to them anyway.
@@ -224,7 +224,7 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in bids)
         if searched:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
-            for each in self._added:
+            for each in self._net_gains:
                 each.add(net, 1.0, self.batch)
         times = report.times
         self.costs.observe(tokens, self._context, self.batch, times.target, times.after_target)
@@ -256,7 +256,7 @@ class AutoTuner(Tuner):
         return sum(self._level(max(widths), len(widths)) for widths in forwards)
 
 
-def _added(values: Iterable[Sequence[float]], least: float) -> list[float]:
+def _gain_by_rank(values: Iterable[Sequence[float]], least: float) -> list[float]:
     """Summed gain of the requests' nodes at each rank, net of ``least`` a node; 0 at rank 0.
 
     Args:

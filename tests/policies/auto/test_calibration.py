@@ -132,7 +132,7 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
         slow.now += 1
         if slow.now % 23 == 0:
             for codes in some:
-                assert fast.table.probability(codes) == pytest.approx(
+                assert fast.acceptance.probability(codes) == pytest.approx(
                     slow.probability(codes), rel=1e-9
                 )
 
@@ -140,33 +140,33 @@ def test_estimates_are_those_of_a_literal_re_computation(seed: int, half_life: f
 def test_estimates_follow_observations() -> None:
     asked, other = counts(50.0), counts(50.0)
     for taken in (True, True, False, True):
-        before = [asked.table.probability(codes) for codes in SEEN]
+        before = [asked.acceptance.probability(codes) for codes in SEEN]
         for of in (asked, other):
             teach(of, [((8, 12, 0), taken)])
-        taught = [asked.table.probability(codes) for codes in SEEN]
+        taught = [asked.acceptance.probability(codes) for codes in SEEN]
         assert all((a > b) == taken for a, b in zip(taught, before, strict=True) if a != b)
         assert taught[3] != before[3]
         for of in (asked, other):
             of.fade()
     # Whoever is asked for the first time has the same answers.
-    assert [asked.table.probability(codes) for codes in SEEN] == [
-        other.table.probability(codes) for codes in SEEN
+    assert [asked.acceptance.probability(codes) for codes in SEEN] == [
+        other.acceptance.probability(codes) for codes in SEEN
     ]
 
 
 def test_a_table_is_frozen() -> None:
     of = counts(50.0, table(((5, 0, 0), 6.0, 2.0)))
-    frozen = of.table
+    frozen = of.acceptance
     before = {codes: frozen.probability(codes) for codes in SEEN[:4]}
     for _ in range(300):  # more new buckets than rows are spare
         teach(of, [((i % 38, i % 32, i % 92), True) for i in range(20)])
         teach(of, [(codes, True) for codes in SEEN])
         of.fade()
     assert all(frozen.probability(codes) == before[codes] for codes in before)
-    fresh = counts(50.0, table(((5, 0, 0), 6.0, 2.0))).table
+    fresh = counts(50.0, table(((5, 0, 0), 6.0, 2.0))).acceptance
     for codes in SEEN:  # estimated late, but from the counts of then
         assert frozen.probability(codes) == fresh.probability(codes)
-        assert of.table.probability(codes) > frozen.probability(codes)
+        assert of.acceptance.probability(codes) > frozen.probability(codes)
 
 
 def test_codes_and_what_was_taken_go_one_for_one() -> None:
@@ -208,13 +208,13 @@ def test_after_200_steps_of_another_domain_estimates_are_its_rates(
     prior: Prior,
 ) -> None:
     learnt = counts(calibration.HALF_LIFE, prior)
-    before = {codes: learnt.table.probability(codes) for codes in SEEN}
+    before = {codes: learnt.acceptance.probability(codes) for codes in SEEN}
     assert max(abs(before[codes] / RATES[codes] - 1.0) for codes in SEEN) > 0.2
     for step in range(200):
         teach(learnt, spread(RATES, 6, step))
         learnt.fade()
     for codes in SEEN:
-        assert learnt.table.probability(codes) == pytest.approx(RATES[codes], rel=0.1), codes
+        assert learnt.acceptance.probability(codes) == pytest.approx(RATES[codes], rel=0.1), codes
 
 
 def test_random_labels_do_not_hide_the_rates() -> None:
@@ -226,15 +226,15 @@ def test_random_labels_do_not_hide_the_rates() -> None:
         learnt.observe([*map(tuple, codes.tolist())], (rng.random(len(truth)) < truth).tolist())
         learnt.fade()
     for each, rate in zip(codes.tolist(), truth, strict=True):
-        assert learnt.table.probability(tuple(each)) == pytest.approx(rate, rel=0.1)
+        assert learnt.acceptance.probability(tuple(each)) == pytest.approx(rate, rel=0.1)
 
 
 def test_a_frequent_code_has_its_own_frequency() -> None:
     learnt = counts()
     for codes, offered, taken in (((5, 0, 0), 40_000, 1_234), ((0, 3, 0), 30_000, 29_876)):
         teach(learnt, [(codes, i < taken) for i in range(offered)])
-    assert learnt.table.probability((5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
-    assert learnt.table.probability((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
+    assert learnt.acceptance.probability((5, 0, 0)) == pytest.approx(1_234 / 40_000, rel=1e-3)
+    assert learnt.acceptance.probability((0, 3, 0)) == pytest.approx(29_876 / 30_000, rel=1e-3)
 
 
 def test_log_odds_of_sources_seen_apart_add_up() -> None:
@@ -242,18 +242,18 @@ def test_log_odds_of_sources_seen_apart_add_up() -> None:
     for step in range(300):
         alone: dict[Codes, float] = {(5, 0, 0): 0.7, (0, 3, 0): 0.7, (0, 4, 0): 0.1, (0, 0, 5): 0.1}
         teach(learnt, spread(alone, 1, step))
-    copied = learnt.table.probability((5, 0, 0))
-    assert learnt.table.probability((5, 3, 0)) > copied, "another source agrees"
-    assert learnt.table.probability((5, 4, 0)) < copied, "another source doubts"
-    assert learnt.table.probability((5, 4, 5)) < learnt.table.probability((5, 4, 0))
+    copied = learnt.acceptance.probability((5, 0, 0))
+    assert learnt.acceptance.probability((5, 3, 0)) > copied, "another source agrees"
+    assert learnt.acceptance.probability((5, 4, 0)) < copied, "another source doubts"
+    assert learnt.acceptance.probability((5, 4, 5)) < learnt.acceptance.probability((5, 4, 0))
 
 
 def test_an_unseen_bucket_has_the_frequency_of_all() -> None:
     learnt = counts()
-    assert 0.0 < learnt.table.probability((0, 0, 0)) < 0.5
-    assert learnt.table.probability((5, 6, 7)) == learnt.table.probability((0, 0, 0))
+    assert 0.0 < learnt.acceptance.probability((0, 0, 0)) < 0.5
+    assert learnt.acceptance.probability((5, 6, 7)) == learnt.acceptance.probability((0, 0, 0))
     teach(learnt, [((5, 0, 0), i % 4 == 0) for i in range(4000)])
-    assert learnt.table.probability((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
+    assert learnt.acceptance.probability((20, 0, 0)) == pytest.approx(0.25, rel=0.01)
 
 
 def test_a_prior_has_the_weight_of_few_observations() -> None:
@@ -262,13 +262,15 @@ def test_a_prior_has_the_weight_of_few_observations() -> None:
     more = counts(prior={codes: (1000 * n, 1000 * hits) for codes, (n, hits) in much.items()})
     less = counts(prior=much)
     for codes in SEEN:
-        assert more.table.probability(codes) == pytest.approx(less.table.probability(codes))
-    assert more.table.probability((5, 0, 0)) == pytest.approx(0.9, rel=0.1), (
+        assert more.acceptance.probability(codes) == pytest.approx(
+            less.acceptance.probability(codes)
+        )
+    assert more.acceptance.probability((5, 0, 0)) == pytest.approx(0.9, rel=0.1), (
         "but it is believed at first"
     )
-    assert more.table.probability((0, 6, 0)) < 0.2
+    assert more.acceptance.probability((0, 6, 0)) < 0.2
     teach(more, [((5, 0, 0), False)] * 150)
-    assert more.table.probability((5, 0, 0)) < 0.2
+    assert more.acceptance.probability((5, 0, 0)) < 0.2
 
 
 def test_forgetting_follows_a_change() -> None:
@@ -279,11 +281,11 @@ def test_forgetting_follows_a_change() -> None:
         for step in range(400):
             teach(learnt, spread({codes: 0.8}, 5, step))
             learnt.fade()
-        assert learnt.table.probability(codes) == pytest.approx(0.8, abs=0.03)
+        assert learnt.acceptance.probability(codes) == pytest.approx(0.8, abs=0.03)
         for step in range(200):
             teach(learnt, spread({codes: 0.2}, 5, step))
             learnt.fade()
-        found[half_life] = learnt.table.probability(codes)
+        found[half_life] = learnt.acceptance.probability(codes)
     # Ten half-lives; one, of which two had gone before; none: 400 steps against 200.
     assert found[20.0] == pytest.approx(0.2, abs=0.03)
     assert found[200.0] == pytest.approx((0.2 * 0.5 + 0.8 * 0.375) / 0.875, abs=0.03)
@@ -293,10 +295,10 @@ def test_forgetting_follows_a_change() -> None:
 def test_a_step_without_candidates_moves_little() -> None:
     learnt = counts(calibration.HALF_LIFE)
     teach(learnt, [(SEEN[0], True)] * 500)
-    before = learnt.table.probability(SEEN[0])
+    before = learnt.acceptance.probability(SEEN[0])
     teach(learnt, [])
     learnt.fade()
-    assert learnt.table.probability(SEEN[0]) == pytest.approx(before, rel=1e-3)
+    assert learnt.acceptance.probability(SEEN[0]) == pytest.approx(before, rel=1e-3)
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -306,9 +308,9 @@ def test_a_text_of_one_kind_alone_stays_a_probability(taken: bool) -> None:
     for _ in range(100):
         teach(learnt, [(SEEN[0], taken)])
         learnt.fade()
-        assert 0.0 < learnt.table.probability(SEEN[0]) <= 1.0
-        assert 0.0 < learnt.table.probability(SEEN[6]) <= 1.0
-    assert (learnt.table.probability(SEEN[0]) > 0.5) == taken
+        assert 0.0 < learnt.acceptance.probability(SEEN[0]) <= 1.0
+        assert 0.0 < learnt.acceptance.probability(SEEN[6]) <= 1.0
+    assert (learnt.acceptance.probability(SEEN[0]) > 0.5) == taken
 
 
 @given(seed=st.integers(0, 10**6))
@@ -324,7 +326,7 @@ def test_every_estimate_is_a_probability(seed: int) -> None:
         learnt.observe([*map(tuple, codes.tolist())], (rng.random(50) < rng.random()).tolist())
         learnt.fade()
     for copied, ranked, neural in rng.integers(0, CODES, size=(200, 3)).tolist():
-        assert 0.0 < learnt.table.probability((copied, ranked, neural)) < 1.0
+        assert 0.0 < learnt.acceptance.probability((copied, ranked, neural)) < 1.0
 
 
 # --- temperatures ---------------------------------------------------------------------------------
@@ -344,13 +346,15 @@ def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
     assert known.at(1e-3) is low
     assert known.at(1.5) is high
     assert len({id(greedy), id(low), id(high)}) == 3
-    unknown = greedy.table.probability((0, 0, 0))
-    assert greedy.table.probability((5, 0, 0)) == low.table.probability((5, 0, 0)) == unknown
-    assert high.table.probability((5, 0, 0)) > 0.8
+    unknown = greedy.acceptance.probability((0, 0, 0))
+    assert (
+        greedy.acceptance.probability((5, 0, 0)) == low.acceptance.probability((5, 0, 0)) == unknown
+    )
+    assert high.acceptance.probability((5, 0, 0)) > 0.8
     teach(low, [((5, 0, 0), False)] * 100)
-    assert greedy.table.probability((5, 0, 0)) == unknown
-    assert high.table.probability((5, 0, 0)) > 0.8
-    assert low.table.probability((5, 0, 0)) < 0.1
+    assert greedy.acceptance.probability((5, 0, 0)) == unknown
+    assert high.acceptance.probability((5, 0, 0)) > 0.8
+    assert low.acceptance.probability((5, 0, 0)) < 0.1
 
 
 def test_a_calibration_decays_by_its_half_life() -> None:
@@ -361,7 +365,7 @@ def test_a_calibration_decays_by_its_half_life() -> None:
         for _ in range(10):
             learnt.fade()
         teach(learnt, [((5, 0, 0), False)] * 50)
-        found.append(learnt.table.probability((5, 0, 0)))
+        found.append(learnt.acceptance.probability((5, 0, 0)))
     assert found[0] < 0.1
     assert found[1] == pytest.approx(0.5, abs=0.1)
 
@@ -383,8 +387,8 @@ def test_a_saved_calibration_is_where_the_next_process_begins(tmp_path: Path) ->
     again = Calibration(found, half_life=FOREVER)
     for temperature in (0.0, 0.3, 1.0):
         for codes in SEEN:
-            expected = known.at(temperature).table.probability(codes)
-            assert again.at(temperature).table.probability(codes) == pytest.approx(expected)
+            expected = known.at(temperature).acceptance.probability(codes)
+            assert again.at(temperature).acceptance.probability(codes) == pytest.approx(expected)
     path.write_text(dumps(found), encoding="utf-8")
     assert dumps(load(path)) == dumps(found)
 
@@ -417,7 +421,7 @@ def test_nothing_known_is_a_file_too(tmp_path: Path) -> None:
 
 
 def entry(cells: Any, offered: Any, taken: Any) -> object:
-    return {"cells": cells, "offered": offered, "taken": taken}
+    return {"buckets": cells, "offered": offered, "taken": taken}
 
 
 def file_of(greedy: object) -> str:
@@ -428,13 +432,17 @@ def file_of(greedy: object) -> str:
     ("text", "complaint"),
     [
         pytest.param("{", "c.json is not JSON", id="no JSON"),
-        pytest.param("[]", f"c.json is not a version-{VERSION} calibration file", id="no object"),
         pytest.param(
-            "{}", f"not a version-{VERSION} calibration file: leave it out", id="no version"
+            "[]", f"c.json is not a calibration file of version {VERSION}", id="no object"
+        ),
+        pytest.param(
+            "{}",
+            f"not a calibration file of version {VERSION}: run .draftwood calibrate. again",
+            id="no version",
         ),
         pytest.param(
             json.dumps({"version": VERSION + 1, "bands": {}}),
-            "not a version-1 calibration file",
+            "not a calibration file of version",
             id="newer",
         ),
         pytest.param(
@@ -454,7 +462,7 @@ def file_of(greedy: object) -> str:
         ),
         pytest.param(file_of(None), "is not a calibration file: ", id="no entry"),
         pytest.param(
-            file_of({"cells": [1]}), "is not a calibration file: .*offered", id="no counts"
+            file_of({"buckets": [1]}), "is not a calibration file: .*offered", id="no counts"
         ),
         pytest.param(
             file_of(entry([BUCKETS], [1], [1])), "is not a calibration file: ", id="no such bucket"

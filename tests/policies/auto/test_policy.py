@@ -45,7 +45,7 @@ class Given:
     catch_up: float = 0.0
 
     @property
-    def table(self) -> "Given":
+    def acceptance(self) -> "Given":
         return self
 
     def probability(self, codes: Codes) -> float:

@@ -67,9 +67,9 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
             """Reads the counts when it is asked: no snapshot."""
 
             def probability(self, codes: tuple[int, ...]) -> float:
-                return counts.table.probability(codes)
+                return counts.acceptance.probability(codes)
 
-        first = dataclasses.replace(first, table=Live())
+        first = dataclasses.replace(first, acceptance=Live())
     found = [grown(policy, first), grown(policy, first)]
     for _ in range(40):
         (forecast,) = of.begin([load], queued=False)

@@ -55,7 +55,7 @@ class Given:
     catch_up: float = 0.0
 
     @property
-    def table(self) -> "Given":
+    def acceptance(self) -> "Given":
         return self
 
     def probability(self, codes: Codes) -> float:
@@ -323,7 +323,7 @@ FORECASTS = (
 @contextmanager
 def given_forecast(forecast: Given) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto, "UNTAUGHT", forecast)
+        patch.setattr(auto, "DEFAULT_FORECAST", forecast)
         yield
 
 

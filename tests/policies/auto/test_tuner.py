@@ -266,7 +266,7 @@ def test_expected_tokens_are_one_and_the_drafted_path_probabilities() -> None:
 def test_predictions_are_from_before_the_step() -> None:
     of = tuner(STEEP)
     for number in (1, 2, 3):
-        pool = Pool(99, of.calibration.at(0.0).table, floor=0.0, most=9)
+        pool = Pool(99, of.calibration.at(0.0).acceptance, floor=0.0, most=9)
         pool.copy((3,), 4, "context", preferred=True)
         pool.offer(TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
         before = [pool.path[1], pool.path[2]]
@@ -278,7 +278,7 @@ def test_predictions_are_from_before_the_step() -> None:
         assert prediction.candidates.sources == ["context", "table"]
         assert prediction.candidates.taken == [False, True]
         assert prediction.candidates.probabilities == before
-        after = [of.calibration.at(0.0).table.probability(codes) for codes in pool.codes[1:]]
+        after = [of.calibration.at(0.0).acceptance.probability(codes) for codes in pool.codes[1:]]
         assert after[0] < before[0], "what was not taken is less likely now"
         assert after[1] > before[1]
 
@@ -335,10 +335,10 @@ def test_the_drafted_and_the_others_teach_the_calibration() -> None:
         begin(of, [10])
         of.price([made])
         observe(of, [made], [outcome(plain(), (1,))])
-    first, second = map(of.calibration.at(0.0).table.probability, codes)
+    first, second = map(of.calibration.at(0.0).acceptance.probability, codes)
     assert second > 0.9
     assert first < 0.1
-    assert of.calibration.at(1.0).table.probability(codes[1]) < 0.5, (
+    assert of.calibration.at(1.0).acceptance.probability(codes[1]) < 0.5, (
         "another temperature has learnt nothing"
     )
 
@@ -368,7 +368,7 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step() -> None:
     observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
     assert faded == ["once"] * 2
     cold, hot, _ = of.begin(requests, queued=False)
-    assert cold.table.probability(codes) > 0.25 > hot.table.probability(codes)
+    assert cold.acceptance.probability(codes) > 0.25 > hot.acceptance.probability(codes)
 
 
 def test_coverage_is_how_often_a_model_adds_an_accepted_token() -> None:
@@ -411,7 +411,7 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     path.write_text(dumps({"greedy": {(0, 5, 0): (100.0, 99.0)}}), encoding="utf-8")
     built = Auto(calibration=str(path)).tuner(FakeHost(INFO), {})
     assert isinstance(built, AutoTuner)
-    assert built.calibration.at(0.0).table.probability((0, 5, 0)) > 0.8
+    assert built.calibration.at(0.0).acceptance.probability((0, 5, 0)) > 0.8
     assert isinstance(Auto().tuner(FakeHost(INFO), {}), AutoTuner)
     with pytest.raises(DraftwoodError, match=r"cannot read .*json"):
         Auto(calibration=str(tmp_path / "missing.json")).tuner(FakeHost(INFO), {})

@@ -331,12 +331,12 @@ def block(
     head: str | Any | None = None,
     verifier: str = 'block',
     budget: int = 62,
-    shape: str = '1x1x1x1x1',
+    source: str = 'draft',
     replacement: bool = False,
+    draft_temperature: float = 0.0,
+    shape: str = '1x1x1x1x1',
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
     chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
@@ -355,12 +355,13 @@ def block(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: sample siblings independently, so that they may repeat.
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
         chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
@@ -378,12 +379,12 @@ def dynatree(
     verifier: str = 'walk',
     budget: int = 59,
     source: str = 'draft',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
     chain: str = '',
     copied: int = 10,
     children: Literal['top', 'drawn'] = 'top',
-    replacement: bool = False,
     last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
     breadth: Literal['adaptive', 'fixed'] = 'adaptive',
     depth: Literal['adaptive', 'fixed'] = 'adaptive',
     prune: bool = True,
@@ -420,12 +421,13 @@ def dynatree(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
         children: a node's children: the likeliest, or as many samples of the draft model.
-        replacement: sample siblings independently, so that they may repeat (children=drawn).
         last: a node's last child: sampled too, or the likeliest (children=drawn).
-        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
@@ -577,9 +579,9 @@ def goose_sampled(
     bypass: Literal['distinct', 'paper', 'off'] = 'distinct',
     bypass_length: int = 8,
     chain: str = 'context',
+    source: str = 'draft',
     replacement: bool = False,
     draft_temperature: float = 0.0,
-    source: str = 'draft',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -605,9 +607,10 @@ def goose_sampled(
         bypass: when to verify the copied chain alone.
         bypass_length: least match (paper: chain) to verify the chain alone, in tokens.
         chain: name of the source that copies.
-        replacement: draw siblings independently, so that they may repeat.
-        draft_temperature: temperature of the draft; 0 is the request's own.
         source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -623,12 +626,12 @@ def mixed(
     head: str | Any | None = None,
     verifier: str = 'traversal',
     budget: int = 62,
-    shape: str = '2x2x2x2x2',
+    source: str = 'draft',
     replacement: bool = False,
+    draft_temperature: float = 0.0,
+    shape: str = '2x2x2x2x2',
     last: Literal['none', 'top', 'context'] = 'top',
     deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
     chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
@@ -647,12 +650,13 @@ def mixed(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: sample siblings independently, so that they may repeat.
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
         chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
@@ -695,12 +699,12 @@ def rrsw(
     head: str | Any | None = None,
     verifier: str = 'rejection',
     budget: int = 62,
-    shape: str = 'sparse',
+    source: str = 'draft',
     replacement: bool = False,
+    draft_temperature: float = 0.0,
+    shape: str = 'sparse',
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
     chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
@@ -719,12 +723,13 @@ def rrsw(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: sample siblings independently, so that they may repeat.
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
         chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
@@ -793,12 +798,12 @@ def specinfer(
     head: str | Any | None = None,
     verifier: str = 'rejection',
     budget: int = 62,
-    shape: str = 'sparse',
+    source: str = 'draft',
     replacement: bool = True,
+    draft_temperature: float = 0.0,
+    shape: str = 'sparse',
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
     chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
@@ -817,12 +822,13 @@ def specinfer(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: sample siblings independently, so that they may repeat.
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
         chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
@@ -840,12 +846,12 @@ def talon(
     verifier: str = 'walk',
     budget: int = 59,
     source: str = 'draft',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
     chain: str = '',
     copied: int = 10,
     children: Literal['top', 'drawn'] = 'top',
-    replacement: bool = False,
     last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
     mu: float = 0.03,
     top_k: int = 10,
     robust: int = 1,
@@ -868,12 +874,13 @@ def talon(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
         children: a node's children: the likeliest, or as many samples of the draft model.
-        replacement: sample siblings independently, so that they may repeat (children=drawn).
         last: a node's last child: sampled too, or the likeliest (children=drawn).
-        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
@@ -893,12 +900,12 @@ def traversal(
     head: str | Any | None = None,
     verifier: str = 'traversal',
     budget: int = 62,
-    shape: str = 'sparse',
+    source: str = 'draft',
     replacement: bool = False,
+    draft_temperature: float = 0.0,
+    shape: str = 'sparse',
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
-    draft_temperature: float = 0.0,
-    source: str = 'draft',
     chain: str = 'context',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
@@ -917,12 +924,13 @@ def traversal(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        replacement: sample siblings independently, so that they may repeat.
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
-        draft_temperature: temperature of the draft; 0 is the request's own.
-        source: name of the drafter.
         chain: name of the source that copies, for last=context.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
@@ -939,12 +947,12 @@ def traversal_dynatree(
     verifier: str = 'traversal',
     budget: int = 59,
     source: str = 'draft',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
     chain: str = '',
     copied: int = 10,
     children: Literal['top', 'drawn'] = 'drawn',
-    replacement: bool = False,
     last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
     breadth: Literal['adaptive', 'fixed'] = 'adaptive',
     depth: Literal['adaptive', 'fixed'] = 'adaptive',
     prune: bool = True,
@@ -975,12 +983,13 @@ def traversal_dynatree(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
         children: a node's children: the likeliest, or as many samples of the draft model.
-        replacement: sample siblings independently, so that they may repeat (children=drawn).
         last: a node's last child: sampled too, or the likeliest (children=drawn).
-        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         breadth: ablation: fixed gives every node b_mid children.
         depth: ablation: fixed expands down to base_depth.
         prune: ablation: off keeps leaves under tau.
@@ -1009,12 +1018,12 @@ def traversal_talon(
     verifier: str = 'traversal',
     budget: int = 59,
     source: str = 'draft',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
     chain: str = '',
     copied: int = 10,
     children: Literal['top', 'drawn'] = 'drawn',
-    replacement: bool = False,
     last: Literal['none', 'top'] = 'none',
-    draft_temperature: float = 0.0,
     mu: float = 0.03,
     top_k: int = 10,
     robust: int = 1,
@@ -1031,12 +1040,13 @@ def traversal_talon(
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
         chain: name of a source that copies, as an extra path; empty: none.
         copied: longest copied path, in tokens (half the budget at most).
         children: a node's children: the likeliest, or as many samples of the draft model.
-        replacement: sample siblings independently, so that they may repeat (children=drawn).
         last: a node's last child: sampled too, or the likeliest (children=drawn).
-        draft_temperature: temperature of the draft; 0 is the request's own (children=drawn).
         mu: least path probability, relative to the level's best.
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.

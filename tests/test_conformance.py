@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Literal
@@ -11,18 +11,24 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.engine.lockstep import draft
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.pairs import check_pair, paired, registered_pairs
-from draftwood.methods import method, recipes, registry
+from draftwood.lab.lossless.pairs import (
+    check_pair,
+    paired,
+    registered_pairs,
+    registered_policies,
+)
+from draftwood.methods import registry
 from draftwood.methods.recipe import build
 from draftwood.methods.settings import parse
 from draftwood.protocols import (
     Candidates,
     Continuation,
+    Continue,
     Drafter,
     DrafterSpec,
     Expand,
@@ -31,13 +37,17 @@ from draftwood.protocols import (
     Outcome,
     Policy,
     Prefill,
+    Query,
     Recipe,
     TargetInfo,
 )
 from draftwood.protocols.settings import Setting
 from draftwood.protocols.settings import settings as settings_of
-from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
+from draftwood.sampling.noise import RequestNoise
+from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from tests.factories.enumerated_draws import Dice
 from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.scripted_sources import Row, check_shape, distributions, offer
 
 INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 PROMPT = [1, 5, 2, 7, 1, 5, 2, 7, 1, 5, 2]
@@ -167,58 +177,110 @@ def test_drafters_forget_on_begin_and_release(part: type) -> None:
     assert session.answers([0]) == fresh.answers([0])
 
 
-class Plenty(Drafter):
-    """A drafter that always has a chain and always has children, some of them the same tokens."""
+class Dealer(Drafter):
+    """A drafter over a random table: it ranks, draws and copies, and counts what it is asked."""
+
+    def __init__(self, source: str, table: Mapping[int, Row], chain: Sequence[int]) -> None:
+        self.sources = Dice(offer(*chain) if chain else (), table, copying=source, ranking=source)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        return [(Continuation(tuple(range(1, 31)), 5, 2, 2),) for _ in slots]
+        return [self.sources.continuations(Continue(self.sources.copying)) for _ in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        answers = []
-        for asked in queries:
-            shape = (len(asked.nodes), asked.k)
-            tokens = np.broadcast_to(np.arange(asked.k), shape).astype(np.int64)
-            scores = np.broadcast_to(0.5 / np.arange(1, asked.k + 1), shape)
-            answers.append(Candidates(tokens, np.log(scores).astype(np.float32)))
-        return answers
+        return [self.sources.expand(query) for query in queries]
 
 
-@pytest.mark.parametrize("name", sorted(recipes()))
-@settings(max_examples=10)
-@given(budget=st.integers(0, 80), room=st.integers(0, 100))
-@example(budget=0, room=100)
-@example(budget=1, room=1)
-@example(budget=2, room=100)
-@example(budget=15, room=3)
-@example(budget=59, room=0)
-@example(budget=59, room=1)
-@example(budget=59, room=100)
-def test_policies_keep_to_budget_and_room(name: str, budget: int, room: int) -> None:
-    policy = method(name).policy
-    tree = grow(policy, Growth(anchor=7, room=room, budget=min(budget, policy.budget)))
-    assert tree.drafted <= min(budget, policy.budget)
-    assert tree.depth <= room
-    assert tree.tokens[0] == 7
-    assert tree.parents.tolist()[0] == -1
-    assert all(p < i for i, p in enumerate(tree.parents.tolist()))
-    assert set(tree.draws.tolist()) <= set(policy.draws) | {Draw.ONE_HOT}
-    pairs = list(zip(tree.parents.tolist(), tree.tokens.tolist(), strict=True))
-    assert len(pairs) == len(set(pairs))
+POLICIES = registered_policies()
+each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
-@pytest.mark.parametrize("name", sorted(recipes()))
-def test_policies_are_pure(name: str) -> None:
-    policy = method(name).policy
-    growth = Growth(anchor=7, room=50, budget=policy.budget)
-    first, second = grow(policy, growth), grow(policy, growth)
-    assert first.tokens.tolist() == second.tokens.tolist()
-    assert first.parents.tolist() == second.parents.tolist()
+def altered(policy: Policy) -> st.SearchStrategy[dict[str, Any]]:
+    """Other values, in range, for up to three settings."""
+    values = {setting.name: in_range(setting) for setting in settings_of(type(policy))}
+    names = [name for name, strategy in values.items() if not strategy.is_empty]
+    chosen = st.lists(st.sampled_from(names), max_size=3) if names else st.just([])
+    return chosen.flatmap(
+        lambda found: st.fixed_dictionaries({name: values[name] for name in found})
+    )
+
+
+def in_range(setting: Setting) -> st.SearchStrategy[Any]:
+    kinds = {setting.type, *typing.get_args(setting.type)}
+    if typing.get_origin(setting.type) is Literal:
+        return st.sampled_from(typing.get_args(setting.type))
+    if setting.type is bool:
+        return st.booleans()
+    if int in kinds and tuple not in kinds:
+        least = int(setting.least or 0)
+        return st.integers(least, int(setting.most or least + 12))
+    if float in kinds:
+        lowest = setting.least or setting.above or 0.0
+        highest = min(9.0, setting.most or setting.below or 9.0)
+        return st.floats(
+            lowest,
+            highest,
+            exclude_min=lowest == setting.above,
+            exclude_max=highest == setting.below,
+        )
+    return st.nothing()
+
+
+@each_policy
+@settings(max_examples=40)
+@given(
+    data=st.data(),
+    seed=st.integers(0, 10**6),
+    chain=st.lists(st.integers(0, 14), max_size=25),
+    budget=st.sampled_from([-1, 0, 1, 2, 7, 15, 59, 80]),
+    room=st.sampled_from([-1, 0, 1, 2, 3, 6, 100]),
+    temperature=st.sampled_from([0.0, 0.0, 0.9]),
+)
+def test_policies_keep_to_their_bounds_and_are_pure(
+    policy: Policy,
+    data: st.DataObject,
+    seed: int,
+    chain: list[int],
+    budget: int,
+    room: int,
+    temperature: float,
+) -> None:
+    with suppress(DraftwoodError):  # settings that contradict one another
+        policy = dataclasses.replace(policy, **data.draw(altered(policy)))  # type: ignore[type-var]
+    table = distributions(seed, vocab=15, most=8)
+    growth = Growth(3, room, budget, temperature, RequestNoise(seed))
+    tree, asked = grown(policy, growth, table, chain)
+    check_shape(tree, min(budget, policy.budget), room)
+    assert tree.tokens[0] == 3
+    assert all(parent < node for node, parent in enumerate(tree.parents.tolist()))
+    assert set(tree.draws.tolist()[1:]) <= set(policy.draws)
+    assert set(tree.sources[1:]) <= set(policy.sources)
+    assert policy.branching or tree.parents.tolist() == list(range(-1, len(tree) - 1))
+    if min(budget, policy.budget, room) < 1:
+        assert not asked, "nothing is asked where nothing can be drafted"
+    again, _ = grown(policy, growth, table, chain)
+    for name in ("tokens", "parents", "logq", "draws"):
+        assert getattr(tree, name).tolist() == getattr(again, name).tolist()
     assert policy.start() == policy.start()
 
 
-def grow(policy: Policy, growth: Growth) -> TokenTree:
-    drafters: dict[str, Drafter] = {source: Plenty() for source in policy.sources}
-    return draft(policy, drafters, [0], [growth], [policy.start()])[0].tree
+@each_policy
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_policies_draft_nothing_where_the_drafters_have_nothing(
+    policy: Policy, temperature: float
+) -> None:
+    tree, _ = grown(policy, Growth(3, 50, 59, temperature, RequestNoise(1)), {}, ())
+    assert (tree.drafted, tree.route) == (0, "plain")
+
+
+def grown(
+    policy: Policy, growth: Growth, table: Mapping[int, Row], chain: Sequence[int]
+) -> tuple[TokenTree, list[Query]]:
+    """The tree and the queries."""
+    drafters = {source: Dealer(source, table, chain) for source in policy.sources}
+    [found] = draft(policy, drafters, [0], [growth], [policy.start()])
+    if found.error is not None:
+        raise found.error
+    return found.tree, [query for each in drafters.values() for query in each.sources.asked]
 
 
 PAIRS = list(registered_pairs())

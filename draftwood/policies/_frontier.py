@@ -8,17 +8,19 @@ drafter's estimate above 1 counts as 1, so that a child is never likelier than i
 
 import math
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.protocols import Candidates, Continuation, Continue
-from draftwood.tree import ROOT, TreeBuilder
+from draftwood.tree import ROOT, Draw, TreeBuilder
 
 UNLIMITED = sys.maxsize
+NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +40,10 @@ class Frontier:
         return Frontier([self.nodes[i] for i in np.flatnonzero(mask).tolist()], self.path[mask])
 
 
-def root_frontier() -> Frontier:
-    """The root alone, whose path is certain."""
-    return Frontier([ROOT], np.zeros(1))
+def certain_frontier(nodes: Iterable[int] = (ROOT,)) -> Frontier:
+    """Nodes whose paths count as certain: the root, or nodes whose probabilities are not used."""
+    found = list(nodes)
+    return Frontier(found, np.zeros(len(found)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,11 @@ class Level:
     def __len__(self) -> int:
         return len(self.path)
 
+    def rows(self) -> Iterator[tuple[int, int, float]]:
+        """Parent, token and logq of each child."""
+        lists = self.parents.tolist(), self.tokens.tolist(), self.logq.tolist()
+        return zip(*lists, strict=True)
+
     def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> "Level":
         """The children at these indices, in this order, or those that a mask selects."""
         return Level(
@@ -77,10 +85,10 @@ class Level:
         return self.take(np.argsort(-self.path, kind="stable")[: max(n, 0)])
 
 
-def no_children() -> Level:
-    """A level without children."""
-    empty, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
-    return Level(empty, empty, nothing, nothing)
+def certain_children(parents: Sequence[int] = (), tokens: Sequence[int] = ()) -> Level:
+    """Children that count as certain; none without arguments."""
+    logs = np.zeros(len(tokens))
+    return Level(np.array(parents, dtype=np.int64), np.array(tokens, dtype=np.int64), logs, logs)
 
 
 def likeliest(path: NDArray[np.float64], n: int) -> NDArray[np.int64]:
@@ -134,18 +142,33 @@ def join(levels: Sequence[Level]) -> Level:
     )
 
 
-def promote(builder: TreeBuilder, level: Level, source: str, budget: int = UNLIMITED) -> Frontier:
+def promote(
+    builder: TreeBuilder,
+    level: Level,
+    source: str,
+    budget: int = UNLIMITED,
+    draw: Draw = Draw.ONE_HOT,
+    q_rows: Mapping[int, int] = NO_ROWS,
+) -> Frontier:
     """Make nodes of a level's children, in order, until the tree has ``budget`` drafted nodes.
 
-    A child that already is a node (another source offered it) costs nothing and is returned like
-    the others.
+    A deterministic child that already is a node (another source offered it) costs nothing and is
+    returned like the others.
+
+    Args:
+        builder: the growing tree.
+        level: the children.
+        source: name of the drafter that offered them.
+        budget: most nodes of the tree, root excluded.
+        draw: how the children were drawn.
+        q_rows: of sampled children, by parent: :attr:`draftwood.protocols.Candidates.q_rows`.
     """
     nodes: list[int] = []
-    rows = zip(level.parents.tolist(), level.tokens.tolist(), level.logq.tolist(), strict=True)
-    for parent, token, logq in rows:
+    for parent, token, logq in level.rows():
         if builder.drafted >= budget:
             break
-        nodes.append(builder.add(parent, token, source, logq=logq))
+        q_row = q_rows.get(parent, -1)
+        nodes.append(builder.add(parent, token, source, logq=logq, draw=draw, q_row=q_row))
     return Frontier(nodes, level.path[: len(nodes)])
 
 
@@ -159,8 +182,7 @@ def transplant(grown: TreeBuilder, chosen: Level, source: str) -> TreeBuilder:
     """
     builder = TreeBuilder(grown.tokens[ROOT])
     moved = {ROOT: ROOT}
-    rows = zip(chosen.parents.tolist(), chosen.tokens.tolist(), chosen.logq.tolist(), strict=True)
-    for parent, token, logq in rows:
+    for parent, token, logq in chosen.rows():
         node = builder.add(moved[parent], token, source, logq=logq)
         expanded = grown.child(parent, token)
         if expanded is not None:
@@ -168,9 +190,14 @@ def transplant(grown: TreeBuilder, chosen: Level, source: str) -> TreeBuilder:
     return builder
 
 
+def preferred(source: str) -> Generator[Continue, Any, tuple[int, ...]]:
+    """Ask for the tokens of the source's preferred continuation; none if it copies nothing."""
+    offers: tuple[Continuation, ...] = yield Continue(source)
+    return offers[0].tokens if offers else ()
+
+
 def lay_copied(builder: TreeBuilder, source: str, most: int) -> Generator[Continue, Any, None]:
     """Copy the first ``most`` tokens of the source's preferred continuation below the root."""
     if most > 0:
-        offers: tuple[Continuation, ...] = yield Continue(source)
-        if offers:
-            builder.add_chain(offers[0].tokens[:most], source)
+        tokens = yield from preferred(source)
+        builder.add_chain(tokens[:most], source)

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._frontier import (
+    NO_ROWS,
     Frontier,
     Level,
+    certain_children,
+    certain_frontier,
     children,
     lay_copied,
     log_probability,
-    no_children,
     promote,
 )
 from draftwood.protocols import Candidates, Continue, DraftNoise, Expand, Growth, Policy, setting
@@ -71,7 +73,41 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class TopOrDrawn(Policy):
+class DrawnPolicy(Policy):
+    """Settings of a policy that can sample children from a drafter.
+
+    Raises:
+        DraftwoodError: a setting outside its range, or one source named twice.
+    """
+
+    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
+    source: str = setting("draft", "name of the drafter", source=True)
+    replacement: bool = setting(
+        False, "sample siblings independently, so that they may repeat (if any are sampled)"
+    )
+    draft_temperature: float = setting(
+        0.0, "temperature of sampled drafts; 0 is the request's own", least=0, below=math.inf
+    )
+
+    @property
+    def draws(self) -> frozenset[Draw]:
+        """Sampled nodes; deterministic ones at least where the request is greedy."""
+        return frozenset({Draw.ONE_HOT, self._draw})
+
+    @property
+    def _draw(self) -> Draw:
+        return Draw.IID if self.replacement else Draw.WITHOUT_REPLACEMENT
+
+    def drawing(self, growth: Growth) -> Drawing:
+        """The rule that chooses children in this step."""
+        if growth.temperature == 0.0:
+            return Drawing(self.source, Draw.ONE_HOT, 1.0, None)
+        temperature = self.draft_temperature or growth.temperature
+        return Drawing(self.source, self._draw, temperature, growth.noise)
+
+
+@dataclass(frozen=True)
+class TopOrDrawn(DrawnPolicy):
     """Settings of a policy whose nodes get the drafter's likeliest children, or as many drawn ones.
 
     Whether a drawn token stays must not depend on which token it is. So where the policy would take
@@ -90,8 +126,6 @@ class TopOrDrawn(Policy):
             drawn children.
     """
 
-    budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
-    source: str = setting("draft", "name of the drafter", source=True)
     chain: str = setting(
         "", "name of a source that copies, as an extra path; empty: none", source=True
     )
@@ -99,17 +133,8 @@ class TopOrDrawn(Policy):
     children: Literal["top", "drawn"] = setting(
         "top", "a node's children: the likeliest, or as many samples of the draft model"
     )
-    replacement: bool = setting(
-        False, "sample siblings independently, so that they may repeat (children=drawn)"
-    )
     last: Literal["none", "top"] = setting(
         "none", "a node's last child: sampled too, or the likeliest (children=drawn)"
-    )
-    draft_temperature: float = setting(
-        0.0,
-        "temperature of the draft; 0 is the request's own (children=drawn)",
-        least=0,
-        below=math.inf,
     )
 
     def __post_init__(self) -> None:
@@ -125,13 +150,13 @@ class TopOrDrawn(Policy):
         """Sampled nodes if children are drawn; deterministic ones, where the request is greedy."""
         if self.children == "top" or (self.last == "top" and not self.branching):
             return frozenset({Draw.ONE_HOT})
-        return drawn_kinds(self.replacement)
+        return super().draws
 
-    def drawing(self, growth: Growth) -> "Drawing":
+    def drawing(self, growth: Growth) -> Drawing:
         """The rule that chooses children in this step."""
         if self.children == "top":
             return Drawing(self.source, Draw.ONE_HOT, 1.0, None)
-        return drawing_for(growth, self.source, self.replacement, self.draft_temperature)
+        return super().drawing(growth)
 
     def copy(self, growth: Growth, budget: int) -> Generator[Continue, Any, TreeBuilder]:
         """The root, and the copied path if a source copies."""
@@ -139,21 +164,6 @@ class TopOrDrawn(Policy):
         if self.chain:
             yield from lay_copied(tree, self.chain, min(self.copied, budget // 2, growth.room))
         return tree
-
-
-def drawing_for(
-    growth: Growth, source: str, replacement: bool, draft_temperature: float
-) -> Drawing:
-    """The sampling rule of a step by these settings; a ``draft_temperature`` of 0 is p's."""
-    if growth.temperature == 0.0:
-        return Drawing(source, Draw.ONE_HOT, 1.0, None)
-    draw = Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT
-    return Drawing(source, draw, draft_temperature or growth.temperature, growth.noise)
-
-
-def drawn_kinds(replacement: bool) -> frozenset[Draw]:
-    """The kinds of nodes of :func:`drawing_for`; a greedy request's tree is deterministic."""
-    return frozenset({Draw.ONE_HOT, Draw.IID if replacement else Draw.WITHOUT_REPLACEMENT})
 
 
 def draw_below(
@@ -184,7 +194,7 @@ def draw_below(
         The drawn children, parent by parent in drawing order, and the certain ones.
     """
     wanted = counts > 0
-    asked, drawn = frontier.where(wanted), Frontier([], np.zeros(0))
+    asked, drawn = frontier.where(wanted), certain_frontier([])
     if asked.nodes:
         certain_tokens = dict(zip(certain.parents.tolist(), certain.tokens.tolist(), strict=True))
         exclude = [
@@ -200,7 +210,10 @@ def draw_below(
             level = _with_share(level, certain)
         if drawing.draw is Draw.ONE_HOT:
             level = level.take(level.logq >= log_probability(min_score))
-        drawn = add_sampled(builder, level, drawing, asked, answer.q_rows)
+        q_rows = NO_ROWS
+        if answer.q_rows is not None:
+            q_rows = dict(zip(asked.nodes, answer.q_rows.tolist(), strict=True))
+        drawn = promote(builder, level, drawing.source, draw=drawing.draw, q_rows=q_rows)
     return drawn, promote(builder, certain, certain_source)
 
 
@@ -229,7 +242,7 @@ def draw_as_many(
         return promote(builder, chosen, drawing.source, budget)
     chosen = chosen.take(np.arange(min(budget - builder.drafted, len(chosen))))
     counts = (chosen.parents == np.array(frontier.nodes)[:, None]).sum(axis=1)
-    certain = no_children()
+    certain = certain_children()
     if last == "top":
         _, first = np.unique(chosen.parents, return_index=True)
         certain = chosen.take(np.sort(first))
@@ -248,24 +261,3 @@ def _with_share(level: Level, certain: Level) -> Level:
     share = dict(zip(certain.parents.tolist(), np.log(left).tolist(), strict=True))
     scale = np.array([share.get(parent, 0.0) for parent in level.parents.tolist()])
     return Level(level.parents, level.tokens, level.logq + scale, level.path + scale)
-
-
-def add_sampled(
-    builder: TreeBuilder,
-    level: Level,
-    drawing: Drawing,
-    asked: Frontier,
-    q_rows: NDArray[np.int64] | None,
-) -> Frontier:
-    """Make a node of every drawn child; with replacement, also of one that repeats a sibling."""
-    handles = dict.fromkeys(asked.nodes, -1)
-    if q_rows is not None:
-        handles = dict(zip(asked.nodes, q_rows.tolist(), strict=True))
-    rows = zip(level.parents.tolist(), level.tokens.tolist(), level.logq.tolist(), strict=True)
-    nodes = [
-        builder.add(
-            parent, token, drawing.source, logq=logq, draw=drawing.draw, q_row=handles[parent]
-        )
-        for parent, token, logq in rows
-    ]
-    return Frontier(nodes, level.path)

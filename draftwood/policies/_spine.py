@@ -72,15 +72,6 @@ class SpineState:
 
     p_s: float = FIRST_P_S
 
-    def after(self, outcome: Outcome, chain: str) -> "SpineState":
-        """Average in the accepted share of the nodes of ``chain``, if the step drafted any."""
-        sources = outcome.tree.sources
-        drafted = sources.count(chain)
-        if not drafted:
-            return self
-        accepted = sum(sources[node] == chain for node in outcome.path)
-        return SpineState(self.p_s + EMA * (accepted / drafted - self.p_s))
-
     def ratio(self, fixed: float) -> float:
         """r of Section 4.3: a tier of p_s, unless a ratio above 0 is fixed."""
         return fixed or next((r for bound, r in TIERS if self.p_s < bound), TOP_RATIO)
@@ -135,11 +126,12 @@ class SpineRule(Policy):
 
     def learn(self, state: SpineState, outcome: Outcome) -> SpineState:
         """Average in the accepted share of the spine, in steps that drafted one."""
-        return state.after(outcome, self.chain)
-
-    def spine_ratio(self, state: SpineState) -> float:
-        """r of Section 4.3: the fixed ``ratio``, or a tier of p_s."""
-        return state.ratio(self.ratio)
+        sources = outcome.tree.sources
+        drafted = sources.count(self.chain)
+        if not drafted:
+            return state
+        accepted = sum(sources[node] == self.chain for node in outcome.path)
+        return SpineState(state.p_s + EMA * (accepted / drafted - state.p_s))
 
     def shape(
         self, budget: int, room: int, state: SpineState, spine_branches: bool = True
@@ -147,7 +139,7 @@ class SpineRule(Policy):
         """The numbers of Algorithm 1 in one step."""
         return SpineShape(
             size=budget + 1,
-            ratio=self.spine_ratio(state),
+            ratio=state.ratio(self.ratio),
             rho=self.rho,
             max_depth=self.max_depth,
             top_k=self.top_k,

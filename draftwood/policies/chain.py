@@ -5,7 +5,8 @@ Source: GOOSE's baseline "PLD" (Saxena, 2023).
 
 from dataclasses import dataclass
 
-from draftwood.protocols import Continuation, Continue, Grower, Growth, Policy, Recipe, setting
+from draftwood.policies._frontier import lay_copied
+from draftwood.protocols import Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
 
@@ -28,11 +29,8 @@ class Chain(Policy):
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``chain``, or ``plain`` where nothing matches."""
         builder = TreeBuilder(growth.anchor)
-        length = min(self.budget, growth.budget, growth.room)
-        if length > 0:
-            offers: tuple[Continuation, ...] = yield Continue(self.chain)
-            if offers:
-                builder.add_chain(offers[0].tokens[:length], self.chain)
+        most = min(self.budget, growth.budget, growth.room)
+        yield from lay_copied(builder, self.chain, most)
         return builder.build("chain" if builder.drafted else "plain")
 
 

@@ -29,7 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies._frontier import Frontier, Level, children, log_probability, root_frontier
+from draftwood.policies._frontier import (
+    Frontier,
+    Level,
+    certain_frontier,
+    children,
+    log_probability,
+)
 from draftwood.policies._sampling import TopOrDrawn, draw_as_many
 from draftwood.protocols import Candidates, Grower, Growth, Outcome, Recipe, setting
 
@@ -184,7 +190,7 @@ class DynaTree(TopOrDrawn):
         drawing = self.drawing(growth)
         tree = yield from self.copy(growth, budget)
         shared = 1 if tree.drafted else 0  # a level meets the copied path in one node at most
-        active, depth = root_frontier(), 0
+        active, depth = certain_frontier(), 0
         while active.nodes and tree.drafted < budget and depth < growth.room:  # line 12
             k = min(self.most, budget - tree.drafted + shared)
             answer: Candidates = yield drawing.likeliest(tree, active, k)  # line 26

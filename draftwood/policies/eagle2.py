@@ -13,11 +13,11 @@ so that parents come before their children.
 from dataclasses import dataclass
 
 from draftwood.policies._frontier import (
+    certain_children,
+    certain_frontier,
     children,
     join,
-    no_children,
     promote,
-    root_frontier,
     transplant,
 )
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
@@ -43,8 +43,8 @@ class Eagle2(Policy):
         """Grow the tree. Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""
         expanded = TreeBuilder(growth.anchor)
         budget = min(self.budget, growth.budget)
-        pool = [no_children()]
-        parents, d = root_frontier(), 0
+        pool = [certain_children()]
+        parents, d = certain_frontier(), 0
         while parents.nodes and budget > 0 and d < min(self.levels, growth.room):
             # No more than the budget's first children of a node can be in the tree.
             k = min(self.top_k, budget)

@@ -11,7 +11,7 @@ the threshold takes no budget: it is dropped when it is offered, because no desc
 
 from dataclasses import dataclass
 
-from draftwood.policies._frontier import children, log_probability, promote, root_frontier
+from draftwood.policies._frontier import certain_frontier, children, log_probability, promote
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
 from draftwood.tree import TreeBuilder
 
@@ -43,7 +43,7 @@ class Fixed(Policy):
         budget = min(self.budget, growth.budget)
         deepest = growth.room if self.depth is None else min(self.depth, growth.room)
         least = log_probability(self.threshold)
-        frontier = root_frontier()
+        frontier = certain_frontier()
         depth = 0
         while frontier.nodes and builder.drafted < budget and depth < deepest:
             k = min(self.breadth, budget - builder.drafted)

@@ -6,10 +6,9 @@ Source: GOOSE, Sections 5.1 and 5.3 (a uniform-rate tree over the same pool of c
 import math
 from dataclasses import dataclass
 
+from draftwood.policies._frontier import preferred
 from draftwood.protocols import (
     Candidates,
-    Continuation,
-    Continue,
     Expand,
     Grower,
     Growth,
@@ -42,8 +41,7 @@ class Isotropic(Policy):
         size = min(self.budget, growth.budget) + 1
         if size < 2 or growth.room < 1:
             return builder.build("plain")
-        offers: tuple[Continuation, ...] = yield Continue(self.chain)
-        copied = offers[0].tokens if offers else ()
+        copied = yield from preferred(self.chain)
         match = ROOT  # the deepest node on the copied path
         queue = [ROOT]
         head = 0

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftwood.policies._frontier import (
+    certain_children,
+    certain_frontier,
     children,
     join,
     likeliest,
-    no_children,
     promote,
-    root_frontier,
     transplant,
 )
 from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
@@ -52,7 +52,7 @@ class OptTree(Policy):
         """Grow the tree. Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""
         expanded = TreeBuilder(growth.anchor)
         n = min(self.budget, growth.budget)
-        frontier, best, expected = root_frontier(), no_children(), 0.0
+        frontier, best, expected = certain_frontier(), certain_children(), 0.0
         depth, deepest = 0, min(self.max_depth, growth.room)
         while frontier.nodes and n > 0 and depth < deepest:
             answer: Candidates = yield Expand(self.source, expanded, frontier.nodes, n)

@@ -8,17 +8,16 @@ prunes nothing.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
 from math import prod
 
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
-from draftwood.tree import ROOT, TreeBuilder
+from draftwood.policies._fill import fill
+from draftwood.policies._static import RankPath
+from draftwood.protocols import Grower, Growth, Policy, Recipe, setting
+from draftwood.tree import TreeBuilder
 
 WIDTH = 8
 LEVELS = (8, 21, 25, 15, 8, 3)
 NODES = sum(LEVELS)
-
-RankPath = tuple[int, ...]
 
 
 def _cost(path: RankPath) -> int:
@@ -27,22 +26,19 @@ def _cost(path: RankPath) -> int:
 
 
 @lru_cache(maxsize=64)
-def template(budget: int = NODES) -> tuple[tuple[RankPath, ...], ...]:
-    """The tree's levels, each node as the ranks on its path, in breadth-first order.
+def template(budget: int = NODES) -> tuple[RankPath, ...]:
+    """The nodes with the smallest sums, as the ranks on their paths.
 
-    A smaller budget keeps the nodes with the smallest sums; of equal ones, the shallower and then
-    the earlier in breadth-first order. A node's sum is at least its parent's, so no parent is lost.
+    Of equal sums, the shallower comes first and then the earlier in breadth-first order. A node's
+    sum is at least its parent's, so no parent is lost.
     """
-    levels: list[list[RankPath]] = []
+    found: list[RankPath] = []
     above: list[RankPath] = [()]
     for size in LEVELS:
         children = [(*path, rank) for path in above for rank in range(WIDTH)]
         above = sorted(sorted(children, key=_cost)[:size])
-        levels.append(above)
-    kept = sorted((path for level in levels for path in level), key=lambda p: (_cost(p), len(p), p))
-    chosen = set(kept[:budget])
-    trimmed = (tuple(path for path in level if path in chosen) for level in levels)
-    return tuple(level for level in trimmed if level)
+        found += above
+    return tuple(sorted(found, key=lambda path: (_cost(path), len(path), path))[:budget])
 
 
 @dataclass(frozen=True)
@@ -65,24 +61,8 @@ class Recycling(Policy):
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``transition``, or ``plain`` where the root has no successors."""
         builder = TreeBuilder(growth.anchor)
-        placed: dict[RankPath, int] = {(): ROOT}
-        for level in template(max(0, min(self.budget, growth.budget)))[: max(0, growth.room)]:
-            above = list(dict.fromkeys(path[:-1] for path in level if path[:-1] in placed))
-            if not above:
-                break
-            nodes = [placed[path] for path in above]
-            answer: Candidates = yield Expand(self.branches, builder, nodes, WIDTH)
-            row = dict(zip(above, count()))
-            tokens, logq = answer.tokens.tolist(), answer.logq.tolist()
-            for path in level:
-                i = row.get(path[:-1])
-                if i is not None and tokens[i][path[-1]] >= 0:
-                    placed[path] = builder.add(
-                        placed[path[:-1]],
-                        tokens[i][path[-1]],
-                        self.branches,
-                        logq=logq[i][path[-1]],
-                    )
+        budget = max(0, min(self.budget, growth.budget))
+        yield from fill(builder, template(budget), self.branches, growth.room)
         return builder.build("transition" if builder.drafted else "plain")
 
 

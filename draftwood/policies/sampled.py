@@ -18,8 +18,7 @@ tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 202
 * A greedy request (temperature 0) gets the tree of the drafter's likeliest tokens in this shape.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -27,28 +26,15 @@ from typing import Literal
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies._frontier import Frontier, Level, children, no_children
-from draftwood.policies._sampling import (
-    draw_below,
-    drawing_for,
-    drawn_kinds,
-)
+from draftwood.policies._frontier import certain_children, certain_frontier, children, preferred
+from draftwood.policies._sampling import DrawnPolicy, draw_below
 from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
-from draftwood.protocols import (
-    Candidates,
-    Continuation,
-    Continue,
-    Grower,
-    Growth,
-    Policy,
-    Recipe,
-    setting,
-)
+from draftwood.protocols import Candidates, Grower, Growth, Recipe, setting
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
 @dataclass(frozen=True)
-class Sampled(Policy):
+class Sampled(DrawnPolicy):
     """Samples the children of a fixed shape, level by level.
 
     Raises:
@@ -60,15 +46,10 @@ class Sampled(Policy):
     shape: str = setting(
         "2x2x2x2x2", 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'
     )
-    replacement: bool = setting(False, "sample siblings independently, so that they may repeat")
     last: Literal["none", "top", "context"] = setting(
         "none", "a node's last child: sampled too, the likeliest, or the copied one"
     )
     deepest: Deepest = setting("first", "which child has the deepest subtree of its siblings")
-    draft_temperature: float = setting(
-        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
-    )
-    source: str = setting("draft", "name of the drafter", source=True)
     chain: str = setting("context", "name of the source that copies, for last=context", source=True)
 
     def __post_init__(self) -> None:
@@ -99,7 +80,7 @@ class Sampled(Policy):
         """Sampled nodes, and deterministic ones, at least where the request is greedy."""
         if self.last == "top" and self._widest <= 1:
             return frozenset({Draw.ONE_HOT})
-        return drawn_kinds(self.replacement)
+        return super().draws
 
     @property
     def branching(self) -> bool:
@@ -113,7 +94,7 @@ class Sampled(Policy):
         nothing could be drafted.
         """
         tree = TreeBuilder(growth.anchor)
-        drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)
+        drawing = self.drawing(growth)
         last, deepest = self.last, self.deepest
         if last == "top" and drawing.draw is Draw.ONE_HOT:
             last, deepest = "none", "first"  # the likeliest is the first of the top k anyway
@@ -121,8 +102,7 @@ class Sampled(Policy):
         levels = layout(self.paths, budget, deepest)[: max(0, growth.room)]
         copied: tuple[int, ...] = ()
         if levels and last == "context":
-            offers: tuple[Continuation, ...] = yield Continue(self.chain)
-            copied = offers[0].tokens if offers else ()
+            copied = yield from preferred(self.chain)
         places: list[int | None] = [ROOT]
         match = ROOT  # the deepest node on the copied path
         for depth, level in enumerate(levels):
@@ -133,20 +113,21 @@ class Sampled(Policy):
             }
             if not widths:
                 break
-            certain, certain_source = no_children(), self.source
+            certain, certain_source = certain_children(), self.source
             if last == "top":
-                parents = _unrated(widths)
+                parents = certain_frontier(widths)
                 answer: Candidates = yield drawing.likeliest(tree, parents, 1)
                 certain = children(parents, answer)
                 widths = {node: widths[node] for node in certain.parents.tolist()}
             elif match in widths and depth < len(copied):
-                certain, certain_source = _copy(match, copied[depth]), self.chain
+                certain = certain_children([match], [copied[depth]])
+                certain_source = self.chain
             counts = dict(widths)
             for parent in certain.parents.tolist():
                 counts[parent] -= 1
             drawn, kept = yield from draw_below(
                 tree,
-                _unrated(counts),
+                certain_frontier(counts),
                 np.array(list(counts.values()), dtype=np.int64),
                 drawing,
                 certain,
@@ -158,15 +139,6 @@ class Sampled(Policy):
         if not tree.drafted:
             return tree.build("plain")
         return tree.build("sampled" if match == ROOT else "spine")
-
-
-def _unrated(nodes: Mapping[int, int]) -> Frontier:
-    """A frontier whose path probabilities are not used."""
-    return Frontier(list(nodes), np.zeros(len(nodes)))
-
-
-def _copy(parent: int, token: int) -> Level:
-    return Level(np.array([parent]), np.array([token]), np.zeros(1), np.zeros(1))
 
 
 def _places(

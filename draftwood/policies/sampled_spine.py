@@ -22,48 +22,25 @@ If no branch can be drawn, the match is verified as the whole chain. The paper's
 its budget, whatever a node costs.
 """
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from draftwood.policies._frontier import Frontier, Level, no_children
-from draftwood.policies._sampling import (
-    Drawing,
-    draw_below,
-    drawing_for,
-    drawn_kinds,
-)
+from draftwood.policies._frontier import certain_children, certain_frontier
+from draftwood.policies._sampling import Drawing, DrawnPolicy, draw_below
 from draftwood.policies._spine import SpineRule, SpineShape, SpineState, bypasses
-from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Recipe, setting
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.protocols import Continuation, Continue, Expand, Grower, Growth, Recipe
+from draftwood.tree import TreeBuilder
 
 
-def spine_level(tree: TreeBuilder, spine: int) -> Level:
-    """The spine as children of the root and of its own nodes; they are nodes 1 to ``spine``."""
-    tokens = np.array(tree.tokens[1 : spine + 1], dtype=np.int64)
-    return Level(np.arange(spine), tokens, np.zeros(spine), np.zeros(spine))
-
-
-def spine_last(tree: TreeBuilder, spine: int) -> TreeBuilder:
-    """The same tree, level by level, every node of the spine behind its siblings.
+def spine_last(tree: TreeBuilder, spine: int) -> list[int]:
+    """The drafted nodes level by level, every node of the spine behind its siblings.
 
     Siblings otherwise keep their order. Nodes 1 to ``spine`` are the spine's.
     """
-    moved = {0: 0}
-    ordered = TreeBuilder(tree.tokens[0])
-    for node in sorted(range(1, len(tree)), key=lambda node: (tree.depths[node], node <= spine)):
-        moved[node] = ordered.add(
-            moved[tree.parents[node]],
-            tree.tokens[node],
-            tree.sources[node],
-            logq=tree.logq[node],
-            draw=Draw(tree.draws[node]),
-            q_row=tree.q_rows[node],
-        )
-    return ordered
+    return sorted(range(1, len(tree)), key=lambda node: (tree.depths[node], node <= spine))
 
 
 def draw_branches(
@@ -75,7 +52,7 @@ def draw_branches(
     once, its front is taken for as long as their shares fit into what is left of the budget.
     """
     spine = tree.drafted
-    certain = spine_level(tree, spine)
+    certain = certain_children(range(spine), tree.tokens[1:])
     shares = [shape.root_branches(spine), *shape.node_branches(spine)]
     asked = {
         node: min(share, shape.top_k)
@@ -86,12 +63,11 @@ def draw_branches(
     queue: list[tuple[int, int]] = []  # leaf and its share
     head = 0
     while asked:
-        frontier = Frontier(list(asked), np.zeros(len(asked)))
         counts = np.array(list(asked.values()), dtype=np.int64)
         drawn, _ = yield from draw_below(
-            tree, frontier, counts, drawing, certain, chain, shape.min_score
+            tree, certain_frontier(asked), counts, drawing, certain, chain, shape.min_score
         )
-        certain = no_children()
+        certain = certain_children()
         queue += _shares(tree, drawn.nodes, shape, below)
         left = shape.size - len(tree)
         asked = {}
@@ -119,23 +95,8 @@ def _shares(
 
 
 @dataclass(frozen=True)
-class SampledSpine(SpineRule):
-    """Drafts a copied spine with sampled branches.
-
-    Raises:
-        DraftwoodError: a setting outside its range, or one source named twice.
-    """
-
-    replacement: bool = setting(False, "draw siblings independently, so that they may repeat")
-    draft_temperature: float = setting(
-        0.0, "temperature of the draft; 0 is the request's own", least=0, below=math.inf
-    )
-    source: str = setting("draft", "name of the drafter", source=True)
-
-    @property
-    def draws(self) -> frozenset[Draw]:
-        """Sampled branches and a copied spine."""
-        return drawn_kinds(self.replacement)
+class SampledSpine(DrawnPolicy, SpineRule):
+    """Drafts a copied spine with sampled branches."""
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Grow the tree by Algorithm 2.
@@ -155,10 +116,9 @@ class SampledSpine(SpineRule):
         shape = self.shape(budget, growth.room, state)
         spine = shape.spine_length(len(copied))
         tree.add_chain(copied[:spine], self.chain)
-        drawing = drawing_for(growth, self.source, self.replacement, self.draft_temperature)
-        yield from draw_branches(tree, shape, drawing, self.chain)
+        yield from draw_branches(tree, shape, self.drawing(growth), self.chain)
         if tree.drafted > spine:
-            return spine_last(tree, spine).build("spine" if spine else "transition")
+            return tree.part(spine_last(tree, spine), "spine" if spine else "transition")
         tree.add_chain(copied[spine:], self.chain, parent=spine)
         return tree.build("chain" if tree.drafted else "plain")
 

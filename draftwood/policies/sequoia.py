@@ -14,12 +14,13 @@ acceptances along the path; of equal ones the shallower, then the one of smaller
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from heapq import heappop, heappush
 
+from draftwood.policies._fill import fill
 from draftwood.policies._static import RankPath, SortKey, order, read_paths
-from draftwood.protocols import Candidates, Expand, Grower, Growth, Policy, Recipe, setting
-from draftwood.tree import ROOT, TreeBuilder
+from draftwood.protocols import Grower, Growth, Policy, Recipe, setting
+from draftwood.tree import TreeBuilder
 
 DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
 """A power law in the rank, as Sequoia observes them; its sum is 0.93."""
@@ -39,32 +40,6 @@ def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, .
         if path[-1] + 1 < len(acceptance):
             heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
     return tuple(found)
-
-
-@dataclass(frozen=True)
-class Fill:
-    """The plan that fills one level.
-
-    Attributes:
-        parents: the nodes of the level above that have children.
-        width: how many ranks to ask for.
-        paths: the level's nodes, parent by parent and best rank first.
-    """
-
-    parents: tuple[RankPath, ...]
-    width: int
-    paths: tuple[RankPath, ...]
-
-
-@lru_cache(maxsize=256)
-def plan(paths: tuple[RankPath, ...]) -> tuple[Fill, ...]:
-    """The levels of a tree, from the root's children down."""
-    levels: list[Fill] = []
-    for depth in range(1, max(map(len, paths), default=0) + 1):
-        level = tuple(sorted(path for path in paths if len(path) == depth))
-        parents = tuple(dict.fromkeys(path[:-1] for path in level))
-        levels.append(Fill(parents, 1 + max(path[-1] for path in level), level))
-    return tuple(levels)
 
 
 @dataclass(frozen=True)
@@ -95,22 +70,8 @@ class Sequoia(Policy):
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
         builder = TreeBuilder(growth.anchor)
-        placed: dict[RankPath, int] = {(): ROOT}
         budget = max(0, min(self.budget, growth.budget))
-        for fill in plan(self.paths[:budget])[: max(0, growth.room)]:
-            parents = [path for path in fill.parents if path in placed]
-            if not parents:
-                break
-            nodes = [placed[path] for path in parents]
-            answer: Candidates = yield Expand(self.source, builder, nodes, fill.width)
-            tokens, logq = answer.tokens.tolist(), answer.logq.tolist()
-            row = {path: i for i, path in enumerate(parents)}
-            for path in fill.paths:
-                i, rank = row.get(path[:-1]), path[-1]
-                if i is not None and rank < len(tokens[i]) and tokens[i][rank] >= 0:
-                    placed[path] = builder.add(
-                        nodes[i], tokens[i][rank], self.source, logq=logq[i][rank]
-                    )
+        yield from fill(builder, self.paths[:budget], self.source, growth.room)
         return builder.build("sequoia" if builder.drafted else "plain")
 
 

@@ -22,7 +22,7 @@ The paper's tree always tries to spend its budget, whatever a node costs.
 import math
 from dataclasses import dataclass
 
-from draftwood.policies._frontier import children, root_frontier
+from draftwood.policies._frontier import certain_frontier, children
 from draftwood.policies._sampling import TopOrDrawn, draw_as_many
 from draftwood.protocols import Candidates, Grower, Growth, Recipe, setting
 
@@ -52,7 +52,7 @@ class Talon(TopOrDrawn):
         drawing = self.drawing(growth)
         tree = yield from self.copy(growth, budget)  # line 1
         shared = 1 if tree.drafted else 0  # a level meets the copied path in one node at most
-        parents, d = root_frontier(), 0
+        parents, d = certain_frontier(), 0
         while parents.nodes and tree.drafted < budget and d < deepest:  # line 4
             left = budget - tree.drafted + shared
             k = min(self.top_k, left) if d < self.robust else left

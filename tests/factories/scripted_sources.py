@@ -93,11 +93,18 @@ class Sources:
         return self.table(token) if callable(self.table) else self.table.get(token, ())
 
     def answer(self, query: Query) -> tuple[Continuation, ...] | Candidates:
-        self.asked.append(query)
         if isinstance(query, Continue):
-            assert query.source == self.copying
-            return self.offers
+            return self.continuations(query)
         assert isinstance(query, Expand)
+        return self.expand(query)
+
+    def continuations(self, query: Continue) -> tuple[Continuation, ...]:
+        self.asked.append(query)
+        assert query.source == self.copying
+        return self.offers
+
+    def expand(self, query: Expand) -> Candidates:
+        self.asked.append(query)
         assert query.source == self.ranking
         assert len(query.nodes) == len(set(query.nodes)) > 0
         assert query.k > 0

@@ -3,7 +3,7 @@
 import pytest
 
 from draftwood.policies.chain import Chain
-from tests.factories.scripted_sources import Sources, offer, outcome
+from tests.factories.scripted_sources import Sources, offer
 
 
 def test_it_copies_the_preferred_continuation() -> None:
@@ -22,10 +22,3 @@ def test_its_length_is_bounded(budget: int, loaded: int, room: int, length: int)
     tree = Sources(offer(*range(30))).grow(Chain(budget), budget=loaded, room=room)
     assert tree.drafted == length
     assert tree.route == ("chain" if length else "plain")
-
-
-def test_without_a_match_it_drafts_nothing() -> None:
-    policy = Chain()
-    tree = Sources().grow(policy)
-    assert (tree.drafted, tree.route) == (0, "plain")
-    policy.learn(None, outcome(tree))

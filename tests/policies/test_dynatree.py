@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies.dynatree import DynaTree, DynaTreeState
 from draftwood.policies.fixed import Fixed
-from draftwood.protocols import Continue
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.scripted_sources import (
     Row,
@@ -219,40 +218,6 @@ def test_no_evidence_and_no_history() -> None:
     assert still.learn(still.start(), outcome(chain_of(3), 1)) == still.start() == START
 
 
-def test_a_copied_path_is_kept_whatever_the_drafter_thinks() -> None:
-    table: dict[int, Row] = {0: [(1, 0.95)], 1: [(2, 0.95)]}
-    sources = drafter(table, offer(7, 8, 9))
-    tree = sources.grow(COPYING)
-    assert paths(tree) == [(7,), (7, 8), (7, 8, 9), (1,), (1, 2)]
-    assert tree.sources[1:] == ("context",) * 3 + ("draft",) * 2
-    assert sources.asked[0] == Continue("context")
-    assert sources.expansions == [[0], [4], [5]]
-
-
-def test_a_token_that_both_offer_is_one_node() -> None:
-    table: dict[int, Row] = {0: [(1, 0.5), (7, 0.45)], 7: [(6, 0.6), (8, 0.3)], 8: [(5, 0.99)]}
-    sources = drafter(table, offer(7, 8, 9))
-    tree = sources.grow(COPYING)
-    assert paths(tree) == [(7,), (7, 8), (7, 8, 9), (1,), (7, 6), (7, 8, 5)]
-    assert tree.sources[1:] == ("context",) * 3 + ("draft",) * 3
-    # The shared node 1 is expanded with the drafter's own path probability, and so is node 2.
-    assert sources.expansions == [[0], [4, 1], [5, 2], [6]]
-
-
-def test_the_copied_path_takes_at_most_half_of_the_budget() -> None:
-    sources = drafter(lambda token: [(token + 1, 0.5), (token + 2, 0.3)], offer(*range(50, 80)))
-
-    def laid(policy: DynaTree = COPYING, **limits: int) -> int:
-        return sources.grow(policy, **limits).sources.count("context")
-
-    assert laid() == 10
-    assert laid(replace(COPYING, copied=40)) == 29
-    assert laid(budget=7) == 3
-    assert laid(room=2) == 2
-    assert laid(budget=1) == 0
-    assert laid(DynaTree()) == 0
-
-
 def test_shared_nodes_do_not_cost_budget() -> None:
     table = {0: [(1, 0.4), (7, 0.3), (2, 0.2)]}
     tree = drafter(table, offer(7)).grow(replace(COPYING, b_mid=3), budget=3)
@@ -268,25 +233,6 @@ def test_history_is_measured_on_what_the_drafter_proposed() -> None:
     copied = drafter({}, offer(7, 8)).grow(COPYING)
     assert (copied.route, copied.drafted) == ("dynatree", 2)
     assert COPYING.learn(START, outcome(copied, 1)) == START
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    chain=st.lists(st.integers(0, 14), max_size=15),
-    copied=st.integers(1, 15),
-    budget=st.integers(-1, 59),
-    room=st.integers(-1, 12),
-)
-def test_every_tree_keeps_to_its_bounds(
-    seed: int, chain: list[int], copied: int, budget: int, room: int
-) -> None:
-    table = distributions(seed, vocab=15, most=6)
-    sources = drafter(table, offer(*chain) if chain else ())
-    tree = sources.grow(replace(COPYING, copied=copied), budget=budget, room=room)
-    check_shape(tree, budget, room)
-    assert tree.sources.count("context") == max(0, min(copied, budget // 2, room, len(chain)))
-    if not tree.drafted and (budget < 1 or room < 1):
-        assert sources.asked == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,14 +88,3 @@ def test_a_certain_chain_keeps_parents_first() -> None:
     assert tree.drafted == 7
     assert tree.depths.tolist() == [0, 1, 1, 2, 2, 2, 2, 3]
     assert drafter(lambda token: [(token + 1, 1.0)]).grow(Eagle2()).depth == 9
-
-
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
-    sources = drafter(lambda token: [(token + 1, 1.0)])
-    assert sources.grow(Eagle2(), **limit).route == "plain"
-    assert sources.asked == []
-
-
-def test_a_drafter_without_an_answer() -> None:
-    assert drafter({}).grow(Eagle2()).route == "plain"

@@ -64,33 +64,6 @@ def test_a_chain_is_linear_speculative_decoding() -> None:
     assert {query.k for query in sources.asked} == {1}  # type: ignore[union-attr]
 
 
-def test_the_budget_is_spent_in_breadth_first_order() -> None:
-    sources = drafter(lambda token: [(3 * token + i, 0.3) for i in (1, 2, 3)])
-    tree = sources.grow(Fixed(budget=7, threshold=0.0))
-    assert tree.tokens.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert len(sources.expansions) == 2
-
-
-def test_depth_and_room() -> None:
-    sources = drafter(lambda token: [(token + 1, 1.0)])
-    assert sources.grow(Fixed(depth=5)).depth == 5
-    assert sources.grow(Fixed(depth=5), room=3).depth == 3
-    assert sources.grow(Fixed(depth=None), room=4).depth == 4
-    assert sources.grow(Fixed(depth=None)).depth == 59
-
-
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
-    sources = drafter(TABLE)
-    assert sources.grow(Fixed(), **limit).route == "plain"
-    assert sources.grow(Fixed(budget=0)).route == "plain"
-    assert sources.asked == []
-
-
-def test_a_drafter_without_an_answer() -> None:
-    assert drafter({}).grow(Fixed()).route == "plain"
-
-
 @given(
     seed=st.integers(0, 10**6),
     budget=st.integers(0, 40),

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from draftwood.policies._frontier import (
     Frontier,
     Level,
+    certain_children,
+    certain_frontier,
     children,
     join,
     lay_copied,
     likeliest,
     log_probability,
-    no_children,
     promote,
-    root_frontier,
     transplant,
 )
 from draftwood.protocols import Candidates, Continuation, Continue
@@ -87,14 +87,14 @@ def test_children_by_widths() -> None:
 
 def test_an_estimate_above_one_counts_as_one_and_no_number_as_none() -> None:
     offers = Candidates(np.array([[4, 5]]), np.array([[0.5, math.nan]], dtype=np.float32))
-    found = children(root_frontier(), offers)
+    found = children(certain_frontier(), offers)
     assert found.tokens.tolist() == [4]
     assert found.path.tolist() == found.logq.tolist() == [0.0]
 
 
 def test_nothing_offered() -> None:
-    found = children(root_frontier(), answer([[-1, -1]], [[0.0, 0.0]]))
-    assert len(found) == len(no_children()) == len(join([no_children(), found])) == 0
+    found = children(certain_frontier(), answer([[-1, -1]], [[0.0, 0.0]]))
+    assert len(found) == len(join([certain_children(), found])) == 0
     assert promote(TreeBuilder(0), found, "a").nodes == []
 
 
@@ -152,13 +152,6 @@ def test_a_transplant_holds_the_chosen_alone() -> None:
     assert tree.logq.tolist() == [0.0, -2.25, -4.25, -5.25, -6.25]
     assert tree.sources == ("root", "a", "a", "a", "a")
     assert len(grown) == 4
-
-
-def test_an_orphan_is_not_transplanted() -> None:
-    grown = TreeBuilder(9)
-    promote(grown, level([0], [1], [-1]), "a")
-    with pytest.raises(KeyError):
-        transplant(grown, level([1], [5], [-2]), "a")
 
 
 def lay(builder: TreeBuilder, most: int, offers: tuple[Continuation, ...]) -> list[Any]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,14 +101,3 @@ def test_nodes_out_of_the_best_are_not_forwarded() -> None:
     sources = drafter(table)
     sources.grow(OptTree(budget=4, delta=0.0))
     assert [len(nodes) for nodes in sources.expansions] == [1, 2, 2]
-
-
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
-    sources = drafter(lambda token: [(token + 1, 1.0)])
-    assert sources.grow(OptTree(), **limit).route == "plain"
-    assert sources.asked == []
-
-
-def test_a_drafter_without_an_answer() -> None:
-    assert drafter({}).grow(OptTree()).route == "plain"

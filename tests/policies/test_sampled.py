@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._static import SPARSE
@@ -16,12 +14,9 @@ from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
 from tests.factories.enumerated_draws import asked, drawn_for, expansions, four
 from tests.factories.scripted_sources import (
-    Row,
-    Sources,
     check_shape,
     drafter,
     offer,
-    outcome,
     paths,
 )
 
@@ -117,17 +112,6 @@ def test_a_file_gives_numbers_of_children(tmp_path: Path) -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", ["none", "top", "context"])
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}, {"budget": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, Any], last: Any) -> None:
-    sources = drafter(four, offer(1, 2))
-    for temperature in (0.0, 1.0):
-        tree = sources.grow(Sampled(last=last), temperature=temperature, **limit)
-        assert tree.route == "plain"
-    assert Sampled(budget=0).branching is False
-    assert sources.asked == []
-
-
 def test_a_budget_narrows_what_is_asked_for() -> None:
     sources = drafter(four, drawn=drawn_for([2, 2, 2]))
     tree = sources.grow(Sampled(shape="2x2x2", budget=5), temperature=1.0)
@@ -137,44 +121,6 @@ def test_a_budget_narrows_what_is_asked_for() -> None:
     sources.grow(Sampled(shape="2x2x2"), temperature=1.0, budget=1)
     sources.grow(Sampled(shape="2x2x2"), temperature=1.0, room=1)
     assert asked(sources) == [([0], 1, WOR, []), ([0], 2, WOR, [])]
-
-
-@given(
-    shape=st.sampled_from(["sparse", "2x2x2", "1x1x1", "3x2x1"]),
-    last=st.sampled_from(["none", "top", "context"]),
-    chain=st.lists(st.integers(1, 4), max_size=4),
-    budget=st.integers(-1, 30),
-    room=st.integers(-1, 6),
-    temperature=st.sampled_from([0.0, 1.0]),
-    rich=st.booleans(),
-)
-def test_every_tree_keeps_to_its_bounds(
-    shape: str,
-    last: Any,
-    chain: list[int],
-    budget: int,
-    room: int,
-    temperature: float,
-    rich: bool,
-) -> None:
-    policy = Sampled(shape=shape, last=last)
-    sources = Ranked((offer(*chain) if chain else ()), four if rich else two, ranking="draft")
-    tree = sources.grow(policy, budget=budget, room=room, temperature=temperature)
-    check_shape(tree, budget, room)
-    if rich and room > 5:
-        assert tree.drafted == min(max(budget, 0), len(policy.paths))
-    assert set(tree.draws.tolist()) <= set(policy.draws)
-
-
-class Ranked(Sources):
-    """Draws the likeliest."""
-
-    def draw(self, row: Row, path: tuple[int, ...]) -> list[tuple[int, float]]:
-        return list(row)
-
-
-def two(token: int) -> Row:
-    return four(token)[:2] if token % 3 else []
 
 
 def test_what_hangs_below_a_missing_child_is_left_out() -> None:
@@ -226,14 +172,10 @@ def test_what_it_declares() -> None:
     assert Sampled(last="top").draws == {ONE_HOT, WOR}
     assert Sampled(last="top", shape="1x1").draws == {ONE_HOT}
     assert Sampled(last="context", shape="1x1").draws == {ONE_HOT, WOR}
-    assert Sampled().sources == Sampled(last="top").sources == ("draft",)
     assert Sampled(last="context").sources == ("draft", "context")
-    assert Sampled().branching
     assert Sampled(shape="sparse").branching
     assert not Sampled(shape="1x1x1").branching
     assert not Sampled(budget=1).branching
-    Sampled().learn(None, outcome(drafter({}).grow(Sampled())))
-    Sampled().start()
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,21 @@
 """Sampled DynaTree: how many children are drawn, which are expanded, and DynaTree when greedy."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
-from draftwood.policies.dynatree import DynaTree, DynaTreeState
+from draftwood.policies.dynatree import DynaTree
 from draftwood.sampling.noise import RequestNoise
-from draftwood.tree import Draw, tree_of
+from draftwood.tree import Draw
 from tests.factories.enumerated_draws import Dice, asked, expansions
 from tests.factories.scripted_sources import (
     Row,
     check_shape,
     distributions,
     drafter,
-    outcome,
     paths,
 )
 
@@ -73,24 +70,6 @@ def test_the_likeliest_last() -> None:
     ]
 
 
-def test_depth_by_path_probability() -> None:
-    sure = drafter(lambda token: [(token + 1, 0.9), (0, 0.1)])
-    sure.drawn = {tuple(range(1, n)): [n] for n in range(1, 12)}
-    # .9 ** 6 = .531 exceeds rho_deep, .9 ** 7 = .478 does not.
-    assert sure.grow(DynaTree(children="drawn"), temperature=1.0).depth == 7
-    assert sure.grow(DynaTree(children="drawn"), temperature=1.0, room=3).depth == 3
-    assert (
-        sure.grow(DynaTree(children="drawn", depth="fixed", base_depth=3), temperature=1.0).depth
-        == 3
-    )
-    assert (
-        sure.grow(
-            DynaTree(children="drawn"), state=DynaTreeState((), 8.5, 0.9), temperature=1
-        ).depth
-        == 9
-    )
-
-
 def test_where_every_child_would_be_pruned_none_is_drawn() -> None:
     # All of 4's children are under tau: .15 * .3 = .045.
     table = TABLE | {4: [(41, 0.3), (42, 0.3), (43, 0.2), (44, 0.2)]}
@@ -103,21 +82,6 @@ def test_where_every_child_would_be_pruned_none_is_drawn() -> None:
     assert paths(tree) == [(4,), (3,), (1,), (4, 44), (4, 43), (4, 42), (1, 11)]
 
 
-def test_the_budget_goes_to_the_first_in_breadth_first_order() -> None:
-    sources = drafter(TABLE, drawn={(): [2, 4, 1], (2,): [23, 21], (4,): [43], (1,): [12]})
-    tree = sources.grow(DynaTree(children="drawn"), temperature=1.0, budget=5)
-    assert paths(tree) == [(2,), (4,), (1,), (2, 23), (2, 21)]
-    assert asked(sources)[2:] == [([1, 2, 3], 2, ONE_HOT, []), ([1], 2, WOR, [])]
-
-
-def test_with_replacement() -> None:
-    sources = drafter(TABLE, drawn={(): [2, 2, 2], (2,): [21, 21]})
-    tree = sources.grow(DynaTree(children="drawn", replacement=True), temperature=1.0, room=2)
-    assert tree.tokens.tolist() == [0, 2, 2, 2, *[21] * 6]
-    assert tree.parents.tolist() == [-1, 0, 0, 0, 1, 1, 2, 2, 3, 3]
-    assert set(tree.draws.tolist()[1:]) == {IID}
-
-
 POLICIES = {
     "b_max": st.integers(2, 4),
     "base_depth": st.integers(2, 3),
@@ -128,24 +92,6 @@ POLICIES = {
     "breadth": st.sampled_from(["adaptive", "fixed"]),
     "prune": st.booleans(),
 }
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    settings=st.fixed_dictionaries(POLICIES),
-    budget=st.integers(0, 59),
-    room=st.integers(0, 9),
-    last=st.sampled_from(["none", "top"]),
-)
-def test_a_greedy_request_gets_dynatrees_tree(
-    seed: int, settings: dict[str, Any], budget: int, room: int, last: Any
-) -> None:
-    table = distributions(seed, vocab=15, most=6)
-    expected = drafter(table).grow(DynaTree(**settings), budget=budget, room=room)
-    ours = DynaTree(children="drawn", **settings, last=last)
-    tree = drafter(table).grow(ours, budget=budget, room=room)
-    assert paths(tree) == paths(expected)
-    assert tree.logq.tolist() == expected.logq.tolist()
 
 
 @given(
@@ -180,64 +126,3 @@ def test_every_node_has_as_many_children_as_the_gates_allow(
         if found != expected:
             assert found < expected
             assert tree.drafted == max(budget, 0)
-
-
-def test_history_is_dynatrees() -> None:
-    ours, theirs = DynaTree(children="drawn", window=3), DynaTree(window=3)
-    state, other = ours.start(), theirs.start()
-    chain = tree_of(range(5), range(-1, 4), "draft")
-    for path in ((1, 2, 3, 4), (), (1, 2), (1,)):
-        state = ours.learn(state, outcome(chain, *path))
-        other = theirs.learn(other, outcome(chain, *path))
-        assert (state.recent, state.base_depth, state.tau_high) == (
-            other.recent,
-            other.base_depth,
-            other.tau_high,
-        )
-    assert state.recent == (0.0, 0.5, 0.25)
-    # After 1: .3 more; after the mean of 1 and 0: .2 less; then (.5 - .7) and (.25 - .7).
-    assert state.base_depth == pytest.approx(6 + 0.3 - 0.2 - 0.2 - 0.45)
-    assert state.tau_high == pytest.approx(0.9 - 0.05 * (0.3 - 0.2 - 0.2 - 0.45))
-
-
-def test_no_evidence_and_no_history() -> None:
-    plain = drafter({}).grow(DynaTree(children="drawn"), temperature=1.0)
-    assert plain.route == "plain"
-    start = DynaTree(children="drawn").start()
-    assert DynaTree(children="drawn").learn(start, outcome(plain)) == start
-    chain = tree_of(range(5), range(-1, 4), "draft")
-    assert DynaTree(children="drawn", history=False).learn(start, outcome(chain, 1)) == start
-
-
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, Any]) -> None:
-    sources = drafter(TABLE)
-    for temperature in (0.0, 1.0):
-        tree = sources.grow(DynaTree(children="drawn"), temperature=temperature, **limit)
-        assert tree.route == "plain"
-    assert sources.asked == []
-
-
-def test_what_it_declares() -> None:
-    policy = DynaTree(children="drawn", source="head")
-    assert policy.sources == ("head",)
-    assert policy.draws == {ONE_HOT, WOR}
-    assert replace(policy, replacement=True).draws == {ONE_HOT, IID}
-    assert policy.branching
-    chain = DynaTree(children="drawn", b_mid=1, b_max=1)
-    assert not chain.branching
-    assert chain.draws == {ONE_HOT, WOR}
-    assert replace(chain, last="top").draws == {ONE_HOT}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"tau_low": 0.9}, "tau_low = 0.9, tau_high = 0.9"),
-        ({"base_depth": 9}, "base_depth = 9, max_depth = 9"),
-        ({"rho_deep": 0.05}, "rho_deep = 0.05"),
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
-        DynaTree(children="drawn", **wrong)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.policies._spine import SpineShape, SpineState, bypasses
-from draftwood.policies.sampled_spine import SampledSpine, spine_last
+from draftwood.policies._spine import SpineState
+from draftwood.policies.sampled_spine import SampledSpine
 from draftwood.policies.spine import Spine
 from draftwood.protocols import Continue
 from draftwood.sampling.noise import RequestNoise
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.tree import Draw
 from tests.factories.enumerated_draws import Dice, asked, expansions, four
 from tests.factories.scripted_sources import (
     Row,
@@ -22,7 +22,6 @@ from tests.factories.scripted_sources import (
     check_shape,
     drafter,
     offer,
-    outcome,
     paths,
 )
 
@@ -117,23 +116,6 @@ def test_one_query_for_the_root_and_the_spine() -> None:
     assert len(asked(sources)) == 2
 
 
-def test_the_spine_is_last_among_its_siblings_and_nothing_else_moves() -> None:
-    builder = TreeBuilder(9)
-    builder.add_chain([1, 2], "copy")
-    builder.add(0, 5, "draft", logq=-1.0, draw=WOR, q_row=4)
-    builder.add(1, 6, "draft", logq=-2.0, draw=WOR, q_row=5)
-    builder.add(3, 7, "draft", draw=IID, q_row=6)
-    builder.add(3, 7, "draft", draw=IID, q_row=6)
-    builder.add(0, 4, "draft", draw=WOR, q_row=4)
-    tree = spine_last(builder, 2).build()
-    assert tree.tokens.tolist() == [9, 5, 4, 1, 6, 7, 7, 2]
-    assert tree.parents.tolist() == [-1, 0, 0, 0, 3, 1, 1, 3]
-    assert tree.draws.tolist() == [0, WOR, WOR, 0, WOR, IID, IID, 0]
-    assert tree.q_rows.tolist() == [-1, 4, 4, -1, 5, 6, 6, -1]
-    assert tree.logq.tolist() == [0.0, -1.0, 0.0, 0.0, -2.0, 0.0, 0.0, 0.0]
-    assert tree.sources == ("root", "draft", "draft", "copy", *["draft"] * 3, "copy")
-
-
 def test_branches_stop_at_max_depth_below_their_branching_point_and_at_room() -> None:
     one = Dice((), lambda token: [(token + 1, 1.0)], ranking="draft")
     assert one.grow(replace(TREE, max_depth=4), temperature=1.0).depth == 4
@@ -142,15 +124,6 @@ def test_branches_stop_at_max_depth_below_their_branching_point_and_at_room() ->
     tree = two.grow(replace(TREE, max_depth=2), temperature=1.0)
     assert tree.depth == 5
     assert two.grow(TREE, temperature=1.0, room=2).depth == 2
-
-
-def test_with_replacement() -> None:
-    sources = drafter(four, offer(7), {(): [1, 1, 1], (7,): [71, 71, 72], (1,): [11]})
-    policy = replace(TREE, replacement=True, ratio=0.2)
-    tree = sources.grow(policy, budget=7, temperature=1.0)
-    assert paths(tree)[:4] == [(1,), (1,), (1,), (7,)]
-    assert paths(tree)[4:] == [(7, 71), (7, 71), (7, 72)]
-    assert set(tree.draws.tolist()) == {ONE_HOT, IID}
 
 
 def test_routes() -> None:
@@ -172,24 +145,6 @@ def test_routes() -> None:
     assert route((), policy=SampledSpine(rho=1.0)) == "plain"
 
 
-def test_the_bypass_rules() -> None:
-    offers = [
-        *offer(1, 2, agreeing=2),
-        *offer(1, 2, match_length=8),
-        *offer(1, 2, count=2),
-        *offer(*range(1, 9)),
-        *offer(1, 2),
-    ]
-
-    def rule(name: Any, length: int = 8) -> list[bool]:
-        return [bypasses(found, name, length) for found in offers]
-
-    assert rule("distinct") == [False, True, True, False, False]
-    assert rule("paper") == [True, False, False, True, False]
-    assert rule("off") == [False] * 5
-    assert rule("distinct", 9) == [False, False, True, False, False]
-
-
 def test_a_bypass_asks_for_nothing_to_be_drawn() -> None:
     sources = drafter(four, offer(*range(1, 31), match_length=20))
     tree = sources.grow(SampledSpine(budget=25), temperature=1.0)
@@ -203,30 +158,6 @@ def test_without_branches_the_whole_chain_is_kept() -> None:
     tree = sources.grow(TREE, state=SpineState(0.1), temperature=1.0)
     assert tree.path_tokens(20) == tuple(range(1, 21))
     assert tree.route == "chain"
-
-
-def test_adaptation_by_hand() -> None:
-    policy = SampledSpine(bypass="off")
-    assert policy.start() == SpineState(0.3)
-    assert [SpineState(p).ratio(0.0) for p in (0.1, 0.2, 0.3, 0.4)] == [0.15, 0.3, 0.3, 0.5]
-    assert SpineState(0.1).ratio(0.25) == 0.25
-    tree = drafter(four, offer(7, 73), {(): [4]}).grow(policy, temperature=1.0, budget=5)
-    spine = [i for i, source in enumerate(tree.sources) if source == "context"]
-    state = policy.learn(policy.start(), outcome(tree, spine[0]))
-    assert state.p_s == pytest.approx(0.3 + 0.3 * (1 / len(spine) - 0.3))
-    other = tree.sources.index("draft")
-    assert policy.learn(policy.start(), outcome(tree, other)).p_s == pytest.approx(0.21)
-    bare = drafter(four, drawn={(): [4]}).grow(policy, temperature=1.0)
-    assert policy.learn(state, outcome(bare, 1)) == state
-
-
-def test_the_papers_shares_of_sixty_nodes() -> None:
-    shape = SpineShape(size=60, ratio=0.3, rho=0.5, max_depth=6, top_k=10, room=100)
-    assert (shape.spine_length(20), shape.spine_length(5), shape.root_branches(18)) == (18, 5, 20)
-    # 21 left for spine nodes, by 1/i over the 18th harmonic number 3.495
-    assert shape.node_branches(18) == [6, 3, 2, 1, 1, 1] + [0] * 12
-    assert replace(shape, room=4).spine_length(20) == 4
-    assert [shape.leaf_width(x) for x in (1.0, 0.55, 0.25, 0.01)] == [10, 6, 3, 1]
 
 
 @given(
@@ -286,10 +217,3 @@ def test_every_tree_keeps_to_its_bounds_and_the_spine_comes_last(
         siblings = [i for i in range(1, len(tree)) if tree.parents[i] == tree.parents[node]]
         assert siblings[-1] == node
     assert tree.path_tokens(copied[-1] if copied else 0) == tuple(chain[: len(copied)])
-
-
-def test_what_it_declares() -> None:
-    assert SampledSpine().sources == ("context", "draft")
-    assert SampledSpine().draws == {ONE_HOT, WOR}
-    assert SampledSpine(replacement=True).draws == {ONE_HOT, IID}
-    assert SampledSpine().branching

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.talon import Talon
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import Draw
@@ -17,8 +16,6 @@ from tests.factories.scripted_sources import (
     check_shape,
     distributions,
     drafter,
-    offer,
-    outcome,
     paths,
 )
 
@@ -120,39 +117,6 @@ def test_fewer_draws_than_asked_for() -> None:
 
 @given(
     seed=st.integers(0, 10**6),
-    mu=st.sampled_from([0.0307, 0.297, 0.803, 1.0]),
-    top_k=st.integers(1, 12),
-    robust=st.integers(0, 3),
-    max_depth=st.integers(1, 7),
-    budget=st.integers(0, 59),
-    room=st.integers(0, 9),
-    last=st.sampled_from(["none", "top"]),
-)
-def test_a_greedy_request_gets_talons_tree(
-    seed: int,
-    mu: float,
-    top_k: int,
-    robust: int,
-    max_depth: int,
-    budget: int,
-    room: int,
-    last: Any,
-) -> None:
-    table = distributions(seed)
-    theirs = Talon(mu=mu, top_k=top_k, robust=robust, max_depth=max_depth)
-    ours = Talon(
-        children="drawn", mu=mu, top_k=top_k, robust=robust, max_depth=max_depth, last=last
-    )
-    expected = drafter(table).grow(theirs, budget=budget, room=room)
-    sources = drafter(table)
-    tree = sources.grow(ours, budget=budget, room=room)
-    assert paths(tree) == paths(expected)
-    assert tree.logq.tolist() == expected.logq.tolist()
-    assert {q.draw for q in expansions(sources)} <= {ONE_HOT}
-
-
-@given(
-    seed=st.integers(0, 10**6),
     budget=st.integers(-1, 59),
     room=st.integers(-1, 9),
     last=st.sampled_from(["none", "top"]),
@@ -182,26 +146,3 @@ def test_every_tree_keeps_to_its_bounds_and_levels_to_talons_sizes(
         added = int((tree.depths == depth + 1).sum())
         assert added == min(left, len(passing))
         left -= added
-
-
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, Any]) -> None:
-    sources = drafter(TABLE, offer(1, 2))
-    for temperature in (0.0, 1.0):
-        tree = sources.grow(Talon(children="drawn"), temperature=temperature, **limit)
-        assert tree.route == "plain"
-    assert sources.asked == []
-
-
-def test_what_it_declares() -> None:
-    assert Talon(children="drawn", source="head").sources == ("head",)
-    assert Talon(children="drawn").draws == {ONE_HOT, WOR}
-    assert Talon(children="drawn", replacement=True).draws == {ONE_HOT, IID}
-    assert Talon(children="drawn").branching
-    Talon(children="drawn").start()
-    Talon(children="drawn").learn(None, outcome(drafter({}).grow(Talon(children="drawn"))))
-
-
-def test_a_drawn_tree_has_no_copied_path() -> None:
-    with pytest.raises(DraftwoodError, match="leave chain out"):
-        Talon(children="drawn", chain="context")

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies._fill import by_level
 from draftwood.policies._static import RankPath, read_paths
 from draftwood.policies.sequoia import (
     DEFAULT_ACCEPTANCE,
     Sequoia,
     likeliest_paths,
-    plan,
 )
 from draftwood.protocols import Expand
-from tests.factories.scripted_sources import Row, check_shape, drafter, paths
+from tests.factories.scripted_sources import Row, drafter, paths
 
 TREE = {"acceptance": [0.6, 0.2, 0.1], "paths": [[1], [0], [0, 1], [0, 0], [1, 0], [2]], "by": "me"}
 
@@ -72,12 +72,9 @@ def test_what_hangs_below_a_missing_child_is_left_out(tmp_path: Path) -> None:
     assert drafter({}).grow(Sequoia()).route == "plain"
 
 
-def test_a_plan_has_a_level_per_depth() -> None:
-    levels = plan(((0,), (0, 0), (1,), (0, 2)))
-    assert [level.parents for level in levels] == [((),), ((0,),)]
-    assert [level.width for level in levels] == [2, 3]
-    assert [level.paths for level in levels] == [((0,), (1,)), ((0, 0), (0, 2))]
-    assert plan(()) == ()
+def test_levels_are_sorted_by_rank() -> None:
+    assert by_level(((0, 2), (0,), (0, 0), (1,))) == (((0,), (1,)), ((0, 0), (0, 2)))
+    assert by_level(()) == ()
 
 
 def product(path: RankPath, acceptance: tuple[float, ...]) -> float:
@@ -112,37 +109,18 @@ def test_the_built_in_tree() -> None:
     assert Sequoia(budget=300).paths[:59] == Sequoia().paths
 
 
-@given(st.integers(-1, 70), st.integers(0, 70), st.integers(-1, 12))
-def test_every_tree_keeps_to_its_bounds(loaded: int, budget: int, room: int) -> None:
-    sources = drafter(plenty)
-    tree = sources.grow(Sequoia(budget=budget), budget=loaded, room=room)
-    check_shape(tree, min(budget, loaded), room)
-    if room >= 12:
-        assert tree.drafted == max(0, min(budget, loaded))
-    if not tree.drafted:
-        assert sources.asked == []
-
-
 @pytest.mark.parametrize(
     ("document", "said"),
     [
         ("{", "is not JSON"),
-        ([[0]], "the top level: expected an object"),
         ({"paths": [[0]]}, "acceptance is missing"),
         ({"acceptance": [0.5]}, "paths is missing"),
-        ({"acceptance": 0.5, "paths": [[0]]}, "acceptance: expected a list"),
         ({"acceptance": [], "paths": [[0]]}, "need one entry or more"),
         ({"acceptance": [1.5], "paths": [[0]]}, r"acceptance\[0\]: expected a number from 0 to 1"),
-        ({"acceptance": [1, "a"], "paths": [[0]]}, r"acceptance\[1\]: expected a number from"),
-        ({"acceptance": [True], "paths": [[0]]}, "from 0 to 1, found true"),
-        ('{"acceptance": [NaN], "paths": [[0]]}', "from 0 to 1, found NaN"),
-        ({"acceptance": [0.5], "paths": {}}, "paths: expected a list, found {}"),
         ({"acceptance": [0.5], "paths": []}, "need one entry or more"),
-        ({"acceptance": [0.5], "paths": [0]}, r"paths\[0\]: expected a list, found 0"),
         ({"acceptance": [0.5], "paths": [[]]}, r"path \[\] must hold ranks from 0 to 0"),
         ({"acceptance": [0.5], "paths": [[1]]}, r"path \[1\] must hold ranks from 0 to 0"),
         ({"acceptance": [0.5], "paths": [[-1]]}, r"paths\[0\]\[0\]: expected an integer from 0 up"),
-        ({"acceptance": [0.5], "paths": [[0.0]]}, "expected an integer from 0 up, found 0.0"),
         ({"acceptance": [0.5], "paths": [[0], [0]]}, r"path \[0\] is listed twice"),
         ({"acceptance": [0.5], "paths": [[0, 0]]}, "is listed, but not its parent"),
     ],

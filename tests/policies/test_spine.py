@@ -40,6 +40,7 @@ def test_the_papers_shares_of_sixty_nodes() -> None:
     assert shape.node_branches(18) == [6, 3, 2, 1, 1, 1] + [0] * 12
     assert replace(shape, spine_branches=False).node_branches(18) == [0] * 18
     assert replace(shape, room=4).spine_length(20) == 4
+    assert [shape.leaf_width(x) for x in (1.0, 0.55, 0.25, 0.01)] == [10, 6, 3, 1]
 
 
 def test_routes() -> None:
@@ -202,9 +203,9 @@ def test_p_s_is_averaged_in_steps_that_drafted_a_spine() -> None:
 
 def test_tiers_of_the_ratio() -> None:
     policy = Spine()
-    ratios = [policy.spine_ratio(SpineState(p)) for p in (0.0, 0.19, 0.2, 0.39, 0.4, 1.0)]
+    ratios = [SpineState(p).ratio(policy.ratio) for p in (0.0, 0.19, 0.2, 0.39, 0.4, 1.0)]
     assert ratios == [0.15, 0.15, 0.30, 0.30, 0.50, 0.50]
-    assert Spine(ratio=0.25).spine_ratio(SpineState(0.9)) == 0.25
+    assert SpineState(0.9).ratio(0.25) == 0.25
     lengths = [
         Sources(offer(*range(1, 31)), plenty)
         .grow(TREE, state=SpineState(p))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.policies.talon import Talon
-from draftwood.protocols import Continue, Expand
+from draftwood.protocols import Expand
 from tests.factories.scripted_sources import (
     Row,
     Sources,
@@ -139,59 +139,12 @@ def test_a_full_level_is_cut_to_its_likeliest() -> None:
     assert paths(tree) == [(1,), (2,), (2, 5), (1, 3)]  # .36 and .25 of .36, .25, .15, .04
 
 
-@pytest.mark.parametrize("limit", [{"budget": 0}, {"room": 0}, {"room": -1}])
-def test_nothing_to_draft_asks_nothing(limit: dict[str, int]) -> None:
-    sources = drafter(lambda token: [(token + 1, 1.0)], offer(1, 2))
-    for policy in (Talon(), COPYING):
-        assert sources.grow(policy, **limit).route == "plain"
-    assert sources.asked == []
-
-
-def test_a_drafter_without_an_answer() -> None:
-    assert drafter({}).grow(Talon()).route == "plain"
-    assert drafter({}).grow(Talon(robust=0)).route == "plain"
-    assert drafter({0: [(1, 1.0)]}).grow(Talon()).drafted == 1
-
-
-def test_a_copied_path_is_neither_gated_nor_expanded_without_the_drafter() -> None:
-    sources = drafter({0: [(1, 0.9)], 1: [(2, 0.9)]}, offer(7, 8, 9))
-    tree = sources.grow(COPYING)
-    assert paths(tree) == [(7,), (7, 8), (7, 8, 9), (1,), (1, 2)]
-    assert tree.sources[1:] == ("context",) * 3 + ("draft",) * 2
-    assert sources.asked[0] == Continue("context")
-    assert sources.expansions == [[0], [4], [5]]
-
-
-def test_a_token_that_both_offer_is_one_node_and_costs_nothing() -> None:
-    table: dict[int, Row] = {0: [(1, 0.5), (7, 0.4)], 7: [(8, 0.9), (6, 0.1)], 8: [(5, 0.9)]}
-    sources = drafter(table, offer(7, 8, 9))
-    tree = sources.grow(COPYING)
-    assert paths(tree) == [(7,), (7, 8), (7, 8, 9), (1,), (7, 6), (7, 8, 5)]
-    assert sources.expansions == [[0], [4, 1], [2, 5], [6]]
-
-
 def test_the_shared_token_does_not_crowd_out_another() -> None:
     # Budget 4, 2 of them copied: of the root's children 7 is shared, so two more fit.
     sources = drafter({0: [(7, 0.5), (1, 0.3), (2, 0.15), (3, 0.05)]}, offer(7, 8))
     tree = sources.grow(COPYING, budget=4)
     assert paths(tree) == [(7,), (7, 8), (1,), (2,)]
     assert sources.asked[1].k == 3  # type: ignore[union-attr]
-
-
-def test_the_copied_path_takes_at_most_half_of_the_budget() -> None:
-    sources = drafter(lambda token: [(token + 1, 0.5), (token + 2, 0.3)], offer(*range(50, 90)))
-
-    def laid(policy: Talon = COPYING, **limits: int) -> int:
-        return sources.grow(policy, **limits).sources.count("context")
-
-    assert laid() == 10
-    assert laid(replace(COPYING, copied=40)) == 29
-    assert laid(budget=7) == 3
-    assert laid(room=2) == 2
-    assert laid(budget=1) == 0
-    assert laid(Talon()) == 0
-    copied = drafter({}, offer(7, 8)).grow(COPYING)
-    assert (copied.route, copied.drafted) == ("talon", 2)
 
 
 @given(

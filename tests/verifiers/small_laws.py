@@ -43,7 +43,9 @@ def always(*row: float) -> Law:
 
 
 class Picks(Protocol):
-    def pick(self, weights: Sequence[float]) -> int:
+    """A :class:`draftwood.lab.lossless.tape.Tape`, or another source of decisions."""
+
+    def branch(self, weights: Sequence[float]) -> int:
         """An index, drawn as the weights say."""
         ...
 
@@ -54,7 +56,7 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def pick(self, weights: Sequence[float]) -> int:
+    def branch(self, weights: Sequence[float]) -> int:
         share = np.array(weights)
         return int(self.rng.choice(len(share), p=share / share.sum()))
 
@@ -65,7 +67,7 @@ class Given:
     def __init__(self, *tokens: int) -> None:
         self.tokens = list(tokens)
 
-    def pick(self, weights: Sequence[float]) -> int:
+    def branch(self, weights: Sequence[float]) -> int:
         return self.tokens.pop(0)
 
 
@@ -103,7 +105,7 @@ class Drafting:
         return row
 
     def pick(self, row: Row) -> int:
-        return self._picks.pick(row.tolist())
+        return self._picks.branch(row.tolist())
 
     def sample(
         self,

@@ -8,7 +8,6 @@ from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
-from tests.verifiers import literal_rules
 from tests.verifiers.draft_shapes import CHAINS, binary, chain, declared_known
 from tests.verifiers.exact_law import committed_law, difference, every_draft, mean_accepted
 from tests.verifiers.small_laws import (
@@ -20,7 +19,6 @@ from tests.verifiers.small_laws import (
     case_of,
     drawn,
     law_of,
-    rows_along,
 )
 
 Q = always(0.6, 0.3, 0.1)
@@ -53,14 +51,6 @@ def test_it_accepts_no_less_than_token_level(grow: Grow) -> None:
         gains.append(mean_accepted(block) - mean_accepted(token_level))
     assert min(gains) > -1e-14
     assert max(gains) > 0.03 or grow is CHAINS["one"]
-
-
-def test_it_equals_the_literal_loop_on_long_chains() -> None:
-    for seed in range(10):
-        law = law_of(seed, 5)
-        draft = drawn(chain(8), Dice(seed), law_of(seed + 100, 5))
-        expected = literal_rules.traversal(draft, rows_along(draft.tree, law)).law(draft)
-        assert difference(committed_law(Block(), [(1.0, draft)], law), expected) < 1e-12
 
 
 def test_a_sampled_tree_that_branches_is_refused() -> None:

@@ -240,7 +240,7 @@ def test_a_draft_from_p_itself_is_accepted(verifier: Verifier, dtype: torch.dtyp
     law = law_of(5, vocab=50)
     draft = drawn(chain(4), Dice(1), law)
     (outcomes,) = every_verdict(verifier, [draft], law, dtype)
-    assert {verdict.path for _, verdict in outcomes} == {(1, 2, 3, 4)}
+    assert {verdict.path for verdict, _ in outcomes} == {(1, 2, 3, 4)}
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)

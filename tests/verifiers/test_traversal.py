@@ -3,16 +3,13 @@
 from fractions import Fraction
 
 import pytest
-import torch
 
 from draftwood.protocols import Verdict
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
-from tests.verifiers import literal_rules
-from tests.verifiers.draft_shapes import CHAINS, TREES, chain, flat, ragged
+from tests.verifiers.draft_shapes import chain, flat
 from tests.verifiers.exact_law import (
     committed_law,
     difference,
@@ -30,19 +27,8 @@ from tests.verifiers.small_laws import (
     case_of,
     drawn,
     example,
-    forced,
     law_of,
-    rows_along,
 )
-
-SHAPES: dict[str, Grow] = {
-    **CHAINS,
-    **TREES,
-    "long chain": chain(6),
-    "ragged": ragged(4, 3),
-    "wide": ragged(2, 4),
-}
-
 
 P = always(0.3, 0.4, 0.3)
 X1, X2, X3, X4, X5 = 1, 2, 3, 4, 5
@@ -76,7 +62,7 @@ def test_stopping_probabilities_of_the_papers_example() -> None:
     bonus[(X2,)] = bonus[()] = (Fraction(0), Fraction(0), Fraction(1))
     (outcomes,) = every_verdict(Traversal(), [example()], P)
     found: dict[tuple[tuple[int, ...], int], float] = {}
-    for weight, verdict in outcomes:
+    for verdict, weight in outcomes:
         key = (verdict.path, verdict.bonus)
         found[key] = found.get(key, 0.0) + weight
     expected = {
@@ -93,32 +79,8 @@ def test_it_accepts_more_of_a_chain_than_token_level() -> None:
     ends = []
     for verifier in (Traversal(), Block(), Rejection()):
         (outcomes,) = every_verdict(verifier, [draft], P)
-        ends.append(sum(weight for weight, verdict in outcomes if len(verdict.path) == 2))
+        ends.append(sum(weight for verdict, weight in outcomes if len(verdict.path) == 2))
     assert ends == pytest.approx([2 / 3, 2 / 3, 1 / 2], abs=1e-15)
-
-
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("vocab", [3, 4, 5])
-@pytest.mark.parametrize("grow", SHAPES.values(), ids=SHAPES.keys())
-def test_it_equals_the_literal_loop(grow: Grow, vocab: int, mode: Mode) -> None:
-    verifier = forced(Traversal, mode)
-    for seed in range(5):
-        law = law_of(seed, vocab)
-        draft = drawn(grow, Dice(seed), law_of(seed + 100, vocab))
-        judged, script = literal_rules.traversal(draft, rows_along(draft.tree, law)), Script()
-        verifier.verify([case_of(draft, law, script)])
-        assert [*script.probabilities, ROOT] == list(judged.probabilities), (
-            "the order of the visits"
-        )
-        reached = 1.0
-        for node, probability in script.probabilities.items():
-            if reached < 1e-9:
-                break
-            assert probability == pytest.approx(judged.probabilities[node], abs=1e-12)
-            reached *= 1 - probability
-        for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-            found = committed_law(verifier, [(1.0, draft)], law, dtype)
-            assert difference(found, judged.law(draft)) < most
 
 
 def test_a_chain_may_be_deep() -> None:

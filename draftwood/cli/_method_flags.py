@@ -164,7 +164,7 @@ def _bound(texts: Iterable[str], given: Mapping[str, str]) -> dict[str, Recipe]:
         name, *items = text.split(":")
         recipe = recipe_of(name)
         in_text = {key: value for key, _, value in (item.partition("=") for item in items)}
-        binders = {binder(source) for source in recipe.drafters} | set(model_flags())
+        binders = {recipe.further, *map(binder, recipe.drafters), *model_flags()}
         options = {k: v for k, v in {**in_text, **given}.items() if k in binders}
         try:
             found[name] = bound(recipe, options)

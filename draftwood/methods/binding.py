@@ -12,7 +12,7 @@ from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
-from draftwood.protocols.recipe import DRAFT
+from draftwood.protocols.recipe import DRAFT, Recipe
 from draftwood.protocols.settings import Setting, settings
 
 
@@ -70,6 +70,27 @@ def bindings(
         if kind not in answered.values():
             raise DraftwoodError(_unused(method, flag, drafters, options))
     return found | implied
+
+
+def further_drafters(recipe: Recipe, options: Mapping[str, object]) -> dict[str, str]:
+    """The further sources that the options name, each with the registered drafter of its name.
+
+    Raises:
+        DraftwoodError: there is no such drafter, or it drafts with a model.
+    """
+    text = options.get(recipe.further) or recipe.presets.get(recipe.further) or ""
+    names = [each.partition("/")[0] for each in str(text).split("+")]
+    found = {
+        name: _known(name, str(options.get(name, name)))
+        for name in names
+        if name and name not in recipe.drafters
+    }
+    for flag, (kind, _) in model_flags().items():
+        if kind in found.values():
+            raise DraftwoodError(
+                f"{recipe.further}={text}: the drafter {kind!r} has a model: write {flag}=PATH"
+            )
+    return found
 
 
 def _known(option: str, kind: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
-from draftwood.methods.binding import binder, bindings, model_flags
+from draftwood.methods.binding import binder, bindings, further_drafters, model_flags
 from draftwood.methods.settings import checked
 from draftwood.protocols import DrafterSpec, Policy, Recipe, Verifier
 from draftwood.protocols.recipe import DRAFT
@@ -52,9 +52,12 @@ def bound(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
     """A recipe with its sources bound by the options.
 
     Raises:
-        DraftwoodError: see :func:`draftwood.methods.binding.bindings`.
+        DraftwoodError: see :func:`draftwood.methods.binding.bindings`; or a further source names no
+            drafter, or one with a model.
     """
-    return rebound(recipe, bindings(recipe.name, recipe.drafters, recipe.optional, options))
+    drafters = {**recipe.drafters, **further_drafters(recipe, options)}
+    recipe = dataclasses.replace(recipe, drafters=drafters)
+    return rebound(recipe, bindings(recipe.name, drafters, recipe.optional, options))
 
 
 def settings_of(recipe: Recipe) -> dict[str, Setting]:

@@ -12,6 +12,7 @@ RECIPES = (
         verifier="traversal",  # which walks trees without sampled nodes
         presets={"context.wrap": True, "context.max_tokens": 64},  # unlikely ones are not drafted
         optional={"draft": "neural"},
+        further="also",
     ),
 )
 

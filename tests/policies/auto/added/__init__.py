@@ -1,0 +1,1 @@
+"""Drafters that a user adds, each in one file."""

@@ -248,14 +248,6 @@ class KVCache(Cache):
                 flats.append(tensor.view(n, -1, plane.heads, plane.width).unbind(0))
         self._flats = [flats[group][i] for group, i in self._places]
 
-    def tokens(self, slot: int, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Views ``[length, H, D]`` of the keys and values a slot holds in one layer."""
-        row, found = self.row(slot), []
-        for index in (2 * layer, 2 * layer + 1):
-            group, i = self._places[index]
-            found.append(self.tensors[group][i, row, : self._lengths[row]])
-        return found[0], found[1]
-
     def advance(
         self, slots: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> tuple[list[int], list[int]]:

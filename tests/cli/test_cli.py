@@ -63,6 +63,7 @@ def test_sampling_is_seeded(checkpoint: str) -> None:
     flags = ("--temperature", "0.9", "--seed", "5")
     first = generate(checkpoint, *flags, "--method", "ar")
     assert generate(checkpoint, *flags)["tokens"] == first["tokens"]
+    assert generate(checkpoint, *flags, "--draft", checkpoint)["tokens"] == first["tokens"]
     assert generate(checkpoint, "--temperature", "0.9", "--seed", "6")["tokens"] != first["tokens"]
 
 

@@ -143,6 +143,8 @@ def test_requests_in_any_form(given: dict[str, Any], kept: dict[str, Any]) -> No
         ({"prompt": [True]}, "holds True"),
         ({"prompt": []}, "the prompt is empty"),
         ({"prompt": [5, 999]}, "outside 0..259"),
+        ({"prompt": [5] * 256}, "the model's context holds 256: shorten the prompt"),
+        ({"stop": ("x",)}, "stop strings need a tokenizer"),
         ({"max_new_tokens": "4"}, "max_new_tokens is or holds '4'"),
         ({"max_new_tokens": 4.0}, "max_new_tokens is or holds 4.0"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),

@@ -41,6 +41,13 @@ def _small(kind: type[Any], config: type[Any], **settings: Any) -> Callable[[], 
     return lambda: make_model(kind, config, **(SMALL | settings))
 
 
+def _with_sinks(model: Any) -> Any:
+    """Attention sinks that take a good share of the weights, different for every head."""
+    for layer in model.model.layers:
+        layer.self_attn.sinks.data += 2
+    return model
+
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": _small(hf.LlamaForCausalLM, hf.LlamaConfig),
     "qwen2": _small(hf.Qwen2ForCausalLM, hf.Qwen2Config),
@@ -60,13 +67,12 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "gemma3": _small(
         hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, head_dim=8, query_pre_attn_scalar=8, **_MIXED
     ),
-    "gpt_oss": _small(
-        hf.GptOssForCausalLM,
-        hf.GptOssConfig,
-        head_dim=8,
-        num_local_experts=4,
-        num_experts_per_tok=2,
-        **_MIXED,
+    "gpt_oss": lambda: _with_sinks(
+        make_model(
+            hf.GptOssForCausalLM,
+            hf.GptOssConfig,
+            **SMALL | _MIXED | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+        )
     ),
     "phi3": _small(hf.Phi3ForCausalLM, hf.Phi3Config),
     "olmo2": _small(hf.Olmo2ForCausalLM, hf.Olmo2Config),

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import draftwood
-from draftwood.engine.request import Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate, generate
 from draftwood.integrations.transformers.attachment import attachment_of
@@ -33,25 +32,6 @@ def ours(model: Any, method: str = "goose", **kwargs: Any) -> list[int]:
     tokens = generate(model, IDS, method, **KWARGS, **kwargs)
     assert isinstance(tokens, torch.Tensor)
     return list(tokens[0].tolist())
-
-
-def test_an_attached_model_still_generates_by_itself() -> None:
-    model = tiny_llama()
-    before, state = plain(model), {k: v.clone() for k, v in model.state_dict().items()}
-    logits = model(IDS).logits
-    kinds = [type(module) for module in model.modules()]
-    assert ours(model) == before
-    assert plain(model) == before
-    torch.testing.assert_close(model(IDS).logits, logits)
-    assert model.state_dict().keys() == state.keys()
-    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
-    detach(model)
-    assert [type(module) for module in model.modules()] == kinds
-    assert torch.equal(model(IDS).logits, logits)
-    assert plain(model) == before
-    assert ours(model) == before
-    detach(model)
-    detach(model)  # there is nothing left to undo
 
 
 def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,15 +80,6 @@ def test_attach_with_other_settings_serves_generate() -> None:
     assert attachment_of(model).runner is runner
 
 
-def test_detach_warns_without_an_attachment(caplog: pytest.LogCaptureFixture) -> None:
-    model = tiny_llama()
-    ours(model)
-    detach(model)
-    assert not caplog.text
-    detach(model)
-    assert "not attached: there is nothing to undo" in caplog.text
-
-
 def test_an_attachment_does_not_keep_its_model() -> None:
     model = tiny_llama()
     ours(model)
@@ -135,18 +106,6 @@ def test_a_model_that_was_moved_must_be_detached() -> None:
         ours(model)
     detach(model)
     assert len(ours(model)) == 17
-
-
-def test_a_failed_call_leaves_the_model_usable() -> None:
-    model = tiny_llama()
-    expected = ours(model)
-
-    def fail(delta: Delta) -> None:
-        raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        ours(model, on_tokens=fail)
-    assert ours(model) == expected
 
 
 def test_a_call_inside_a_call_is_refused() -> None:

@@ -171,10 +171,3 @@ def test_tokenizers_are_stored_with_the_weights_or_given(tmp_path: Path) -> None
         draftwood.generate(target, IDS, draftwood.sd(draft=draft), tokenizer=tokenizer, **KWARGS)
     save_tiny(tmp_path / "target")
     accepted(AutoModelForCausalLM.from_pretrained(tmp_path / "target"), draftwood.sd(draft=known))
-
-
-def test_a_draft_in_training_mode_is_refused() -> None:
-    draft = tiny_llama(seed=9)
-    draft.train()
-    with pytest.raises(DraftwoodError, match="training mode"):
-        accepted(tiny_llama(), draftwood.sd(draft=draft))

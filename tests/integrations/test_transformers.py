@@ -10,8 +10,6 @@ from typing import Any, cast
 import pytest
 import torch
 from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
     LogitsProcessor,
     LogitsProcessorList,
     StoppingCriteria,
@@ -20,11 +18,11 @@ from transformers import (
 )
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-import draftwood
 from draftwood.engine.request import Completion, Delta
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from tests.factories.grammars import Forking, Grammar
+from tests.factories.model_families import FAMILIES
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 GOOSE = custom_generate("goose", budget=12)
@@ -207,26 +205,13 @@ def test_any_method(method: str) -> None:
     assert torch.equal(ours(method=custom_generate(method)), plain())
 
 
-def test_methods_are_attributes_of_the_package() -> None:
-    assert torch.equal(ours(method=draftwood.goose(budget=6)), plain())
-    assert draftwood.generate is generate
-
-
-def test_rows_of_a_batch_are_single_rows() -> None:
-    batch = ours()
-    for row, prompt in zip(batch, PROMPTS, strict=True):
-        assert row[-24:].tolist() == ours([prompt])[0, len(prompt) :].tolist()
-
-
-def test_another_architecture() -> None:
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCAB, n_positions=64, n_embd=32, n_layer=2, n_head=4, initializer_range=0.3
-    )
-    model: Any = GPT2LMHeadModel(config)
-    model.eval()
-    expected = run(model, PROMPTS)
-    assert torch.equal(run(model, PROMPTS, custom_generate=GOOSE), expected)
+@pytest.mark.parametrize("family", ["gpt2", "gpt_oss", "gemma2", "deepseek_v3"])
+def test_other_architectures(family: str) -> None:
+    """Beyond the windows of those that have some."""
+    model = FAMILIES[family]()
+    for prompt in PROMPTS:
+        prompts = [[token % 90 for token in prompt] * 3]
+        assert torch.equal(run(model, prompts, custom_generate=GOOSE), run(model, prompts))
 
 
 def test_a_criterion_gets_the_padded_batch() -> None:

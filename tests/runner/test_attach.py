@@ -16,7 +16,7 @@ from torch import nn
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach, detach, runner_of
-from tests.factories.model_families import CONTEXT, FAMILIES, VOCAB
+from tests.factories.model_families import CONTEXT, FAMILIES, SMALL, VOCAB, make_model
 from tests.factories.path_logits import (
     TOLERANCE,
     greedy_tokens,
@@ -74,135 +74,37 @@ def test_every_family_passes_the_self_test_and_generates_as_before(family: str) 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_dtypes_pass_the_self_test(dtype: torch.dtype) -> None:
-    runner = attach(FAMILIES["llama"]().to(dtype))
-    assert runner.info.dtype is dtype
-    runner.detach()
+    assert attach(FAMILIES["llama"]().to(dtype)).info.dtype is dtype
 
 
 # PEFT still reads an attribute that transformers renamed.
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-def test_an_adapter_is_part_of_the_model() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, TOLERANCE), (torch.bfloat16, 0.25)]
+)
+def test_an_adapter_is_part_of_the_model(dtype: torch.dtype, tolerance: float) -> None:
+    """PEFT keeps adapters of a bfloat16 model in float32 by default."""
     peft = pytest.importorskip("peft")
-    base = FAMILIES["llama"]()
-    alone = plain_logits(base, IDS[0].tolist())
+    base = FAMILIES["llama"]().to(dtype)
+    text = IDS[0].tolist()
+    alone = plain_logits(base, text)
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False)
     model = peft.get_peft_model(base, config).eval()
+    assert {p.dtype for p in model.parameters()} == {torch.float32, dtype}
     runner = attach(model)
-    text = IDS[0].tolist()
     assert float((plain_logits(model, text) - alone).abs().max()) > 1e-2
     slot = runner.open(20)
     runner.prefill([slot], [text], Needs())
     tree = random_tree(np.random.default_rng(0), 8, VOCAB)
     [rows] = runner.forward([slot], [tree], Needs())
-    assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
-    runner.detach()
+    assert worst(rows, path_logits(model, text, tree)) < tolerance
 
 
-# PEFT still reads an attribute that transformers renamed.
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-def test_adapters_may_have_another_dtype_than_the_model() -> None:
-    """PEFT keeps adapters of a bfloat16 model in float32 by default."""
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False)
-    model = peft.get_peft_model(FAMILIES["llama"]().to(torch.bfloat16), config).eval()
-    assert {p.dtype for p in model.parameters()} == {torch.float32, torch.bfloat16}
-    runner = attach(model)
-    text = IDS[0].tolist()
-    slot = runner.open(20)
-    runner.prefill([slot], [text], Needs())
-    tree = random_tree(np.random.default_rng(0), 8, VOCAB)
-    [rows] = runner.forward([slot], [tree], Needs())
-    expected = path_logits(model, text, tree)
-    assert worst(rows, expected) < 0.05 * float(expected.abs().max())
-    runner.detach()
-
-
-def _refused(make: Callable[[], Any], reason: str) -> None:
-    model = make()
-    before = getattr(model.config, "_attn_implementation", None)
-    with pytest.raises(DraftwoodError, match=reason):
-        attach(model)
-    assert getattr(model.config, "_attn_implementation", None) == before
-
-
-def _in_training() -> Any:
-    model = FAMILIES["llama"]()
-    model.train()
-    return model
-
-
-def _flex() -> Any:
-    model = FAMILIES["llama"]()
-    model.config._attn_implementation = "flex_attention"
-    return model
-
-
-def _offloaded() -> Any:
-    model = FAMILIES["llama"]()
-    model.hf_device_map = {"model": 0, "lm_head": "disk"}
-    return model
-
-
-def _ready(model: Any) -> Any:
-    return model.eval()
-
-
-def _bloom() -> Any:
-    return _ready(
-        hf.BloomForCausalLM(hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4))
-    )
-
-
-def _mpt() -> Any:
-    return _ready(
-        hf.MptForCausalLM(
-            hf.MptConfig(
-                vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4, bos_token_id=1, eos_token_id=2
-            )
-        )
-    )
-
-
-def _mamba() -> Any:
-    return _ready(
-        hf.MambaForCausalLM(
-            hf.MambaConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, state_size=4)
-        )
-    )
-
-
-def _t5() -> Any:
-    return _ready(
-        hf.T5ForConditionalGeneration(
-            hf.T5Config(vocab_size=VOCAB, d_model=32, d_ff=32, d_kv=8, num_layers=1, num_heads=2)
-        )
-    )
-
-
-def _llama4() -> Any:
-    return _ready(
-        hf.Llama4ForCausalLM(
-            hf.Llama4TextConfig(
-                vocab_size=VOCAB,
-                hidden_size=32,
-                intermediate_size=32,
-                intermediate_size_mlp=32,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                head_dim=8,
-                num_local_experts=2,
-                pad_token_id=0,
-                eos_token_id=2,
-                bos_token_id=1,
-            )
-        )
-    )
-
-
-def _hybrid() -> Any:
-    model = FAMILIES["qwen3"]()
-    model.config.layer_types = ["full_attention", "linear_attention"]
+def _changed(family: str, **attributes: Any) -> Any:
+    """A tiny model whose device map, or whose config, is another one."""
+    model = FAMILIES[family]()
+    for name, value in attributes.items():
+        setattr(model if name == "hf_device_map" else model.config, name, value)
     return model
 
 
@@ -225,48 +127,71 @@ def _llm_int8(threshold: float = 6.0) -> Any:
     return model
 
 
-def test_llm_int8_without_outliers_is_not_refused() -> None:
-    attach(_llm_int8(threshold=0.0)).detach()
+REFUSED: dict[str, Callable[[], Any]] = {
+    "scales activations by the largest one": _dynamic_int8,
+    "an outlier in any row": _llm_int8,
+    "computes attention by itself and ignores set_attn_implementation": lambda: make_model(
+        hf.BloomForCausalLM, hf.BloomConfig, vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4
+    ),
+    "ignores set_attn_implementation; decode it": lambda: make_model(
+        hf.MptForCausalLM, hf.MptConfig, vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4
+    ),
+    "recurrent state": lambda: make_model(
+        hf.MambaForCausalLM, hf.MambaConfig, vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2
+    ),
+    "encoder-decoder": lambda: make_model(
+        hf.T5ForConditionalGeneration, hf.T5Config, vocab_size=VOCAB, d_model=32, num_layers=1
+    ),
+    "by the cache slot": lambda: make_model(
+        hf.Llama4ForCausalLM,
+        hf.Llama4TextConfig,
+        **SMALL | {"head_dim": 8, "intermediate_size_mlp": 32, "num_local_experts": 2},
+    ),
+    "cannot branch": lambda: _changed("qwen3", layer_types=["full_attention", "linear_attention"]),
+    r"call model\.eval": lambda: FAMILIES["llama"]().train(),
+    "attn_implementation='sdpa' or 'eager'": lambda: _changed(
+        "llama", _attn_implementation="flex_attention"
+    ),
+    "spread over several devices or offloaded": lambda: _changed(
+        "llama", hf_device_map={"model": 0, "lm_head": "disk"}
+    ),
+    "not a transformers model": lambda: nn.Linear(2, 2),
+}
 
 
-@pytest.mark.parametrize("make", [_bloom, _mpt])
-def test_transformers_adds_nothing_to_a_refusal(
-    make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("reason", REFUSED)
+def test_models_that_cannot_decode_trees_are_refused(
+    reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = make()
+    """They are not changed, and transformers adds no warning of its own."""
+    model = REFUSED[reason]()
+    before = copy.copy(vars(getattr(model, "config", model)))
     noisy = logging.getLogger("transformers")
     noisy.addHandler(caplog.handler)
     try:
-        with pytest.raises(DraftwoodError, match="computes attention by itself"):
+        with pytest.raises(DraftwoodError, match=reason):
             attach(model)
     finally:
         noisy.removeHandler(caplog.handler)
     assert caplog.records == []
+    assert vars(getattr(model, "config", model)) == before
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (_dynamic_int8, "scales activations by the largest one"),
-        (_llm_int8, "an outlier in any row"),
-        (_bloom, "ignores set_attn_implementation"),
-        (_mpt, "ignores set_attn_implementation"),
-        (_mamba, "recurrent state"),
-        (_t5, "encoder-decoder"),
-        (_llama4, "by the cache slot"),
-        (_hybrid, "cannot branch"),
-        (_in_training, r"call model\.eval"),
-        (_flex, "attn_implementation='sdpa' or 'eager'"),
-        (_offloaded, "spread over several devices or offloaded"),
-        (lambda: nn.Linear(2, 2), "not a transformers model"),
-    ],
-)
-def test_models_that_cannot_decode_trees_are_refused(make: Callable[[], Any], reason: str) -> None:
-    if isinstance(make(), nn.Linear):
-        with pytest.raises(DraftwoodError, match=reason):
-            attach(make())
-    else:
-        _refused(make, reason)
+def test_llm_int8_without_outliers_is_not_refused() -> None:
+    attach(_llm_int8(threshold=0.0))
+
+
+def test_training_mode_is_refused_after_attaching_too() -> None:
+    model = FAMILIES["llama"]()
+    runner = attach(model, self_test=False)
+    model.train()
+    with pytest.raises(DraftwoodError, match="training mode"):
+        runner.open(4)
+
+
+def test_a_chunk_needs_a_token() -> None:
+    with pytest.raises(DraftwoodError, match="chunk is 0"):
+        attach(FAMILIES["llama"](), chunk=0)
 
 
 def test_a_second_attachment_is_the_first_unless_settings_differ() -> None:
@@ -322,16 +247,3 @@ def test_a_wrapper_and_its_model_share_an_attachment() -> None:
     assert runner_of(wrapper) is again
     detach(wrapper)
     assert not model.config._attn_implementation.startswith("draftwood")
-
-
-def test_training_mode_is_refused_after_attaching_too() -> None:
-    model = FAMILIES["llama"]()
-    runner = attach(model, self_test=False)
-    model.train()
-    with pytest.raises(DraftwoodError, match="training mode"):
-        runner.open(4)
-
-
-def test_a_chunk_needs_a_token() -> None:
-    with pytest.raises(DraftwoodError, match="chunk is 0"):
-        attach(FAMILIES["llama"](), chunk=0)

@@ -9,7 +9,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import register
 from draftwood.runner.masks import layer_kinds
 from draftwood.runner.probe import CacheLayout, probe_cache
-from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.model_families import FAMILIES
 
 CPU = torch.device("cpu")
 
@@ -18,21 +18,6 @@ def learn(model: Any, layers: int | None = None) -> CacheLayout:
     kinds = layer_kinds(model.config)
     model.set_attn_implementation(register(model.config._attn_implementation))
     return probe_cache(model, kinds, layers or model.config.num_hidden_layers, CPU)
-
-
-def test_grouped_heads() -> None:
-    layout = learn(FAMILIES["llama"]())
-    assert (layout.group, layout.vocab_size, layout.dtype) == (2, VOCAB, torch.float32)
-    planes = {(plane.heads, plane.width) for pair in layout.layers for plane in pair}
-    assert planes == {(2, 8)}
-    assert len(layout.layers) == 2
-
-
-def test_latent_keys_are_cached() -> None:
-    layout = learn(FAMILIES["deepseek_v3"]())
-    keys, values = layout.layers[0]
-    assert keys != values
-    assert layout.group == 1
 
 
 def test_layers_that_cache_nothing_are_refused() -> None:

@@ -273,34 +273,6 @@ def test_without_the_patch_the_self_test_fails(name: str, monkeypatch: pytest.Mo
         attach(TURNING[name]())
 
 
-@pytest.mark.parametrize("name", ["longrope", "dynamic"])
-def test_without_the_patch_each_difference_shows(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A prompt in chunks, a tree that crosses, and a batch mate each change the logits."""
-    model = TURNING[name]()
-    short, _, long = prompts_of(LENGTHS)
-    first = {len(prompt): generated(model, prompt)[1][:2] for prompt in (short, long)}
-    [token] = generated(model, short)[0][:1]
-    chain = tree_of([token, *range(1, 9)], range(-1, 8))
-    root = tree_of([token], [-1])
-
-    def differences() -> list[float]:
-        runner = attach(copy.deepcopy(model), chunk=5, self_test=False)
-        one, other = runner.open(64), runner.open(64)
-        chunked = runner.prefill([other], [long], Needs())[0].logits[0]
-        runner.prefill([one], [short], Needs())
-        crossing = runner.forward([one], [chain], Needs())[0].logits[0]
-        beside = runner.forward([one, other], [root, root], Needs())[0].logits[0]
-        found = [(chunked, first[len(long)][0])]
-        found += [(logits, first[len(short)][1]) for logits in (crossing, beside)]
-        return [float((one - other).abs().max()) for one, other in found]
-
-    assert max(differences()) < 1e-4
-    monkeypatch.setattr("draftwood.runner.attach.patch_rotary", lambda *_: [])
-    assert min(differences()) > 1e-2
-
-
 @pytest.mark.parametrize("name", ["phi3", "phimoe"])
 def test_without_recomputing_the_self_test_fails(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -52,8 +52,10 @@ def prefilled(
     return rng, texts, slots
 
 
-def cached(runner: Runner, slot: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return [runner.cache.tokens(slot, layer) for layer in range(runner.info.layers)]
+def cached(runner: Runner, slot: int) -> list[torch.Tensor]:
+    """Keys and values ``[length, H, D]`` that a slot holds, layer by layer."""
+    cache, row = runner.cache, runner.cache.row(slot)
+    return [cache.tensors[group][i, row, : cache.length(slot)] for group, i in cache._places]
 
 
 def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
@@ -61,9 +63,7 @@ def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
     fresh = runner.open(len(text))
     runner.prefill([fresh], [text], NOTHING)
     pairs = zip(cached(runner, slot), cached(runner, fresh), strict=True)
-    error = max(
-        float((a - b).abs().max()) for had, made in pairs for a, b in zip(had, made, strict=True)
-    )
+    error = max(float((had - made).abs().max()) for had, made in pairs)
     runner.release(fresh)
     return error
 

@@ -10,8 +10,6 @@ from torch import nn
 from draftwood.errors import DraftwoodError
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
-from draftwood.runner.selftest import LEAVES, PARENTS
-from draftwood.tree import tree_of
 from tests.factories.model_families import FAMILIES
 
 OF_PATHS = "nodes do not get the logits of their paths"
@@ -22,13 +20,6 @@ def refused(model: Any, reason: str) -> None:
     with pytest.raises(DraftwoodError, match=reason):
         attach(model, packing=False)
     assert model.config._attn_implementation == implementation
-
-
-def test_the_tree_has_siblings_depth_and_every_leaf() -> None:
-    tree = tree_of(range(len(PARENTS)), PARENTS)
-    assert len(tree) == 8
-    assert tree.depth >= 3
-    assert set(LEAVES) == set(range(8)) - set(PARENTS)
 
 
 def test_a_causal_mask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +84,12 @@ class _SharedScale(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = x.abs().max() / 127
         return nn.functional.linear((x / scale).round() * scale, self.weight, self.bias)
+
+
+def test_attention_without_the_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = attention._unfused
+    monkeypatch.setattr(attention, "_unfused", lambda *given: whole(*given[:-1]))
+    refused(FAMILIES["gpt_oss"](), "self-test failed")
 
 
 def test_rows_that_depend_on_other_rows() -> None:

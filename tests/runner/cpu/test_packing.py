@@ -298,10 +298,6 @@ def test_the_timed_choice_is_a_known_layout() -> None:
         assert choice is None or (choice.layout in LAYOUTS and 1 <= choice.low < choice.high)
 
 
-def test_without_weights_nothing_is_timed() -> None:
-    assert fastest_layouts([]) == []
-
-
 @pytest.mark.parametrize(
     ("transposed", "blocked", "expected"),
     [
@@ -325,12 +321,3 @@ def test_the_timing_sample_exceeds_the_cache_and_has_every_shape() -> None:
     weights: list[Weight] = [(large, None), (large, None), (small, None), (small, None)]
     assert [w is large for w, _ in timing_sample(weights)] == [True, False]
     assert len(timing_sample(weights[2:] * 100)) == 200
-
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_unpacking_is_exact(layout: WeightLayout, dtype: torch.dtype) -> None:
-    weight = torch.randn(37, 53).to(dtype)
-    found = layout.unpack(layout.pack(weight))
-    assert torch.equal(found, weight)
-    assert found.is_contiguous()

@@ -1,5 +1,6 @@
 """Unsupported arguments are refused by name, and no others."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from transformers.generation.configuration_utils import CompileConfig
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attach import attach, runner_of
+from tests.factories.model_families import make_model
 from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -70,18 +72,6 @@ def test_refused_by_name(name: str, kwargs: dict[str, Any]) -> None:
         run(**kwargs)
 
 
-def test_encoder_decoder_models_are_refused() -> None:
-    config = T5Config(vocab_size=32, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-    model: Any = T5ForConditionalGeneration(config)
-    with pytest.raises(DraftwoodError, match="encoder-decoder"):
-        model.generate(
-            IDS % 32,
-            max_new_tokens=3,
-            decoder_start_token_id=0,
-            custom_generate=custom_generate("ar"),
-        )
-
-
 def test_unknown_arguments_are_transformers_own_to_refuse() -> None:
     with pytest.raises(ValueError, match="budget"):
         run(budget=4)
@@ -103,18 +93,31 @@ def test_harmless_settings_pass(kwargs: dict[str, Any]) -> None:
     assert run(**kwargs).shape == (1, 9)
 
 
-def test_methods_and_settings_are_checked_when_they_are_named() -> None:
-    with pytest.raises(DraftwoodError, match="unknown method"):
-        custom_generate("gooose")
-    with pytest.raises(DraftwoodError, match="no setting"):
-        custom_generate("goose", bugdet=3)
-
-
-def test_the_model_is_checked_before_its_arguments() -> None:
-    config = MambaConfig(vocab_size=32, hidden_size=8, num_hidden_layers=1, state_size=4)
-    model: Any = MambaForCausalLM(config).eval()  # type: ignore[no-untyped-call]
-    with pytest.raises(DraftwoodError, match="MambaForCausalLM keeps a recurrent state"):
-        model.generate(IDS % 32, max_new_tokens=3, custom_generate=custom_generate("ar"))
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (
+            lambda: make_model(
+                T5ForConditionalGeneration, T5Config, vocab_size=32, d_model=8, num_layers=1
+            ),
+            "encoder-decoder",
+        ),
+        (
+            lambda: make_model(
+                MambaForCausalLM, MambaConfig, vocab_size=32, hidden_size=8, num_hidden_layers=1
+            ),
+            "MambaForCausalLM keeps a recurrent state",
+        ),
+    ],
+)
+def test_the_model_is_checked_before_its_arguments(make: Callable[[], Any], complaint: str) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
+        make().generate(
+            IDS % 32,
+            max_new_tokens=3,
+            decoder_start_token_id=0,
+            custom_generate=custom_generate("ar"),
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

@@ -1,8 +1,7 @@
-"""A call of ``generate`` becomes requests, and completions become its result."""
+"""Requests of a call of ``generate``."""
 
 from typing import Any
 
-import pytest
 import torch
 from transformers import (
     EosTokenCriteria,
@@ -10,12 +9,8 @@ from transformers import (
     MaxLengthCriteria,
     MaxTimeCriteria,
     StoppingCriteriaList,
-    TopKLogitsWarper,
 )
 
-from draftwood.engine.request import Completion
-from draftwood.engine.stats import Tally
-from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.call import GenerateCall
 
 IDS = torch.tensor([[9, 9, 1, 2], [3, 4, 5, 6]])
@@ -26,10 +21,6 @@ def call(*criteria: Any, processors: tuple[Any, ...] = (), **settings: Any) -> G
     kind: Any = GenerationConfig  # which transformers leaves untyped
     config = kind(**{"max_length": 10} | settings)
     return GenerateCall(IDS, MASK, processors, StoppingCriteriaList(criteria), config)
-
-
-def completion(*tokens: int) -> Completion:
-    return Completion(tokens, "", "eos", Tally(), 4, 0.0, 0.0)
 
 
 def test_length_and_eos_criteria_are_handled_by_the_engine() -> None:
@@ -49,30 +40,3 @@ def test_other_criteria_are_called() -> None:
     later = call(*criteria[1:]).requests()[0].should_stop
     assert later is not None
     assert not later(torch.tensor([[1, 2]]))
-
-
-def test_seeds_come_from_torch_and_only_for_sampling() -> None:
-    def seeds(**settings: Any) -> list[int]:
-        torch.manual_seed(5)
-        made = call(MaxLengthCriteria(9), processors=(TopKLogitsWarper(3),), **settings)
-        return [request.sampling.seed for request in made.requests()]
-
-    drawn = seeds(do_sample=True)
-    assert drawn == seeds(do_sample=True)
-    assert len(set(drawn)) == 2
-    assert seeds(do_sample=False) == [0, 0]
-
-
-def test_rows_are_padded_on_the_right() -> None:
-    done = [completion(5), completion(6, 7, 8)]
-    for settings, pad in (
-        ({"pad_token_id": 0, "eos_token_id": 8}, 0),
-        ({"eos_token_id": [8, 7]}, 8),
-        ({"eos_token_id": 8}, 8),
-    ):
-        found = call(**settings).result(done)
-        assert isinstance(found, torch.Tensor)
-        assert found.tolist() == [[9, 9, 1, 2, 5, pad, pad], [3, 4, 5, 6, 6, 7, 8]]
-    with pytest.raises(DraftwoodError, match="pad_token_id"):
-        call().result(done)
-    assert isinstance(call().result([completion(5), completion(6)]), torch.Tensor)

@@ -88,7 +88,7 @@ def test_depth_is_the_branches_length_in_eq_1() -> None:
     rates = AcceptanceRates(0.6, 0.2)
     for depth in (1, 3):
         found = predict(rates, 1 + 4, depth, 1).bound_printed
-        assert found == Bound(1, eq1_bound(1, [4], rates, depth).total)
+        assert found == Bound(1, eq1_bound(1, [4], rates, depth))
     one = predict(rates, 5, 1, 1)
     assert one.bound_printed == one.bound_paid
 

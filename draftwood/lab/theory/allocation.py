@@ -32,39 +32,20 @@ class NodeSplit:
     per_node: tuple[int, ...]
 
 
-def eq2_slope(rates: AcceptanceRates) -> float:
-    """Branches lost per level of depth in Eq. 2: ln p_s / ln(1 - p_t).
-
-    ValueError unless both rates lie strictly between 0 and 1, where Eq. 2 is defined.
-    """
-    if not (0.0 < rates.p_s < 1.0 and 0.0 < rates.p_t < 1.0):
-        raise ValueError("Eq. 2 needs 0 < p_s < 1 and 0 < p_t < 1; use greedy_allocation instead.")
-    return log(rates.p_s) / log1p(-rates.p_t)
-
-
 def eq2_allocation(spine_length: int, branches: int, rates: AcceptanceRates) -> FloatArray:
     """GOOSE Eq. 2 as printed: w_i = w_0 - i * slope with sum(w) = `branches`; float64 [m].
 
-    Deep entries may be negative. Then the result is no allocation, and Eq. 2 is not the optimum
-    (see `water_filled_allocation`).
+    The slope, branches lost per level of depth, is ln p_s / ln(1 - p_t). Deep entries may be
+    negative. Then the result is no allocation, and Eq. 2 is not the optimum. ValueError unless both
+    rates lie strictly between 0 and 1, where Eq. 2 is defined.
     """
     check_count("spine_length", spine_length, 1)
     check_count("branches", branches, 0)
+    if not (0.0 < rates.p_s < 1.0 and 0.0 < rates.p_t < 1.0):
+        raise ValueError("Eq. 2 needs 0 < p_s < 1 and 0 < p_t < 1; use greedy_allocation instead.")
+    slope = log(rates.p_s) / log1p(-rates.p_t)
     centred = (spine_length - 1) / 2.0 - np.arange(spine_length, dtype=np.float64)
-    return branches / spine_length + eq2_slope(rates) * centred
-
-
-def water_filled_allocation(spine_length: int, branches: int, rates: AcceptanceRates) -> FloatArray:
-    """The real-valued optimum of the synergy term under w >= 0; float64 [m].
-
-    The Karush-Kuhn-Tucker solution max(0, w_0 - i * slope): Eq. 2 on the first nodes only, as many
-    as keep every width non-negative. Equals Eq. 2 wherever that has no negative entry.
-    """
-    check_count("spine_length", spine_length, 1)
-    widths = eq2_allocation(spine_length, branches, rates)
-    while widths[-1] < 0.0:
-        widths = eq2_allocation(len(widths) - 1, branches, rates)
-    return np.concatenate([widths, np.zeros(spine_length - len(widths))])
+    return branches / spine_length + slope * centred
 
 
 def largest_remainder(widths: FloatArray, branches: int) -> IntArray:

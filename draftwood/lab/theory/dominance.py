@@ -39,18 +39,16 @@ def best_single_rate_yield(budget: int, p: float, max_children: int | None = Non
     return 1.0 + float(_single_rate_values(budget, p, max_children)[-1])
 
 
-def best_two_source_yield(
-    budget: int, spine_length: int, rates: AcceptanceRates, max_children: int | None = None
-) -> float:
+def best_two_source_yield(budget: int, spine_length: int, rates: AcceptanceRates) -> float:
     """Yield of the best tree of `budget` nodes with a spine of *up to* `spine_length` tokens.
 
     At each spine node either the spine ends, or its next token is tested first and the remaining
-    budget is the best forest of transition tokens. `max_children` caps transitions. For this
-    family, not for that of Eq. 1, Proposition 3 is a theorem: for p_s > p_t, p_t < 1, at least one
-    node and a non-empty spine, the yield exceeds `best_single_rate_yield` (docs/theory.md).
+    budget is the best forest of transition tokens. For this family, not for that of Eq. 1,
+    Proposition 3 is a theorem: for p_s > p_t, p_t < 1, at least one node and a non-empty spine, the
+    yield exceeds `best_single_rate_yield` (docs/theory.md).
     """
     check_count("spine_length", spine_length, 0)
-    forest = _single_rate_values(budget, rates.p_t, max_children)
+    forest = _single_rate_values(budget, rates.p_t, None)
     values = forest
     for _ in range(min(spine_length, budget)):
         deeper, values = values, forest.copy()
@@ -68,11 +66,10 @@ def printed_spine_yield(
     The (1 + ell) is counted although the budget does not include its nodes, so that trees of
     `budget` nodes may not reach this yield. ValueError unless 1 <= m <= budget.
     """
-    check_count("budget left by the spine", budget - spine_length, 0)
     widths = greedy_allocation(
         break_probabilities(spine_length, rates.p_s), budget - spine_length, rates.p_t
     )
-    return eq1_bound(spine_length, widths, rates, branch_depth).total
+    return eq1_bound(spine_length, widths, rates, branch_depth)
 
 
 def paid_spine_yield(
@@ -83,12 +80,11 @@ def paid_spine_yield(
     The best over branch chains of 1..`branch_depth` tokens; this is the exact yield of
     `spine_tree` with those widths. ValueError unless 1 <= m <= budget.
     """
-    check_count("budget left by the spine", budget - spine_length, 0)
     entry = break_probabilities(spine_length, rates.p_s)
     yields: list[float] = []
     for length in range(1, branch_depth + 1):
         widths = greedy_allocation(entry, (budget - spine_length) // length, rates.p_t)
-        yields.append(eq1_bound(spine_length, widths, rates, length).total)
+        yields.append(eq1_bound(spine_length, widths, rates, length))
     return max(yields)
 
 

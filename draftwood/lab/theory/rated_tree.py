@@ -4,9 +4,10 @@ The yield is computed in two independent ways: `enumerated_yield` runs the greed
 outcomes, `expected_yield` is a recursion. Siblings are tested in index order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from draftwood.lab.theory.yields import AcceptanceRates, check_count, check_probability
 
@@ -120,16 +121,12 @@ def _enumerate(tree: RatedTree, length: Callable[[RatedTree, Sequence[bool]], in
             f"{tree.drafted} nodes have too many acceptance patterns to enumerate; "
             f"stay within {ENUMERATION_LIMIT} or use expected_yield."
         )
-    return 1.0 + sum(p * length(tree, accepted) for accepted, p in _patterns(tree))
-
-
-def _patterns(tree: RatedTree) -> Iterator[tuple[tuple[bool, ...], float]]:
+    total = 1.0
     for pattern in product((True, False), repeat=tree.drafted):
-        p = 1.0
-        for accepted, rate in zip(pattern, tree.rates[1:], strict=True):
-            p *= rate if accepted else 1.0 - rate
-        if p > 0.0:
-            yield (True, *pattern), p
+        rates = zip(pattern, tree.rates[1:], strict=True)
+        p = prod(rate if accepted else 1.0 - rate for accepted, rate in rates)
+        total += p * length(tree, (True, *pattern))
+    return total
 
 
 def _walk_length(tree: RatedTree, accepted: Sequence[bool]) -> int:

@@ -63,7 +63,7 @@ def allocation_loss(spine_length: int, branches: int, rates: AcceptanceRates) ->
     """Loss of rounded Eq. 2 and of the harmonic rule on Eq. 1 (D = 6)."""
 
     def total(widths: Iterable[int]) -> float:
-        return eq1_bound(spine_length, list(widths), rates, BRANCH_DEPTH).total
+        return eq1_bound(spine_length, list(widths), rates, BRANCH_DEPTH)
 
     entry = break_probabilities(spine_length, rates.p_s)
     best = total(greedy_allocation(entry, branches, rates.p_t))
@@ -93,23 +93,18 @@ def bound_table() -> list[str]:
     rates = AcceptanceRates(0.5, 0.5)
     one, two = spine_tree(1, [1], rates, 2), spine_tree(1, [2], rates, 2)
     forked = RatedTree((*one.parents, 2), (*one.rates, rates.p_t))
-    rows: list[tuple[str, RatedTree, list[int]]] = [
+    trees: list[tuple[str, RatedTree, list[int]]] = [
         ("m = 1, one branch of 2 tokens", one, [1]),
         ("m = 1, two branches of 2 tokens", two, [2]),
         ("as the first, its branch forked", forked, [1]),
         ("m = 1, one branch, leaf only (budget as printed)", spine_tree(1, [1], rates), [1]),
     ]
     return _table(
-        ("tree", "nodes", "Eq. 1", "walk", "longest path"),
+        "tree | nodes | Eq. 1 | walk | longest path",
         (
-            (
-                name,
-                str(tree.drafted),
-                f"{eq1_bound(1, widths, rates, 2).total:.4f}",
-                f"{enumerated_yield(tree):.4f}",
-                f"{enumerated_longest_yield(tree):.4f}",
-            )
-            for name, tree, widths in rows
+            f"{name} | {tree.drafted} | {eq1_bound(1, widths, rates, 2):.4f} | "
+            f"{enumerated_yield(tree):.4f} | {enumerated_longest_yield(tree):.4f}"
+            for name, tree, widths in trees
         ),
     )
 
@@ -124,21 +119,10 @@ def allocation_table() -> list[str]:
     )
     rows = []
     for name, losses in groups:
-        clipped = np.array([loss.clipped for loss in losses])
-        harmonic = np.array([loss.harmonic for loss in losses])
-        rows.append(
-            (
-                name,
-                str(len(losses)),
-                _percent(clipped.mean()),
-                _percent(clipped.max()),
-                _percent(harmonic.mean()),
-                _percent(harmonic.max()),
-            )
-        )
-    return _table(
-        ("settings", "count", "Eq. 2 mean", "Eq. 2 max", "harmonic mean", "harmonic max"), rows
-    )
+        shares = np.array([(loss.clipped, loss.harmonic) for loss in losses])
+        columns = np.stack([shares.mean(axis=0), shares.max(axis=0)], axis=1)
+        rows.append(" | ".join([name, str(len(losses)), *map(_percent, columns.ravel().tolist())]))
+    return _table("settings | count | Eq. 2 mean | Eq. 2 max | harmonic mean | harmonic max", rows)
 
 
 def split_table() -> list[str]:
@@ -147,22 +131,15 @@ def split_table() -> list[str]:
     for p_s, p_t in ((0.1, 0.033), (0.21, 0.033), (0.6, 0.05), (0.8, 0.05), (0.9, 0.03)):
         split = algorithm1_split(59, LONGEST_MATCH, spine_ratio(p_s))
         entry = exit_probabilities(split.spine, p_s)
-        spine = eq1_bound(
-            split.spine, [0] * split.spine, AcceptanceRates(p_s, p_t), BRANCH_DEPTH
-        ).total
-        best = greedy_allocation(entry, 59 - split.spine, p_t)
+        spine = eq1_bound(split.spine, [0] * split.spine, AcceptanceRates(p_s, p_t), BRANCH_DEPTH)
+        own = (split.root, *split.per_node)
+        best = greedy_allocation(entry, 59 - split.spine, p_t).tolist()
         rows.append(
-            (
-                f"{p_s:g}",
-                f"{p_t:g}",
-                str(split.spine),
-                _widths((split.root, *split.per_node)),
-                f"{spine + synergy(entry, (split.root, *split.per_node), p_t, 1):.3f}",
-                _widths(best.tolist()),
-                f"{spine + synergy(entry, best, p_t, 1):.3f}",
-            )
+            f"{p_s:g} | {p_t:g} | {split.spine} | "
+            f"{_widths(own)} | {spine + synergy(entry, own, p_t, 1):.3f} | "
+            f"{_widths(best)} | {spine + synergy(entry, best, p_t, 1):.3f}"
         )
-    return _table(("p_s", "p_t", "m", "Algorithm 1", "yield", "optimum", "yield"), rows)
+    return _table("p_s | p_t | m | Algorithm 1 | yield | optimum | yield", rows)
 
 
 def dominance_table() -> list[str]:
@@ -177,19 +154,12 @@ def dominance_table() -> list[str]:
         paid = max(paid_spine_yield(budget, m, rates, BRANCH_DEPTH) for m in spines)
         printed = max(printed_spine_yield(budget, m, rates, BRANCH_DEPTH) for m in spines)
         rows.append(
-            (
-                str(budget),
-                f"{p_t:g}",
-                f"{ratio:g}",
-                f"{best_isotropic_yield(budget, p_t):.3f}",
-                f"{single:.3f}",
-                f"{best_two_source_yield(budget, LONGEST_MATCH, rates):.3f}",
-                _flag(paid, single),
-                _flag(printed, single),
-            )
+            f"{budget} | {p_t:g} | {ratio:g} | {best_isotropic_yield(budget, p_t):.3f} | "
+            f"{single:.3f} | {best_two_source_yield(budget, LONGEST_MATCH, rates):.3f} | "
+            f"{_flag(paid, single)} | {_flag(printed, single)}"
         )
     return _table(
-        ("B", "p_t", "p_s/p_t", "Iso", "one rate", "two rates", "Eq. 1 paid", "Eq. 1 unpaid"), rows
+        "B | p_t | p_s/p_t | Iso | one rate | two rates | Eq. 1 paid | Eq. 1 unpaid", rows
     )
 
 
@@ -206,25 +176,17 @@ def degradation_table() -> list[str]:
         (59, 20, 0.95, 0.033),
         (8, 7, 0.9, 0.033),
     ):
-        outcome = non_degradation(budget, match, AcceptanceRates(p_s, p_t))
+        found = non_degradation(budget, match, AcceptanceRates(p_s, p_t))
         rows.append(
-            (
-                str(budget),
-                str(match),
-                f"{p_s:g}",
-                f"{p_t:g}",
-                f"{outcome.chain:.3f}",
-                f"{outcome.own_transition:.3f}",
-                f"{outcome.transition:.3f}",
-                f"{outcome.spine:.3f}",
-                "bypass" if outcome.bypassed else "tree",
-                f"{outcome.margin:+.3f}",
-            )
+            f"{budget} | {match} | {p_s:g} | {p_t:g} | {found.chain:.3f} | "
+            f"{found.own_transition:.3f} | {found.transition:.3f} | {found.spine:.3f} | "
+            f"{'bypass' if found.bypassed else 'tree'} | {found.margin:+.3f}"
         )
-    heads = (
-        "B, match, p_s, p_t, chain, Alg. 1 without match, best transitions, Alg. 1, route, margin"
+    return _table(
+        "B | match | p_s | p_t | chain | Alg. 1 without match | best transitions | Alg. 1 | "
+        "route | margin",
+        rows,
     )
-    return _table(heads.split(", "), rows)
 
 
 def report() -> str:
@@ -242,14 +204,8 @@ def report() -> str:
     return "\n".join("\n".join((f"### {title}", "", *lines, "")) for title, lines in sections)
 
 
-def main() -> None:
-    """Write the report to standard output."""
-    sys.stdout.write(report())
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
-    return [lines[0], "|" + "---|" * len(heads), *lines[1:]]
+def _table(head: str, rows: Iterable[str]) -> list[str]:
+    return [f"| {head} |", "|" + "---|" * len(head.split("|")), *(f"| {row} |" for row in rows)]
 
 
 def _percent(share: float) -> str:
@@ -270,4 +226,4 @@ def _widths(widths: Sequence[int]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(report())

@@ -36,11 +36,6 @@ class RankTree:
         return max(map(len, self.paths), default=0)
 
 
-def expected_length(paths: Sequence[RankPath], acceptance: Sequence[float]) -> float:
-    """Expected tokens per step: 1 + sum over paths of the product of their ranks' acceptance."""
-    return 1.0 + sum(float(np.prod([acceptance[rank] for rank in path])) for path in paths)
-
-
 class TreeSearch:
     """Table T of the best trees for all sizes up to `nodes` and depths up to `max_depth`.
 

@@ -29,20 +29,6 @@ class AcceptanceRates:
             check_probability(name, value)
 
 
-@dataclass(frozen=True, slots=True)
-class SpineYield:
-    """The three terms of GOOSE Eq. 1, in tokens per step; `total` is their sum."""
-
-    spine: float
-    synergy: float
-    bonus: float = 1.0
-
-    @property
-    def total(self) -> float:
-        """Right-hand side of Eq. 1."""
-        return self.spine + self.synergy + self.bonus
-
-
 def check_probability(name: str, value: float) -> None:
     """Raise ValueError unless `value` lies in [0, 1]."""
     if not 0.0 <= value <= 1.0:
@@ -120,8 +106,8 @@ def synergy(entry: FloatArray, widths: ArrayLike, p_t: float, branch_depth: int)
 
 def eq1_bound(
     spine_length: int, widths: ArrayLike, rates: AcceptanceRates, branch_depth: int
-) -> SpineYield:
-    """GOOSE Eq. 1: sum_i p_s^i + sum_i p_s^i (1 - p_s) phi(w_i) (1 + ell) + 1.
+) -> float:
+    """Right-hand side of GOOSE Eq. 1: sum_i p_s^i + sum_i p_s^i (1 - p_s) phi(w_i) (1 + ell) + 1.
 
     `widths` [m], real or integer, one per spine node 0..m-1. The factor (1 + ell)
     holds only if branches are chains of `branch_depth` tokens, which takes m + D * sum(w) nodes.
@@ -130,10 +116,8 @@ def eq1_bound(
     """
     check_count("spine_length", spine_length, 1)
     entry = break_probabilities(spine_length, rates.p_s)
-    return SpineYield(
-        spine=_geometric_sum(rates.p_s, spine_length),
-        synergy=synergy(entry, widths, rates.p_t, branch_depth),
-    )
+    spine = _geometric_sum(rates.p_s, spine_length)
+    return spine + synergy(entry, widths, rates.p_t, branch_depth) + 1.0
 
 
 def _geometric_sum(p: float, terms: int) -> float:

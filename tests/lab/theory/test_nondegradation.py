@@ -55,22 +55,6 @@ def test_it_holds_without_bypass_in_the_papers_regime() -> None:
         assert outcome.goose > outcome.transition
 
 
-def test_counterexample_a_bypass_at_low_p_s() -> None:
-    """A 20-token match at p_s = 0.1: the bare chain yields 1.11, a transition tree 1.33."""
-    outcome = non_degradation(59, 20, AcceptanceRates(0.1, PAPER_P_T))
-    assert outcome.bypassed
-    assert outcome.goose == pytest.approx(1 / 0.9)
-    assert outcome.own_transition == pytest.approx(1.328, abs=1e-3)
-    assert outcome.margin < -0.2
-    assert outcome.spine > outcome.own_transition
-
-
-def test_counterexample_a_bypass_at_the_papers_median() -> None:
-    outcome = non_degradation(59, 8, AcceptanceRates(0.21, PAPER_P_T))
-    assert outcome.bypassed
-    assert outcome.margin < -0.05
-
-
 def test_the_bypass_never_beats_the_spine_tree_that_holds_the_same_chain() -> None:
     """With the true p_s the tree keeps the chain and adds to it whenever m <= floor(B r)."""
     for p_s, p_t in product((0.4, 0.6, 0.8, 0.9, 0.95, 0.99), (PAPER_P_T, 0.1, 0.2)):
@@ -87,20 +71,6 @@ def test_the_bypass_pays_when_the_running_estimate_is_too_low() -> None:
     assert expected_yield(chain(20, rates.p_s)) > cut_short + 4
 
 
-def test_counterexample_no_bypass_and_rates_close_together() -> None:
-    """p_s = 0.21, p_t = 0.2, seven matched tokens: the spine costs more breadth than it brings."""
-    outcome = non_degradation(59, 7, AcceptanceRates(0.21, 0.2))
-    assert not outcome.bypassed
-    assert outcome.margin < -0.09
-
-
-def test_counterexample_a_small_budget_cuts_the_chain() -> None:
-    """Eight drafted nodes, seven matched at p_s = 0.9: floor(9 / 2) = 4 of them fit."""
-    outcome = non_degradation(8, 7, AcceptanceRates(0.9, PAPER_P_T))
-    assert not outcome.bypassed
-    assert outcome.margin < -1
-
-
 def test_a_short_match_fits_the_smallest_ratio_from_budget_47_on() -> None:
     """The proof's "fit within floor(B r) even at the minimum ratio" is true of B = 60, not all."""
     rates = AcceptanceRates(0.1, PAPER_P_T)
@@ -109,13 +79,18 @@ def test_a_short_match_fits_the_smallest_ratio_from_budget_47_on() -> None:
         assert (tree.rates.count(0.1) == 7) is fits
 
 
-def test_refusals() -> None:
-    rates = AcceptanceRates(0.5, 0.1)
-    with pytest.raises(ValueError, match="match_length is -1"):
-        non_degradation(59, -1, rates)
-    with pytest.raises(ValueError, match="max_children is 0"):
-        algorithm1_tree(59, 5, rates, 0.3, max_children=0)
-    with pytest.raises(ValueError, match="branch_depth is 0"):
-        algorithm1_tree(59, 5, rates, 0.3, branch_depth=0)
-    with pytest.raises(ValueError, match="p_s is"):
-        spine_ratio(-0.1)
+@pytest.mark.parametrize(
+    ("budget", "match", "p_s", "p_t", "bypassed", "margin"),
+    [
+        (59, 20, 0.1, PAPER_P_T, True, -0.2),  # the bare chain yields 1.11, transitions 1.33
+        (59, 8, 0.21, PAPER_P_T, True, -0.05),  # the paper's median rates
+        (59, 7, 0.21, 0.2, False, -0.09),  # the spine costs more breadth than it brings
+        (8, 7, 0.9, PAPER_P_T, False, -1),  # floor(9 / 2) = 4 of seven matched tokens fit
+    ],
+)
+def test_counterexamples(
+    budget: int, match: int, p_s: float, p_t: float, bypassed: bool, margin: float
+) -> None:
+    outcome = non_degradation(budget, match, AcceptanceRates(p_s, p_t))
+    assert outcome.bypassed is bypassed
+    assert outcome.margin < margin

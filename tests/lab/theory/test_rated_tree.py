@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.lab.theory.rated_tree import (
-    ENUMERATION_LIMIT,
     RatedTree,
     chain,
     enumerated_longest_yield,
@@ -81,22 +80,3 @@ def test_spine_tree_layout() -> None:
     assert tree.rates == (1.0, 0.6, 0.6, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
     assert spine_tree(2, [3, 1], rates, 4).drafted == 2 + 4 * 4
     assert spine_tree(0, [2], rates).parents == (-1, 0, 0)
-
-
-def test_refusals() -> None:
-    with pytest.raises(ValueError, match="Node 0 must be the root"):
-        RatedTree((0, 0), (1.0, 0.5))
-    with pytest.raises(ValueError, match="parents before their children"):
-        RatedTree((-1, 2, 0), (1.0, 0.5, 0.5))
-    with pytest.raises(ValueError, match="give each node both"):
-        RatedTree((-1, 0), (1.0,))
-    with pytest.raises(ValueError, match="rate of node 1"):
-        RatedTree((-1, 0), (1.0, 1.01))
-    with pytest.raises(ValueError, match="too many acceptance patterns"):
-        enumerated_yield(chain(ENUMERATION_LIMIT + 1, 0.5))
-    with pytest.raises(ValueError, match="4 widths for a spine of 2"):
-        spine_tree(2, [1, 1, 1, 1], AcceptanceRates(0.5, 0.1))
-    with pytest.raises(ValueError, match="width at spine node 0 is -1"):
-        spine_tree(1, [-1], AcceptanceRates(0.5, 0.1))
-    with pytest.raises(ValueError, match="fan_out is 0"):
-        isotropic(3, 0, 0.5)

@@ -1,7 +1,7 @@
 """The dynamic programme against every tree there is, and the choice of size and depth."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import pytest
@@ -13,13 +13,16 @@ from draftwood.lab.theory.sequoia_tree import (
     RankTree,
     TreeSearch,
     best_tree,
-    expected_length,
     fastest_tree,
 )
 from draftwood.policies.sequoia import DEFAULT_ACCEPTANCE, likeliest_paths
 
 examples = settings(max_examples=60)
 vectors = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4)
+
+
+def expected_length(paths: Sequence[RankPath], acceptance: Sequence[float]) -> float:
+    return 1.0 + sum(math.prod(acceptance[rank] for rank in path) for path in paths)
 
 
 @cache
@@ -45,8 +48,7 @@ def brute_force(acceptance: list[float], nodes: int, depth: int) -> float:
     for size in range(1, nodes + 1):
         for paths in forests(size):
             if max(map(len, paths)) <= depth and max(map(max, paths)) < len(acceptance):
-                length = 1.0 + sum(math.prod(acceptance[r] for r in path) for path in paths)
-                best = max(best, length)
+                best = max(best, expected_length(paths, acceptance))
     return best
 
 
@@ -152,27 +154,3 @@ def test_slow_drafts_make_shallow_trees_and_flat_targets_large_ones() -> None:
     steep = [1.0 + 0.2 * m for m in range(40)]
     assert len(fastest_tree(acceptance, 0.05, steep, 10).paths) < 5
     assert fastest_tree([0.5], 1.0, [1.0, 1.0], 3) == RankTree((), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("acceptance", "nodes", "depth", "said"),
-    [
-        ([], 1, 1, "ranks"),
-        ([1.1], 1, 1, "acceptance of rank 0"),
-        ([0.5], -1, 1, "nodes"),
-        ([0.5], 1, -1, "max_depth"),
-    ],
-)
-def test_impossible_searches_are_refused(
-    acceptance: list[float], nodes: int, depth: int, said: str
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        best_tree(acceptance, nodes, depth)
-
-
-@pytest.mark.parametrize(
-    ("draft", "target"), [(-1.0, [1.0]), (math.nan, [1.0]), (1.0, []), (1.0, [1.0, 0.0])]
-)
-def test_impossible_times_are_refused(draft: float, target: list[float]) -> None:
-    with pytest.raises(ValueError, match="target times"):
-        fastest_tree([0.5], draft, target, 2)

@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -31,24 +32,29 @@ def tiny_tokenizer(*, chat: bool = True) -> PreTrainedTokenizerFast:
     return made
 
 
-def tiny_llama(*, seed: int = 0, layers: int = 2, context: int = 256) -> LlamaForCausalLM:
-    """A Llama of two layers with grouped-query heads, float32, in evaluation mode."""
+def tiny_llama(
+    *, seed: int = 0, layers: int = 2, context: int = 256, **changed: Any
+) -> LlamaForCausalLM:
+    """A Llama of two layers with grouped-query heads, float32, in evaluation mode.
+
+    ``changed`` are further settings of its configuration.
+    """
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=context,
-        initializer_range=0.3,
-        eos_token_id=256,
-        bos_token_id=256,
-        pad_token_id=None,
-    )
-    model = LlamaForCausalLM(config)
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "max_position_embeddings": context,
+        "initializer_range": 0.3,
+        "eos_token_id": 256,
+        "bos_token_id": 256,
+        "pad_token_id": None,
+    }
+    model = LlamaForCausalLM(LlamaConfig(**(sizes | changed)))
     model.train(mode=False)
     return model
 

@@ -207,8 +207,8 @@ def test_figures_of_methods_have_intervals_and_keys() -> None:
 def test_columns_without_a_value_are_left_out() -> None:
     nothing = {"median": None, "low": None, "high": None}
     methods = against(x=metrics(draft_efficiency=ratio(0.0)))
-    for found in methods.values():
-        found["speedup_vs_hf"] = found["without_looping"]["speedup_vs_hf"] = nothing
+    for entry in methods.values():
+        entry["speedup_vs_hf"] = entry["without_looping"]["speedup_vs_hf"] = nothing
     found = said("methods", methods=methods)
     for heading_of in ("× hf", "δ", "predicted"):
         assert heading_of not in found
@@ -216,8 +216,12 @@ def test_columns_without_a_value_are_left_out() -> None:
 
 
 def test_published_and_best_settings_are_in_one_row() -> None:
-    pairs = {"goose": {"published": "goose", "best": "goose:budget=16"}}
-    best = {"file": "best.json", "by": "tokens_per_second", "disturbed": None, "methods": pairs}
+    best = {
+        "file": "best.json",
+        "by": "tokens_per_second",
+        "disturbed": None,
+        "methods": {"goose": {"published": "goose", "best": "goose:budget=16"}},
+    }
     methods = against(**{"goose": metrics(1.5), "goose:budget=16": metrics(2.0)})
     found = section("methods", methods=methods, best=best).rpartition('best setting"')[2]
     assert rows(found)["goose"][1::3] == [

@@ -17,11 +17,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from transformers import LlamaForCausalLM, PreTrainedModel
 
@@ -32,23 +34,6 @@ FILE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 32}
 """``general.file_type`` of a file whose matrices have this dtype."""
 
 _CONSTANT_ANGLES = ("default", "linear", "llama3")
-_WHOLE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-_LAYER = {
-    "input_layernorm.weight": "attn_norm.weight",
-    "self_attn.q_proj.weight": "attn_q.weight",
-    "self_attn.k_proj.weight": "attn_k.weight",
-    "self_attn.v_proj.weight": "attn_v.weight",
-    "self_attn.o_proj.weight": "attn_output.weight",
-    "post_attention_layernorm.weight": "ffn_norm.weight",
-    "mlp.gate_proj.weight": "ffn_gate.weight",
-    "mlp.up_proj.weight": "ffn_up.weight",
-    "mlp.down_proj.weight": "ffn_down.weight",
-}
-_LAYERS = "model.layers."
 _TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 _FILES: WeakKeyDictionary[PreTrainedModel, Path] = WeakKeyDictionary()
 
@@ -68,21 +53,17 @@ class Weight:
     heads: int = 0
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape in numpy's order; the file has the reverse."""
-        return tuple(self.source.shape)
-
-    @property
     def dtype(self) -> torch.dtype:
         """The model's dtype for matrices; vectors are always float32, which is exact."""
         return torch.float32 if self.source.ndim == 1 else self.source.dtype
 
-    def data(self) -> torch.Tensor:
-        """Values as in the file: ``shape``, ``dtype``, contiguous, on the CPU."""
+    def data(self) -> Any:
+        """Values as in the file, in numpy; bfloat16, which numpy lacks, as int16 of equal bits."""
         values = self.source.detach().to("cpu", self.dtype)
         if self.heads:
             values = interleaved(values, self.heads)
-        return values.contiguous()
+        plain = values.view(torch.int16) if self.dtype == torch.bfloat16 else values
+        return plain.contiguous().numpy()
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -113,8 +94,9 @@ def check(model: PreTrainedModel) -> None:
         raise _unsuited(f"its rotary angles are scaled by the rule {angles!r}, not {known}")
     if 2 * model.model.rotary_emb.inv_freq.numel() != _head_dim(model):
         raise _unsuited("its rotary angles apply to a part of each head only")
+    names = _names(model)
     for name, tensor in model.state_dict().items():
-        if _name(name) is None:
+        if names[name] is None:
             raise _unsuited(f"GGUF's Llama has no weight {name}")
         if tensor.dtype not in FILE_TYPES:
             raise _unsuited(f"{name} is of {tensor.dtype}: load it unquantised")
@@ -137,7 +119,7 @@ def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
         "llama.attention.value_length": head_dim,
         "llama.attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
         "llama.rope.dimension_count": head_dim,
-        "llama.rope.freq_base": _base(model),
+        "llama.rope.freq_base": float(_rope(model)["rope_theta"]),
         "tokenizer.ggml.model": "none",
     }
 
@@ -147,31 +129,26 @@ def weights(model: PreTrainedModel) -> Iterator[Weight]:
     config = model.config
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
-    for name, tensor in model.state_dict().items():
-        in_file = _name(name)
+    for name, in_file in _names(model).items():
         if in_file is not None and not (tied and name == "lm_head.weight"):
-            part = name.rpartition(".")[0].rpartition(".")[2]
-            yield Weight(in_file, tensor, heads.get(part, 0))
+            part = name.removesuffix(".weight").rpartition(".")[2]
+            yield Weight(in_file, model.get_parameter(name), heads.get(part, 0))
     if _rope(model)["rope_type"] != "default":
         yield Weight("rope_freqs.weight", _divisors(model))
 
 
-def _name(name: str) -> str | None:
-    if not name.startswith(_LAYERS):
-        return _WHOLE.get(name)
-    number, _, rest = name.removeprefix(_LAYERS).partition(".")
-    return f"blk.{number}.{_LAYER[rest]}" if rest in _LAYER else None
+def _names(model: PreTrainedModel) -> dict[str, str | None]:
+    """GGUF's name of each weight; None if its Llama has no such weight."""
+    gguf = need("gguf", "llamacpp")
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, model.config.num_hidden_layers)
+    return {name: table.get_name(name, (".weight",)) for name in model.state_dict()}
 
 
 def _divisors(model: PreTrainedModel) -> torch.Tensor:
     angles: torch.Tensor = model.model.rotary_emb.inv_freq.detach().to("cpu", torch.float64)
     exponents = torch.arange(0, _head_dim(model), 2, dtype=torch.float64) / _head_dim(model)
-    unscaled = torch.pow(_base(model), -exponents)
+    unscaled = torch.pow(float(_rope(model)["rope_theta"]), -exponents)
     return (unscaled / angles).float()
-
-
-def _base(model: PreTrainedModel) -> float:
-    return float(_rope(model)["rope_theta"])
 
 
 def _rope(model: PreTrainedModel) -> dict[str, Any]:
@@ -211,7 +188,7 @@ def write(model: PreTrainedModel, path: Path) -> None:
 
     Args:
         model: a Llama on any device; one tensor at a time is copied.
-        path: file to write, whole or not at all.
+        path: file to write; nothing is left of it if that fails.
 
     Raises:
         DraftwoodError: ``gguf`` is not installed, the file cannot represent the model, or it cannot
@@ -219,20 +196,15 @@ def write(model: PreTrainedModel, path: Path) -> None:
     """
     gguf = need("gguf", "llamacpp")
     check(model)
-    part = path.with_name(f".{path.name}.part")
-    writer = gguf.GGUFWriter(part, ARCHITECTURE)
     try:
-        _fill(writer, model, gguf.GGMLQuantizationType)
-        writer.close()
-        part.replace(path)
+        with closing(gguf.GGUFWriter(path, ARCHITECTURE)) as writer:
+            _fill(writer, model, gguf.GGMLQuantizationType)
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise DraftwoodError(
             f"cannot write the weights for llama.cpp to {path.parent}: {error.strerror or error}; "
             "set TMPDIR to another directory"
         ) from error
-    finally:
-        writer.close()
-        part.unlink(missing_ok=True)
 
 
 def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
@@ -245,18 +217,12 @@ def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
             writer.add_float32(key, value)
     found = list(weights(model))
     for weight in found:
-        bits = _bits(torch.empty(0, dtype=weight.dtype))
-        size = int(torch.Size(weight.shape).numel()) * bits.itemsize
+        size = weight.source.numel() * weight.dtype.itemsize
         kind = types[_TYPES[weight.dtype]]
-        writer.add_tensor_info(weight.name, weight.shape, bits.dtype, size, kind)
+        # numpy's dtype counts only without a type of the file.
+        writer.add_tensor_info(weight.name, tuple(weight.source.shape), np.float32, size, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for weight in found:
-        writer.write_tensor_data(_bits(weight.data()))
-
-
-def _bits(tensor: torch.Tensor) -> Any:
-    """The tensor in numpy; bfloat16, which numpy lacks, as int16 with the same bits."""
-    plain = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-    return plain.numpy()
+        writer.write_tensor_data(weight.data())

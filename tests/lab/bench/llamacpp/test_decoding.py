@@ -17,7 +17,7 @@ from draftwood.sampling.sampler import SamplingParams
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 from tests.lab.bench.llamacpp import fake_library
 from tests.lab.bench.llamacpp.fake_library import Llama, Script
-from tests.lab.bench.llamacpp.test_layout import llama
+from tests.lab.bench.llamacpp.test_gguf import llama
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,7 @@ from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
-from tests.lab.bench.llamacpp.test_layout import llama
-from tests.lab.bench.llamacpp.test_weights_file import LLAMA3
+from tests.lab.bench.llamacpp.test_gguf import LLAMA3, llama
 
 llama_cpp: Any = pytest.importorskip("llama_cpp")
 
@@ -90,16 +89,16 @@ def test_an_end_inside_what_was_accepted_ends_the_answer(stock: Loaded) -> None:
     [
         ({}, torch.float32, 1e-4),
         ({"tie_word_embeddings": True}, torch.float32, 1e-4),
-        ({"head_dim": 6, "num_hidden_layers": 2}, torch.float32, 1e-4),
+        ({"head_dim": 6, "layers": 3}, torch.float32, 1e-4),
         ({"rope_parameters": LLAMA3}, torch.float32, 1e-4),
-        ({"num_hidden_layers": 2}, torch.bfloat16, 0.5),
-        ({"num_hidden_layers": 2}, torch.float16, 0.05),
+        ({"layers": 3}, torch.bfloat16, 0.5),
+        ({"layers": 3}, torch.float16, 0.05),
     ],
 )
 def test_logits_are_those_of_the_model(
     changed: dict[str, Any], dtype: torch.dtype, apart: float
 ) -> None:
-    model = llama(dtype, initializer_range=0.4, **changed)
+    model = llama(dtype, **changed)
     ids = [3, 17, 0, 5, 5, 19, 8, 2, 11, 3]
     with torch.inference_mode():
         wanted = model(torch.tensor([ids])).logits[0].float().numpy()

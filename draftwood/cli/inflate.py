@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,9 @@ import click
 from draftwood.cli._options import PATH, ModelOptions
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
-from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, preset
+from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, flag, preset
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedTokenizerBase
-
     from draftwood.lab.inflate.model import Comparison
 
 TEXT = (
@@ -72,7 +69,7 @@ def inflate(
     import torch
 
     from draftwood import models
-    from draftwood.lab.inflate.checkpoint import check_place, provenance, write
+    from draftwood.lab.inflate.checkpoint import check_place, write
     from draftwood.lab.inflate.model import as_llama, check, check_rotary, shape_of
     from draftwood.lab.inflate.model import inflate as inflate_model
 
@@ -96,22 +93,25 @@ def inflate(
         advice = "the check runs in float32; choose a smaller shape, or skip it with --no-check"
         check_memory(parameters, torch.float32.itemsize, advice)
         made = inflate_model(source, large, dtype=torch.float32, seed=seed)
-        agreement = check(source, made, prompt_of(loaded.tokenizer), NEW_TOKENS)
+        prompt = torch.tensor(loaded.tokenizer.encode(TEXT)[:PROMPT_TOKENS])
+        agreement = check(source, made, prompt, NEW_TOKENS)
         click.echo(
             f"checked in float32: {agreement.greedy_equal} of {agreement.positions} greedy tokens "
             f"equal, largest logit difference {agreement.largest:.1e}"
         )
         torch.nn.Module.to(made, narrow)
-    record = provenance(
-        source=model,
-        revision=getattr(source.config, "_commit_hash", None),
-        small=small,
-        large=large,
-        parameters=parameters,
-        dtype=dtype,
-        seed=seed,
-        agreement=agreement,
-    )
+    record = {
+        "source": {
+            "name": model,
+            "revision": getattr(source.config, "_commit_hash", None),
+            "shape": asdict(small),
+        },
+        "shape": asdict(large),
+        "parameters": parameters,
+        "dtype": dtype,
+        "seed": seed,
+        "check": None if agreement is None else {"dtype": "float32", **asdict(agreement)},
+    }
     write(out_dir, made, loaded.tokenizer, record)
     before = source.num_parameters()
     click.echo(
@@ -137,12 +137,5 @@ def shape_from(size: str | None, sizes: dict[str, int | None]) -> LlamaShape:
     return LlamaShape(**given)
 
 
-def prompt_of(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    """Token ids of the check's prompt, int64 ``[n]``."""
-    import torch
-
-    return torch.tensor(list(tokenizer.encode(TEXT))[:PROMPT_TOKENS])
-
-
 def _flags(names: list[str]) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in names)
+    return ", ".join(map(flag, names))

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.inflate.shapes import LlamaShape
+from draftwood.lab.inflate.shapes import CONFIG, LlamaShape
 from draftwood.lab.inflate.weights import HEAD, inflated, norm_scale
 
 TOLERANCE = 1e-3
@@ -61,15 +61,7 @@ def as_llama(model: PreTrainedModel, name: str) -> LlamaForCausalLM:
 
 def shape_of(config: LlamaConfig) -> LlamaShape:
     """The shape of a configuration."""
-    heads = config.num_attention_heads
-    return LlamaShape(
-        hidden=config.hidden_size,
-        layers=config.num_hidden_layers,
-        heads=heads,
-        kv_heads=config.num_key_value_heads or heads,
-        head_dim=config.head_dim or config.hidden_size // heads,
-        ffn=config.intermediate_size,
-    )
+    return LlamaShape(**{own: getattr(config, theirs) for own, theirs in CONFIG.items()})
 
 
 def check_rotary(config: LlamaConfig, large: LlamaShape) -> None:
@@ -122,12 +114,7 @@ def inflated_config(config: LlamaConfig, large: LlamaShape) -> LlamaConfig:
     """The source's configuration with the sizes of ``large`` and the norms' eps scaled."""
     changed = copy.deepcopy(config)
     changed.rms_norm_eps = config.rms_norm_eps * norm_scale(config.hidden_size, large.hidden) ** 2
-    changed.hidden_size = large.hidden
-    changed.num_hidden_layers = large.layers
-    changed.num_attention_heads = large.heads
-    changed.num_key_value_heads = large.kv_heads
-    changed.head_dim = large.head_dim
-    changed.intermediate_size = large.ffn
+    changed.update(large.config)
     return changed
 
 

@@ -4,8 +4,19 @@ The vocabulary is not part of a shape, because inflation keeps the small model's
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from draftwood.errors import DraftwoodError
+
+CONFIG = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "ffn": "intermediate_size",
+}
+"""Names of the sizes in transformers' ``LlamaConfig``."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class LlamaShape:
         for field in fields(self):
             size = getattr(self, field.name)
             if size < 1:
-                raise DraftwoodError(f"{_flag(field.name)} is {size}: give at least 1")
+                raise DraftwoodError(f"{flag(field.name)} is {size}: give at least 1")
         if self.heads % self.kv_heads:
             raise DraftwoodError(
                 f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly: "
@@ -49,6 +60,11 @@ class LlamaShape:
     def group(self) -> int:
         """Query heads that share one key-value head."""
         return self.heads // self.kv_heads
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The sizes by their names in transformers' ``LlamaConfig``."""
+        return {theirs: getattr(self, own) for own, theirs in CONFIG.items()}
 
     def parameters(self, vocabulary: int, *, tied: bool) -> int:
         """Number of weights of a model; ``tied``: embedding and lm_head are shared."""
@@ -97,7 +113,7 @@ def check_fits(small: LlamaShape, large: LlamaShape) -> None:
         own, wanted = getattr(small, field.name), getattr(large, field.name)
         if wanted < own:
             raise DraftwoodError(
-                f"{_flag(field.name)} {wanted} is less than the model's {own}: "
+                f"{flag(field.name)} {wanted} is less than the model's {own}: "
                 "a model can only be inflated"
             )
     if large.head_dim % small.head_dim:
@@ -112,5 +128,6 @@ def check_fits(small: LlamaShape, large: LlamaShape) -> None:
         )
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """The command line's flag for a size."""
     return "--" + name.replace("_", "-")

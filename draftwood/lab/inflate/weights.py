@@ -46,70 +46,65 @@ def inflated(
         # Additional layers take their scale from the source's layers in turn.
         own = f"model.layers.{index % small.layers}."
         layer = {k.removeprefix(own): v for k, v in source.items() if k.startswith(own)}
-        if index < small.layers:
-            made = filled_layer(layer, small, large, noise)
-        else:
-            made = idle_layer(layer, small, large, noise)
-        for name, weight in made:
+        for name, weight in layer_weights(layer, small, large, noise, idle=index >= small.layers):
             yield f"model.layers.{index}.{name}", weight
     yield NORM, norm(source[NORM], large.hidden)
     if HEAD in source:
         yield HEAD, widened(source[HEAD], large.hidden)
 
 
-def filled_layer(
-    layer: Mapping[str, Tensor], small: LlamaShape, large: LlamaShape, noise: torch.Generator
+def layer_weights(
+    layer: Mapping[str, Tensor],
+    small: LlamaShape,
+    large: LlamaShape,
+    noise: torch.Generator,
+    *,
+    idle: bool,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Weights of a layer with the function of the small ``layer``, by name within the layer."""
+    """Weights of a large layer, by name within the layer.
+
+    Args:
+        layer: weights of a small layer.
+        small: the small model's shape.
+        large: the large model's shape.
+        noise: generator of the unused weights.
+        idle: whether the layer computes at the scale of ``layer`` and adds zero, instead of having
+            the function of ``layer``.
+    """
     heads, kv_heads = query_heads(small, large), torch.arange(small.kv_heads)
     rotary, plain = rotary_dims(small.head_dim, large.head_dim), torch.arange(small.head_dim)
     q_rows, k_rows = (rows_of(h, rotary, large.head_dim) for h in (heads, kv_heads))
     o_columns, v_rows = (rows_of(h, plain, large.head_dim) for h in (heads, kv_heads))
     neurons = torch.arange(small.ffn)
+    query_dims, kv_dims = large.heads * large.head_dim, large.kv_heads * large.head_dim
 
     for name in ("input_layernorm.weight", "post_attention_layernorm.weight"):
-        yield name, norm(layer[name], large.hidden)
+        yield name, norm(torch.ones(small.hidden) if idle else layer[name], large.hidden)
 
-    name = "self_attn.q_proj.weight"
-    queries = canvas(layer[name], large.heads * large.head_dim, large.hidden, noise)
-    # Unused dimensions of the keys are random; zero queries keep them out of the scores.
-    queries.view(large.heads, large.head_dim, large.hidden)[heads] = 0
-    scale = query_scale(small.head_dim, large.head_dim)
-    yield name, with_rows(queries, q_rows, layer[name] * scale)
-
-    for name, rows, count in (
-        ("self_attn.k_proj.weight", k_rows, large.kv_heads * large.head_dim),
-        ("self_attn.v_proj.weight", v_rows, large.kv_heads * large.head_dim),
-        ("mlp.gate_proj.weight", neurons, large.ffn),
-        ("mlp.up_proj.weight", neurons, large.ffn),
+    for name, count, rows in (
+        ("self_attn.q_proj.weight", query_dims, q_rows),
+        ("self_attn.k_proj.weight", kv_dims, k_rows),
+        ("self_attn.v_proj.weight", kv_dims, v_rows),
+        ("mlp.gate_proj.weight", large.ffn, neurons),
+        ("mlp.up_proj.weight", large.ffn, neurons),
     ):
-        yield name, with_rows(canvas(layer[name], count, large.hidden, noise), rows, layer[name])
-
-    for name, columns, count in (
-        ("self_attn.o_proj.weight", o_columns, large.heads * large.head_dim),
-        ("mlp.down_proj.weight", neurons, large.ffn),
-    ):
-        weight = torch.zeros(large.hidden, count)
-        weight[: small.hidden, columns] = layer[name]
+        weight, values = canvas(layer[name], count, large.hidden, noise), layer[name]
+        if rows is q_rows and not idle:
+            # Unused dimensions of the keys are random; zero queries keep them out of the scores.
+            weight.view(large.heads, large.head_dim, large.hidden)[heads] = 0
+            values = values * query_scale(small.head_dim, large.head_dim)
+        if not idle:
+            weight[rows, : small.hidden] = values
         yield name, weight
 
-
-def idle_layer(
-    layer: Mapping[str, Tensor], small: LlamaShape, large: LlamaShape, noise: torch.Generator
-) -> Iterator[tuple[str, Tensor]]:
-    """Weights of a layer that computes at the scale of the small ``layer`` and adds zero."""
-    for name in ("input_layernorm.weight", "post_attention_layernorm.weight"):
-        yield name, norm(torch.ones(small.hidden), large.hidden)
-    for name, count in (
-        ("self_attn.q_proj.weight", large.heads * large.head_dim),
-        ("self_attn.k_proj.weight", large.kv_heads * large.head_dim),
-        ("self_attn.v_proj.weight", large.kv_heads * large.head_dim),
-        ("mlp.gate_proj.weight", large.ffn),
-        ("mlp.up_proj.weight", large.ffn),
+    for name, count, columns in (
+        ("self_attn.o_proj.weight", query_dims, o_columns),
+        ("mlp.down_proj.weight", large.ffn, neurons),
     ):
-        yield name, canvas(layer[name], count, large.hidden, noise)
-    yield "self_attn.o_proj.weight", torch.zeros(large.hidden, large.heads * large.head_dim)
-    yield "mlp.down_proj.weight", torch.zeros(large.hidden, large.ffn)
+        weight = torch.zeros(large.hidden, count)
+        if not idle:
+            weight[: small.hidden, columns] = layer[name]
+        yield name, weight
 
 
 def widened(table: Tensor, hidden: int) -> Tensor:
@@ -163,9 +158,3 @@ def canvas(like: Tensor, rows: int, columns: int, noise: torch.Generator) -> Ten
     """Random weights [rows, columns] with the standard deviation of ``like``."""
     # In float64, so that the result does not depend on the number of threads.
     return torch.randn(rows, columns, generator=noise).mul_(float(like.double().std()))
-
-
-def with_rows(weight: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """Write ``values`` [rows, d] to the first d columns of these rows of ``weight``, in place."""
-    weight[rows, : values.shape[1]] = values
-    return weight

@@ -91,6 +91,8 @@ def test_rotary_scalings_by_frequency(rope: dict[str, object]) -> None:
 
 
 def test_frequencies_are_the_same_to_the_bit() -> None:
+    # Pairs (0, 2) and (1, 3) of four dimensions are pairs (0, 6) and (3, 9) of twelve.
+    assert weights.rotary_dims(4, 12).tolist() == [0, 3, 6, 9]
     source: Any = small_llama()
     model: Any = inflated(source)
     assert model.config.rope_parameters["rope_theta"] == 500.0

@@ -7,6 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.inflate.model import shape_of
 from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, preset
 from tests.lab.inflate.tiny_shapes import LARGE, SMALL, small_llama
 
@@ -38,32 +39,16 @@ def test_half_a_billion_is_qwen_without_the_norms_of_queries_and_keys() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_called_after_their_size_beside_a_small_vocabulary(name: str) -> None:
-    found = PRESETS[name].parameters(4096, tied=True)
-    assert found == pytest.approx(float(name.removesuffix("b")) * 1e9, rel=0.13)
-
-
-def test_presets_hold_the_embedded_target_and_a_shape_fits_itself() -> None:
-    embedded = LlamaShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576)
-    for small, large in [(SMALL, SMALL), *((embedded, preset(name)) for name in PRESETS)]:
-        check_fits(small, large)
-
-
-def test_presets_are_shapes_that_transformers_accepts() -> None:
-    for shape in PRESETS.values():
-        with torch.device("meta"):
-            model = LlamaForCausalLM(
-                LlamaConfig(
-                    vocab_size=8,
-                    hidden_size=shape.hidden,
-                    intermediate_size=shape.ffn,
-                    num_hidden_layers=1,
-                    num_attention_heads=shape.heads,
-                    num_key_value_heads=shape.kv_heads,
-                    head_dim=shape.head_dim,
-                )
-            )
-        assert model.num_parameters() == replace(shape, layers=1).parameters(8, tied=False)
+def test_presets_hold_the_embedded_target_and_a_model_of_their_name(name: str) -> None:
+    shape = preset(name)
+    check_fits(LlamaShape(hidden=256, layers=8, heads=4, kv_heads=2, head_dim=64, ffn=576), shape)
+    with torch.device("meta"):
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=4096, **shape.config))
+    count = model.num_parameters()
+    assert count == shape.parameters(4096, tied=False)
+    assert shape_of(model.config) == shape
+    small = count - 4096 * shape.hidden
+    assert small == pytest.approx(float(name.removesuffix("b")) * 1e9, rel=0.13)
 
 
 @pytest.mark.parametrize(

@@ -11,28 +11,6 @@ LAST = f"model.layers.{LARGE.layers - 1}."
 INNER = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
 
 
-def test_rotary_pairs_stay_pairs() -> None:
-    # Pairs (0, 2) and (1, 3) of four dimensions are pairs (0, 6) and (3, 9) of twelve.
-    assert weights.rotary_dims(4, 12).tolist() == [0, 3, 6, 9]
-    assert weights.rotary_dims(4, 4).tolist() == [0, 1, 2, 3]
-
-
-def test_query_heads_stay_with_their_key_value_head() -> None:
-    # Groups {0, 1} and {2, 3} are the first two of {0, 1, 2} and {3, 4, 5}.
-    assert weights.query_heads(SMALL, LARGE).tolist() == [0, 1, 3, 4]
-
-
-def test_rows_of_dimensions_of_heads() -> None:
-    found = weights.rows_of(torch.tensor([0, 2]), torch.tensor([0, 3]), 12)
-    assert found.tolist() == [0, 3, 24, 27]
-
-
-def test_norms_and_tables() -> None:
-    # A root mean square over 36 channels of 16 values and zeros: 4/6 of that over 16.
-    assert weights.norm(torch.tensor([3.0] * 16), 36).tolist() == [2.0] * 16 + [0.0] * 20
-    assert weights.widened(torch.ones(2, 1), 3).tolist() == [[1, 0, 0], [1, 0, 0]]
-
-
 def test_queries_are_scaled_and_their_unused_dimensions_zero() -> None:
     small = STATE["model.layers.1.self_attn.q_proj.weight"].view(4, 4, 16)
     large = MADE["model.layers.1.self_attn.q_proj.weight"].view(9, 12, 36)
@@ -59,18 +37,6 @@ def test_only_used_columns_of_output_projections_are_filled() -> None:
     down = MADE["model.layers.0.mlp.down_proj.weight"]
     assert torch.equal(down[:16, :24], STATE["model.layers.0.mlp.down_proj.weight"])
     assert down.count_nonzero() == 16 * 24
-
-
-def test_layers_beyond_have_inner_weights_and_no_output() -> None:
-    for name in INNER:
-        assert (MADE[f"{LAST}{name}.weight"] != 0).all()
-    assert not MADE[f"{LAST}self_attn.o_proj.weight"].any()
-    assert not MADE[f"{LAST}mlp.down_proj.weight"].any()
-    for name in ("input_layernorm", "post_attention_layernorm"):
-        assert (
-            MADE[f"{LAST}{name}.weight"].tolist() == MADE[f"{LAST}{name}.weight"].clone().tolist()
-        )
-        assert MADE[f"{LAST}{name}.weight"].count_nonzero() == 16
 
 
 def test_random_weights_have_the_scale_of_the_layer_they_stand_beside() -> None:

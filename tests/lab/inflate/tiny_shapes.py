@@ -21,12 +21,7 @@ def small_llama(
     torch.manual_seed(1)
     config = LlamaConfig(
         vocab_size=VOCAB,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.ffn,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
+        **shape.config,
         max_position_embeddings=128,
         initializer_range=0.5,
         rms_norm_eps=0.05,

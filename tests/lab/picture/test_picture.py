@@ -1,6 +1,7 @@
 """A tree as SVG: what is in it, where it stands, what is escaped; and ``draftwood tree --svg``."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -32,6 +33,12 @@ def mixed() -> TokenTree:
     return builder.build("spine")
 
 
+def drawn(
+    tree: TokenTree, texts: Sequence[str], path: Sequence[int] = (), bonus: str | None = None
+) -> ET.Element:
+    return ET.fromstring(svg(tree, path, texts, bonus))
+
+
 def groups(root: ET.Element, name: str) -> list[ET.Element]:
     return [group for group in root.iter(f"{SVG}g") if name in group.get("class", "").split()]
 
@@ -54,28 +61,26 @@ def corner(group: ET.Element) -> tuple[int, int]:
 
 
 def test_every_node_is_there_once_in_order_with_its_text() -> None:
-    root = ET.fromstring(svg(mixed(), (), TEXTS))
-    nodes = groups(root, "node")
-    assert [words(node) for node in nodes] == [[repr(text)] for text in TEXTS]
+    root = drawn(mixed(), TEXTS)
+    assert [words(node) for node in groups(root, "node")] == [[repr(text)] for text in TEXTS]
+    assert {path.get("class") for path in root.findall(f"{SVG}path")} == {None}
     assert len(root.findall(f"{SVG}path")) == 6
+    assert groups(root, "accepted") == groups(root, "bonus") == []
     assert words(root)[0] == "6 drafted, 0 accepted, route spine"
 
 
 def test_the_accepted_path_is_marked_and_nothing_else() -> None:
-    root = ET.fromstring(svg(mixed(), PATH, TEXTS, "end"))
+    root = drawn(mixed(), TEXTS, PATH, "end")
     nodes = groups(root, "node")
     assert [i for i, node in enumerate(nodes) if node in groups(root, "accepted")] == list(PATH)
     assert [i for i, node in enumerate(nodes) if "✓" in words(node)[0]] == list(PATH)
     edges = [path.get("class") for path in root.findall(f"{SVG}path")]
     # Three nodes of the path and the bonus, painted over the other three edges.
     assert edges == [None] * 3 + ["committed"] * 4
-    marked = ET.fromstring(svg(mixed(), (), TEXTS))
-    assert groups(marked, "accepted") == groups(marked, "bonus") == []
-    assert {path.get("class") for path in marked.findall(f"{SVG}path")} == {None}
 
 
 def test_the_bonus_hangs_off_the_last_accepted_node() -> None:
-    root = ET.fromstring(svg(mixed(), (1,), TEXTS, "end"))
+    root = drawn(mixed(), TEXTS, (1,), "end")
     (bonus,) = (group for group in groups(root, "bonus") if group not in groups(root, "key"))
     assert words(bonus) == ["'end'"]
     nodes = groups(root, "node")
@@ -84,26 +89,26 @@ def test_the_bonus_hangs_off_the_last_accepted_node() -> None:
 
 
 def test_depth_runs_right_and_first_children_share_their_parents_row() -> None:
-    nodes = groups(ET.fromstring(svg(mixed(), (), TEXTS)), "node")
-    lefts, tops = zip(*map(corner, nodes), strict=True)
+    lefts, tops = zip(*map(corner, groups(drawn(mixed(), TEXTS), "node")), strict=True)
     assert tops[0] == tops[1] == tops[3] == tops[5] < tops[6] < tops[4] < tops[2]
     assert lefts[0] < lefts[1] == lefts[2] < lefts[3] == lefts[4] < lefts[5] == lefts[6]
 
 
 def test_everything_lies_within_the_canvas() -> None:
-    root = ET.fromstring(svg(mixed(), PATH, TEXTS, "a long last token"))
+    root = drawn(mixed(), TEXTS, PATH, "a long last token")
     width, height = int(root.get("width", "")), int(root.get("height", ""))
     for rect in root.iter(f"{SVG}rect"):
         assert int(rect.get("x", "0")) + int(rect.get("width", "")) <= width
         assert int(rect.get("y", "0")) + int(rect.get("height", "")) <= height
 
 
-def test_sources_have_a_colour_and_a_line_in_the_legend_each() -> None:
+def test_classes_tell_source_and_draw_and_the_legend_explains_them() -> None:
     text = svg(mixed(), PATH, TEXTS, "end")
     root = ET.fromstring(text)
     nodes = groups(root, "node")
-    assert [nodes.index(n) for n in nodes if n in groups(root, "source-0")] == [1, 3, 4]
-    assert [nodes.index(n) for n in nodes if n in groups(root, "source-1")] == [2, 5, 6]
+    kinds = ("source-0", "source-1", "one-hot", "without-replacement", "iid")
+    members = {kind: [nodes.index(n) for n in nodes if n in groups(root, kind)] for kind in kinds}
+    assert list(members.values()) == [[1, 3, 4], [2, 5, 6], [1, 2, 6], [3, 4], [5]]
     assert legend(root) == [
         "context",
         "adjacency",
@@ -113,9 +118,13 @@ def test_sources_have_a_colour_and_a_line_in_the_legend_each() -> None:
         "drawn without replacement",
         "drawn independently",
     ]
-    fills = re.findall(r"\.source-(\d) rect { fill: (.*?) }", text)
-    assert [number for number, _ in fills] == ["0", "1"] * 2  # light, then dark
-    assert len({fill for _, fill in fills}) == 4
+    dashes = re.findall(r"\.(\S+) rect { stroke-dasharray: ([^;}]*)", text)
+    assert [kind for kind, _ in dashes] == ["without-replacement", "iid", "coupled"]
+    assert len({dash.strip() for _, dash in dashes}) == 3
+
+
+def test_a_tree_without_draws_has_no_outlines_to_explain() -> None:
+    assert legend(drawn(tree_of([1, 2], [-1, 0]), ["a", "b"])) == ["given"]
 
 
 def test_many_sources_have_different_colours() -> None:
@@ -123,39 +132,19 @@ def test_many_sources_have_different_colours() -> None:
     for token in range(12):
         builder.add(0, token, f"source {token}")
     fills = re.findall(r"\.source-\d+ rect { fill: (.*?) }", svg(builder.build(), (), ["x"] * 13))
-    assert len(fills) == len(set(fills)) == 24
-
-
-def test_outlines_tell_how_a_token_was_drawn() -> None:
-    text = svg(mixed(), (), TEXTS)
-    root = ET.fromstring(text)
-    nodes = groups(root, "node")
-    kinds = {
-        kind: [i for i, node in enumerate(nodes) if node in groups(root, kind)]
-        for kind in ("one-hot", "without-replacement", "iid")
-    }
-    assert kinds == {"one-hot": [1, 2, 6], "without-replacement": [3, 4], "iid": [5]}
-    dashes = re.findall(r"\.(\S+) rect { stroke-dasharray: ([^;}]*)", text)
-    assert [kind for kind, _ in dashes] == ["without-replacement", "iid", "coupled"]
-    assert len({dash.strip() for _, dash in dashes}) == 3
-
-
-def test_a_tree_without_draws_has_no_outlines_to_explain() -> None:
-    root = ET.fromstring(svg(tree_of([1, 2], [-1, 0]), (), ["a", "b"]))
-    assert legend(root) == ["given"]
+    assert len(fills) == len(set(fills)) == 24  # on light and on dark pages
 
 
 def test_text_is_escaped_and_control_characters_are_spelt_out() -> None:
-    text = svg(mixed(), (), TEXTS, '</text><script>"&')
+    text = svg(mixed(), PATH, TEXTS, '</text><script>"&')
     assert "&#x27;&lt;&amp;&quot;&#x27;" in text
-    assert "\x00" not in text
     assert "<script" not in text
     root = ET.fromstring(text)
-    assert words(groups(root, "node")[5]) == ["'\\n\\x00'"]
+    assert words(groups(root, "node")[5]) == ["'\\n\\x00' ✓"]
     assert root.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
 
 
-@pytest.mark.parametrize("character", ["\ud800", "\uffff", "\x1b", "\u202e", "\u2028"])
+@pytest.mark.parametrize("character", ["\x00", "\ud800", "\uffff", "\x1b", "\u202e", "\u2028"])
 def test_what_xml_forbids_or_turns_around_never_reaches_it(character: str) -> None:
     text = svg(tree_of([1], [-1]), (), [character])
     assert character not in text
@@ -165,14 +154,14 @@ def test_what_xml_forbids_or_turns_around_never_reaches_it(character: str) -> No
 def test_names_are_escaped_too() -> None:
     builder = TreeBuilder(0)
     builder.add(0, 1, "<s&")
-    root = ET.fromstring(svg(builder.build('"<r'), (), ["a", "b"]))
+    root = drawn(builder.build('"<r'), ["a", "b"])
     assert legend(root) == ["<s&"]
     assert words(root)[0] == root.get("aria-label") == '1 drafted, 0 accepted, route "<r'
 
 
 def test_long_texts_are_cut_where_they_are_shown_and_whole_in_the_tooltip() -> None:
     long, wide, fits = "x" * 50, "漢" * 30, "y" * (LONGEST - 2)
-    root = ET.fromstring(svg(tree_of([1, 2, 3], [-1, 0, 1]), (), [long, wide, fits]))
+    root = drawn(tree_of([1, 2, 3], [-1, 0, 1]), [long, wide, fits])
     shown = [words(node)[0] for node in groups(root, "node")]
     assert shown == [f"'{'x' * (LONGEST - 2)}…", f"'{'漢' * 11}…", f"'{fits}'"]
     titles = [title.text or "" for title in root.iter(f"{SVG}title")]
@@ -180,28 +169,20 @@ def test_long_texts_are_cut_where_they_are_shown_and_whole_in_the_tooltip() -> N
     assert titles[1] == f"'{wide}' from given, deterministic, log q 0.000"
 
 
-def test_a_root_alone_can_be_drawn() -> None:
-    root = ET.fromstring(svg(tree_of([1], [-1]), (), ["a"]))
-    assert len(groups(root, "node")) == 1
-    assert root.findall(f"{SVG}path") == []
-    assert legend(root) == []
+@pytest.mark.parametrize("nodes", [1, 2000])
+def test_roots_alone_and_deep_chains_can_be_drawn(nodes: int) -> None:
+    root = drawn(tree_of(range(nodes), range(-1, nodes - 1)), ["x"] * nodes)
+    assert len(groups(root, "node")) == nodes
+    assert len(root.findall(f"{SVG}path")) == nodes - 1
 
 
-def test_a_deep_chain_can_be_drawn() -> None:
-    tokens = list(range(2000))
-    text = svg(tree_of(tokens, [t - 1 for t in tokens]), (), ["x"] * 2000)
-    assert text.count('class="node') == 2000
-
-
-def test_light_and_dark_and_nothing_from_elsewhere() -> None:
+def test_nothing_is_loaded_from_elsewhere() -> None:
     text = svg(mixed(), PATH, TEXTS, "end")
-    assert text.count("@media (prefers-color-scheme: dark)") == 1
     assert text.replace('xmlns="http://www.w3.org/2000/svg"', "").count("http") == 0
     for foreign in ("url(", "@import", "@font-face", "<script", "href", " id="):
         assert foreign not in text
-    style = ET.fromstring(text).findtext(f"{SVG}style")
-    assert style is not None
-    assert style.count("{") == style.count("}")
+    style = ET.fromstring(text).findtext(f"{SVG}style") or ""
+    assert style.count("{") == style.count("}") > style.count("@media (prefers-color-scheme: dark)")
 
 
 @pytest.mark.parametrize(
@@ -223,10 +204,7 @@ def test_what_does_not_fit_the_tree_is_refused(
 
 
 def test_a_long_chain_is_shown_at_the_width_of_a_screen() -> None:
-    builder = TreeBuilder(0)
-    builder.add_chain(list(range(1, 31)), "context")
-    tree = builder.build()
-    root = ET.fromstring(svg(tree, (), ["a long token"] * len(tree)))
+    root = drawn(tree_of(range(31), range(-1, 30)), ["a long token"] * 31)
     _, _, width, height = map(float, str(root.get("viewBox")).split())
     assert width > WIDEST
     assert float(str(root.get("width"))) == WIDEST

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
 
 if TYPE_CHECKING:
@@ -33,5 +34,14 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Any:
-    """Class of a peer."""
-    return registry.part(__name__, name.replace("-", "_"), "PEER")
+    """Class of a peer.
+
+    Raises:
+        DraftwoodError: its library is not installed.
+    """
+    try:
+        return registry.part(__name__, name.replace("-", "_"), "PEER")
+    except ImportError as error:
+        raise DraftwoodError(
+            f"peer {name!r} needs a library that is not installed: {error}"
+        ) from error

@@ -17,6 +17,8 @@ from rich.progress import (
 from rich.table import Table
 
 from draftwood.lab.bench.loop_marks import marked
+from draftwood.lab.bench.quiet import warning
+from draftwood.lab.bench.verdicts import differences
 
 if TYPE_CHECKING:
     from draftwood.lab.bench.document import Document, MethodResult, Searched
@@ -70,6 +72,18 @@ class Bar:
             refresh=True,
         )
         self._ended += timed
+
+
+def show(console: Console, document: Document) -> None:
+    """Print the tables of a run, its differences from plain decoding, and its warning."""
+    console.print(table(document))
+    if document.best is not None:
+        console.print(best_table(document, document.best))
+    for line in differences(document):
+        console.print(line, markup=False)
+    disturbed = warning(document.provenance)
+    if disturbed is not None:
+        console.print(disturbed, style="yellow", markup=False)
 
 
 def table(document: Document) -> Table:

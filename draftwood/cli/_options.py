@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial, reduce, wraps
 from pathlib import Path
@@ -15,9 +15,11 @@ from rich.progress import track
 
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
+from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
+    from draftwood.methods.recipe import Method
     from draftwood.models import Loaded
 
 T = TypeVar("T")
@@ -90,12 +92,21 @@ class ModelOptions:
     threads: int | None
     trust_remote_code: bool
 
-    def load(self) -> Loaded:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values as fields of a benchmark's settings."""
+        return {"model": self.name, **{k: v for k, v in vars(self).items() if k != "name"}}
+
+    def load(self, methods: Mapping[str, Method] | None = None) -> Loaded:
         """Load the model, without progress bars.
 
+        Args:
+            methods: that will decode with it, by their spelling.
+
         Raises:
-            DraftwoodError: it cannot be loaded.
+            DraftwoodError: it cannot be loaded, or a method needs a draft model of its vocabulary.
         """
+        check_drafts(self.name, methods or {}, trust_remote_code=self.trust_remote_code)
         from draftwood.models import load_quietly
 
         return load_quietly(

@@ -6,11 +6,10 @@ import json
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from draftwood.cli._bench_view import best_table, table
 from draftwood.cli._options import (
     PATH,
     ModelOptions,
@@ -33,19 +32,12 @@ from draftwood.cli._options import (
 )
 from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
-from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import best
 from draftwood.lab.bench.peers import names as peer_names
 from draftwood.lab.bench.prompts import sources
-from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.stopping import stoppable
-from draftwood.lab.bench.verdicts import differences
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams
-
-if TYPE_CHECKING:
-    from draftwood.lab.bench.journal import Journal
-    from draftwood.lab.bench.outputs import Outputs
 
 _SEEDS = "write integers, such as 0,1,2"
 _EXAMPLES = """\b
@@ -108,29 +100,19 @@ Examples:
 @click.option("--trace", type=PATH, help="Write one JSON line per step.")
 def bench(
     prompts: str,
-    limit: int | None,
     methods: str,
-    peers: bool,
     best_file: Path | None,
     model: ModelOptions,
-    max_new_tokens: int,
     temperature: float,
     top_k: int,
     top_p: float,
     seeds: str,
-    budget: int | None,
-    draft: str | None,
-    head: str | None,
-    warm: bool,
-    batch: int,
-    repeats: int,
-    chat: bool | None,
-    truncate: int | None,
     output: Path | None,
     resume: bool,
     html: Path | None,
     plots: Path | None,
     trace: Path | None,
+    **others: Any,
 ) -> None:
     """Time methods against plain decoding on the same prompts, and compare their tokens.
 
@@ -140,7 +122,7 @@ def bench(
     for text in filter(None, map(str.strip, methods.split(","))):
         if text.partition(":")[0] not in peer_names():
             check_method(text)
-    from draftwood.cli._bench_view import Bar, progress
+    from draftwood.cli._bench_view import Bar, progress, show
     from draftwood.lab.bench.document import summary
     from draftwood.lab.bench.outputs import Outputs
     from draftwood.lab.bench.session import Session
@@ -151,28 +133,14 @@ def bench(
         prompts=sources(prompts),
         methods=tuple(methods.split(",")),
         best=None if best_file is None else best.load(best_file),
-        peers=peers,
-        limit=limit,
-        model=model.name,
-        dtype=model.dtype,
-        device=model.device,
-        trust_remote_code=model.trust_remote_code,
-        threads=model.threads,
-        max_new_tokens=max_new_tokens,
+        **model.settings,
+        **others,
         sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
         seeds=numbers("--seeds", seeds, int, _SEEDS),
-        budget=budget,
-        draft=draft,
-        head=head,
-        warm=warm,
-        batch=batch,
-        repeats=repeats,
-        chat=chat,
-        truncate=truncate,
     )
     outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
     outputs.check()
-    journal = _journal(outputs, resume, warm)
+    journal = outputs.journal(resume=resume, warm=settings.warm)
     session = Session(settings, journal)
     warn_if_busy(model.threads)
     terminal = console(stderr=True)
@@ -193,32 +161,10 @@ def bench(
         complete = True
     finally:  # write the finished runs, even if interrupted
         found = session.document(complete=complete)
-        unwritten: OSError | None = None
         try:
             outputs.write(found)
-        except OSError as error:
-            unwritten = error  # raised below, after the table
-        terminal.print(table(found))
-        if found.best is not None:
-            terminal.print(best_table(found, found.best))
-        for line in differences(found):
-            terminal.print(line, markup=False)
-        disturbed = warning(found.provenance)
-        if disturbed is not None:
-            terminal.print(disturbed, style="yellow", markup=False)
-        if unwritten is not None:
-            raise unwritten
+        finally:
+            show(terminal, found)
         click.echo(json.dumps(summary(found, output)))
     if journal is not None:
         journal.remove()
-
-
-def _journal(outputs: Outputs, resume: bool, warm: bool) -> Journal | None:
-    if resume and warm:
-        raise DraftwoodError(
-            "--resume cannot continue a --warm run, because drafters' state is not saved: leave "
-            "out --resume to start again, or --warm to begin every prompt without state"
-        )
-    found = outputs.journal(resume=resume)
-    # A warm run's tables are not written, so it cannot be resumed.
-    return None if warm else found

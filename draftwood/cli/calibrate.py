@@ -35,7 +35,6 @@ from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
-from draftwood.methods.shipped import check_drafts
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
@@ -89,7 +88,6 @@ def calibrate(
     """
     check_writable(output)
     chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")
-    check_drafts(model.name, chosen, trust_remote_code=model.trust_remote_code)
     temperatures_ = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 
     from draftwood.engine.engine import Engine
@@ -100,7 +98,7 @@ def calibrate(
 
     sampled = [SamplingParams(temperature=t) for t in temperatures_]
     members = read(sources(prompts), limit)
-    loaded = model.load()
+    loaded = model.load(chosen)
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     contexts = Contexts(

@@ -15,7 +15,6 @@ from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode as to_json
 from draftwood.methods.recipe import Method
-from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -97,8 +96,7 @@ def check_lossless(
     if chosen and samples:
         sampling = SamplingParams(temperature=temperature, top_k=top_k, seed=seed)
         check_countable(sampling)
-        check_drafts(model.name, chosen, trust_remote_code=model.trust_remote_code)
-        loaded = model.load()
+        loaded = model.load(chosen)
         ids = encode(loaded.tokenizer, prompt, chat=False)
         target = attach(loaded.model)
         model_check = ModelCheck(target, loaded.tokenizer, ids, sampling)

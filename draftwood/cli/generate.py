@@ -20,7 +20,6 @@ from draftwood.cli._options import (
 )
 from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
-from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -84,12 +83,11 @@ def generate(
     from draftwood.lab.bench.trace import fields as step_fields
     from draftwood.runner.attach import attach
 
-    check_drafts(model.name, {name: chosen}, trust_remote_code=model.trust_remote_code)
     if sampling.logit_bias or sampling.banned_tokens:
         sampling.validate(
             models.vocabulary_size(model.name, trust_remote_code=model.trust_remote_code)
         )
-    loaded = model.load()
+    loaded = model.load({name: chosen})
     request = Request(
         prompt=encode(loaded.tokenizer, text, chat=chat),
         max_new_tokens=max_new_tokens,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,13 +21,8 @@ from draftwood.cli._options import (
 )
 from draftwood.cli._sections import Command
 from draftwood.files import check_writable, write_json
-from draftwood.lab.bench.prompts import read, sources
-from draftwood.lab.bench.sources import Source
-from draftwood.methods.shipped import check_drafts
+from draftwood.lab.bench.prompts import sources
 from draftwood.sampling.params import SamplingParams
-
-if TYPE_CHECKING:
-    import torch
 
 
 @click.command(cls=Command)
@@ -92,41 +87,28 @@ def sequoia(
     """
     check_writable(output)
     given = {"draft": draft, "head": head, "drafter": drafter}
-    from draftwood.engine.engine import Engine
-    from draftwood.engine.request import Request
-    from draftwood.lab.bench.contexts import Contexts
-    from draftwood.lab.bench.makers.rank_trees import RankCounts, one_level
-    from draftwood.lab.bench.ranks import count_ranks, target_seconds
-    from draftwood.runner.attach import attach
+    from draftwood.lab.bench.makers.rank_trees import RankCounts, count, one_level
+    from draftwood.lab.bench.provenance import provenance
+    from draftwood.lab.bench.ranks import target_seconds
+    from draftwood.lab.bench.settings import Settings
 
-    counting = one_level(ranks, **given)
-    check_drafts(model.name, {"sequoia": counting}, trust_remote_code=model.trust_remote_code)
-    sets = sources(prompts)
-    members = read(sets, limit)
-    loaded = model.load()
-    target = attach(loaded.model)
-    engine = Engine(target, counting, loaded.tokenizer)
-    contexts = Contexts(loaded.tokenizer, target.info.context_limit, max_new_tokens)
-    contexts.check(members)
-    sampling = SamplingParams(temperature=temperature)
-    requests = [
-        Request(contexts.after(member, ()).ids, max_new_tokens, sampling, eos=loaded.eos)
-        for member in members
-    ]
-    found = RankCounts(
-        count_ranks(engine, progress(requests, "counting"), ranks),
-        target_seconds(target, nodes, context),
+    settings = Settings(
+        prompts=sources(prompts),
+        methods=(),
+        limit=limit,
+        max_new_tokens=max_new_tokens,
+        sampling=SamplingParams(temperature=temperature),
+        **model.settings,
     )
+    counted, target = count(
+        settings, one_level(ranks, **given), ranks, partial(progress, label="counting")
+    )
+    found = RankCounts(counted, target_seconds(target, nodes, context))
     tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
-    write_json(output, found.content(tree) | _origin(sets, loaded.name, target.info.dtype))
+    facts = {"name": model.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
+    origin = provenance(model=facts, settings={}, sets=settings.prompts)
+    write_json(output, found.content(tree) | {"provenance": origin})
     click.echo(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
         f"{tree.length:.2f} expected tokens per step"
     )
-
-
-def _origin(sets: tuple[Source, ...], model: str, dtype: torch.dtype) -> dict[str, object]:
-    facts = {"name": model, "dtype": str(dtype).removeprefix("torch.")}
-    from draftwood.lab.bench.provenance import provenance
-
-    return {"provenance": provenance(model=facts, settings={}, sets=sets)}

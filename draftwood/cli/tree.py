@@ -13,7 +13,6 @@ from draftwood.cli._options import PATH, ModelOptions, model_options
 from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
-from draftwood.methods.shipped import check_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,8 +81,7 @@ def tree(
     from draftwood.engine.request import Request
     from draftwood.runner.attach import attach
 
-    check_drafts(model.name, {name: chosen}, trust_remote_code=model.trust_remote_code)
-    loaded = model.load()
+    loaded = model.load({name: chosen})
     ids = encode(loaded.tokenizer, text, chat=chat)
     engine = Engine(attach(loaded.model), chosen)
     longest = _SEARCHED if step is None else 1 + step * (chosen.policy.budget + 1)

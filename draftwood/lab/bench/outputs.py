@@ -47,13 +47,18 @@ class Outputs:
                 raise DraftwoodError(f"cannot make {self.plots}: {error.strerror}") from error
             check_writable(self.plots / "figure")
 
-    def journal(self, *, resume: bool = False) -> Journal | None:
-        """The journal beside the document; None without a document.
+    def journal(self, *, resume: bool, warm: bool = False) -> Journal | None:
+        """The journal beside the document; None without a document, and for a warm run.
 
         Raises:
-            DraftwoodError: ``resume`` is False and there is a journal already, or ``resume`` is
-                True and there is no document, or a trace whose first part would be lost.
+            DraftwoodError: there is a journal and ``resume`` is False, or ``resume`` is True for a
+                run without a document, with a trace or with warm drafters.
         """
+        if resume and warm:
+            raise DraftwoodError(
+                "--resume cannot continue a --warm run, because drafters' state is not saved: "
+                "leave out --resume to start again, or --warm to begin every prompt without state"
+            )
         if resume and self.json is None:
             raise DraftwoodError(
                 "--resume needs --json OUT: the journal of a run lies beside its document"
@@ -63,7 +68,11 @@ class Outputs:
                 "--trace cannot be resumed, the steps of the part that has ended are not kept: "
                 "leave --trace out"
             )
-        return None if self.json is None else Journal(beside(self.json), resume=resume)
+        if self.json is None:
+            return None
+        found = Journal(beside(self.json), resume=resume)
+        # A warm run's tables are not written, so it cannot be resumed.
+        return None if warm else found
 
     def write(self, document: Document) -> None:
         """Write the document, its page and its figures.

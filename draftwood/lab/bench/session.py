@@ -6,6 +6,7 @@ first timed run. Knows nothing of flags and of the terminal.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -37,7 +38,6 @@ from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.bench.rows import Run
 from draftwood.lab.bench.runs import Job, Watch, execute, grouped, items, plan, warm_up
 from draftwood.lab.bench.settings import Settings
-from draftwood.methods.shipped import check_drafts
 
 
 class Session:
@@ -71,14 +71,13 @@ class Session:
             settings.best.refuse(self.prompts, settings.recorded())
         own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
         self.unsearched = [said for said in map(unsearched, own.values()) if said is not None]
-        check_drafts(settings.model, own, trust_remote_code=settings.trust_remote_code)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
         if journal is not None:
             known = decisive(found)
             journal.check({key: known[key] for key in known if key != "model"})
-        self._stage = Stage(settings.load)
+        self._stage = Stage(partial(settings.load, own))
         self._provenance = {**found, "model": self._stage.facts()}
         tokenizer = self._stage.loaded.tokenizer
         self._contexts = Contexts(

@@ -1,6 +1,6 @@
 """Settings of a benchmark run, checked before anything is read or loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from draftwood.errors import DraftwoodError
@@ -8,6 +8,8 @@ from draftwood.files import encode
 from draftwood.lab.bench.best import Best
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.sources import Source
+from draftwood.methods.recipe import Method
+from draftwood.methods.shipped import check_drafts
 from draftwood.models import Loaded, load_quietly
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
@@ -98,12 +100,16 @@ class Settings:
         found: dict[str, object] = encode({**vars(self), **changed})
         return found
 
-    def load(self) -> Loaded:
+    def load(self, methods: Mapping[str, Method]) -> Loaded:
         """Load the model.
 
+        Args:
+            methods: that will decode with it, by their spelling.
+
         Raises:
-            DraftwoodError: see :func:`draftwood.models.load`.
+            DraftwoodError: it cannot be loaded, or a method needs a draft model of its vocabulary.
         """
+        check_drafts(self.model, methods, trust_remote_code=self.trust_remote_code)
         return load_quietly(
             self.model,
             self.dtype,

@@ -5,7 +5,7 @@ hardware-aware optimizer, as in its paper), and the largest one. :mod:`draftwood
 counts, :mod:`draftwood.lab.theory.sequoia_tree` searches.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from draftwood.lab.bench.settings import Settings
 from draftwood.lab.theory.sequoia_tree import RankTree, best_tree, fastest_tree
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
-from draftwood.models import load_quietly
+from draftwood.protocols import Target
 from draftwood.runner.attach import attach
 
 RANKS, NODES, DEEPEST, CONTEXT = 10, 59, 12, 512
@@ -71,7 +71,9 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
         place.with_name(f"{place.stem}.sequoia-{name}.json") for name in ("fastest", "largest")
     )
     if not largest.exists():
-        counted = _count(settings)
+        ranks, target = count(settings, one_level(RANKS, draft=settings.draft), RANKS)
+        context = max(1, min(CONTEXT, target.info.context_limit - NODES - 1))
+        counted = RankCounts(ranks, target_seconds(target, NODES, context))
         quick, most = counted.tree(fastest=True), counted.tree(fastest=False)
         if not most.paths:
             raise DraftwoodError(
@@ -84,26 +86,39 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
     return tuple(str(path) for path in (fastest, largest) if path.exists())
 
 
-def _count(settings: Settings) -> RankCounts:
-    drafting = one_level(RANKS, draft=settings.draft)
+def count(
+    settings: Settings,
+    drafting: Method,
+    ranks: int,
+    progress: Callable[[list[Request]], Iterable[Request]] = iter,
+) -> tuple[Ranks, Target]:
+    """Acceptance by rank on the first turns of the prompts, and the attached target.
+
+    Args:
+        settings: models, prompts and sampling.
+        drafting: made by :func:`one_level`.
+        ranks: number of ranks.
+        progress: shows the requests as they are decoded.
+    """
     prompts = read(settings.prompts, settings.limit)
-    loaded = load_quietly(
-        settings.model,
-        settings.dtype,
-        settings.device,
-        settings.threads,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    loaded = settings.load({"sequoia": drafting})
     target = attach(loaded.model)
-    limit, longest = target.info.context_limit, settings.max_new_tokens
     contexts = Contexts(
-        loaded.tokenizer, limit, longest, chat=settings.chat, truncate=settings.truncate
+        loaded.tokenizer,
+        target.info.context_limit,
+        settings.max_new_tokens,
+        chat=settings.chat,
+        truncate=settings.truncate,
     )
     contexts.check(prompts)
-    requests: Iterable[Request] = (
-        Request(contexts.after(prompt, ()).ids, longest, settings.sampling, eos=loaded.eos)
+    requests = [
+        Request(
+            contexts.after(prompt, ()).ids,
+            settings.max_new_tokens,
+            settings.sampling,
+            eos=loaded.eos,
+        )
         for prompt in prompts
-    )
-    ranks = count_ranks(Engine(target, drafting, loaded.tokenizer), requests, RANKS)
-    room = max(1, min(CONTEXT, limit - NODES - 1))
-    return RankCounts(ranks, target_seconds(target, NODES, room))
+    ]
+    engine = Engine(target, drafting, loaded.tokenizer)
+    return count_ranks(engine, progress(requests), ranks), target

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError, need
@@ -41,10 +39,10 @@ def plot(path: Path, curves: Mapping[str, tuple[Curve, Sequence[Sample]]]) -> No
         loads = sorted({(sample.batch, sample.context) for sample in samples})
         for i, (batch, context) in enumerate(loads):
             timed = [s for s in samples if (s.batch, s.context) == (batch, context)]
-            tokens = np.arange(batch, max(s.tokens for s in timed) + 1)
-            seconds = curve.table(int(tokens[-1]), context, batch)[tokens]
+            tokens = range(batch, max(s.tokens for s in timed) + 1)
+            milliseconds = [1e3 * curve.seconds(n, context, batch) for n in tokens]
             label = f"{context // batch} cached" + (f" × {batch}" if batch > 1 else "")
-            axes.plot(tokens, seconds * 1e3, color=f"C{i}", label=label)
+            axes.plot(tokens, milliseconds, color=f"C{i}", label=label)
             axes.plot(
                 [s.tokens for s in timed], [s.seconds * 1e3 for s in timed], "o", color=f"C{i}"
             )
@@ -76,16 +74,6 @@ class TargetRow:
     ratio: float
     break_even: float
     break_even_chain: float | None
-
-
-@dataclass(frozen=True)
-class LevelRow:
-    """Cost of a draft forward for one width: measured, by the curve, and relative to T(1)."""
-
-    width: int
-    timed: float | None
-    seconds: float
-    ratio: float
 
 
 def target_rows(
@@ -129,22 +117,3 @@ def target_rows(
             )
         )
     return rows
-
-
-def level_rows(
-    costs: StepCosts,
-    source: str,
-    samples: Sequence[Sample],
-    widths: Sequence[int],
-    context: int,
-    batch: int,
-) -> list[LevelRow]:
-    """One row per width of a draft forward, in nodes per sequence."""
-    timed = {(s.tokens, s.context, s.batch): s.seconds for s in samples}
-    cached, level = context * batch, costs.drafters[source]
-    one = costs.target.seconds(batch, cached, batch)
-    found = [(width, level.seconds(width * batch, cached, batch)) for width in widths]
-    return [
-        LevelRow(width, timed.get((width * batch, cached, batch)), seconds, seconds / one)
-        for width, seconds in found
-    ]

@@ -24,19 +24,18 @@ def cache(delete: bool, kinds: tuple[str, ...]) -> None:
     They are in the user's cache directory, or in the one that the environment variable
     DRAFTWOOD_CACHE names. Deleted measurements are repeated when needed.
     """
-    chosen = frozenset(kinds) or None
-    found = [one for one in entries() if chosen is None or one.kind in chosen]
+    found = [entry for entry in entries() if not kinds or entry.kind in kinds]
     if delete:
-        clear(chosen)
+        clear(found)
         click.echo(f"deleted {_count(len(found))} from {directory()}")
         return
     click.echo(f"{_count(len(found))} in {directory()}")
     if not found:
         return
     table = Table("kind", "of", "measured", "bytes", box=None)
-    for one in found:
-        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed))
-        table.add_row(one.kind, one.about or "not readable", day, str(one.size))
+    for entry in found:
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.changed))
+        table.add_row(entry.kind, entry.about or "not readable", day, str(entry.size))
     console().print(table, markup=False)
 
 

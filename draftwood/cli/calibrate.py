@@ -36,6 +36,7 @@ from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.methods.recipe import Method
 from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.calibration_file import save
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
@@ -111,7 +112,7 @@ def calibrate(
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
         Engine(target, each, host=host).generate([request])[0].checked()
-    calibration.save(output)
+    save(output, calibration.totals(), calibration.sources)
     click.echo(f"{output}: {len(runs)} answers counted")
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -32,15 +32,14 @@ from draftwood.cli._options import (
     numbers,
 )
 from draftwood.cli._sections import Command
-from draftwood.cli._tune_tables import level_rows, target_rows
+from draftwood.cli._tune_tables import target_rows
 from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
-from draftwood.methods import method, registry
-from draftwood.protocols import DrafterSpec
+from draftwood.methods import method
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -117,7 +116,7 @@ def tune(
 
     from draftwood import models
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
-    from draftwood.costs.measure import Grid, measure_reachable_levels, measure_target
+    from draftwood.costs.measure import Grid, measure_levels, measure_target
     from draftwood.costs.store import identity_at, key_of
     from draftwood.engine.host import ModelHost
     from draftwood.runner.attach import attach
@@ -136,17 +135,18 @@ def tune(
 
     # Rows and features for drafters take time as well.
     needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
-    drafter = _spec(draft, head).build(host) if share else None
+    chains = [f"sd:{flag}={name}" for flag, name in (("draft", draft), ("head", head)) if name]
+    drafter = next((method(chain).drafters[SOURCE].build(host) for chain in chains), None)
     if drafter is not None:
         needs |= drafter.needs
-    methods = [*_FITTED, *_HELD_OUT, *([_held_out_chain(draft, head)] if share else [])]
+    methods = [*_FITTED, *_HELD_OUT, *chains]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
     with watched() as other:
         samples = {"target": measure_target(target, grid, needs)}
         if drafter is not None:
             levels = replace(grid, seconds=share * seconds)
-            samples[SOURCE] = measure_reachable_levels(drafter, SOURCE, target, levels)
+            samples[SOURCE] = measure_levels(drafter, SOURCE, target, levels)
             if not samples[SOURCE]:
                 raise DraftwoodError(
                     f"the context of {draft or head} is too short to draft: give one with a "
@@ -165,7 +165,8 @@ def tune(
         for step in taken
         if name in _FITTED
     ]
-    found = replace(found, **asdict(fit_host(outside)))
+    fixed, node, sequence = fit_host(outside)
+    found = replace(found, fixed=fixed, node=node, sequence=sequence)
     checks = [check(found, name, b, taken) for (name, b), taken in steps.items() if taken]
 
     drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
@@ -235,9 +236,12 @@ def show(
         table = Table(
             "nodes of a level", "timed ms", "curve ms", "over T(1)", title=source, box=SIMPLE_HEAD
         )
-        for level in level_rows(costs, source, samples[source], sizes, context, batch):
-            timed, seconds = _ms(level.timed), _ms(level.seconds)
-            table.add_row(str(level.width), timed, seconds, f"{level.ratio:.2f}")
+        timed = {(s.tokens, s.context, s.batch): s.seconds for s in samples[source]}
+        cached, one = context * batch, costs.target.seconds(batch, context * batch, batch)
+        for width in sizes:
+            seconds = costs.drafters[source].seconds(width * batch, cached, batch)
+            measured = _ms(timed.get((width * batch, cached, batch)))
+            table.add_row(str(width), measured, _ms(seconds), f"{seconds / one:.2f}")
         console.print(table)
 
 
@@ -291,15 +295,6 @@ def document(
         "samples": {name: [asdict(one) for one in found] for name, found in samples.items()},
         "checks": [asdict(found) for found in checks],
     }
-
-
-def _spec(draft: str | None, head: str | None) -> DrafterSpec:
-    part, name = ("model", draft) if draft is not None else ("eagle3", head)
-    return cast(DrafterSpec, registry.load("drafters", part)(model=name))
-
-
-def _held_out_chain(draft: str | None, head: str | None) -> str:
-    return f"sd:draft={draft}" if draft is not None else f"sd:head={head}"
 
 
 def _sizes(largest: int) -> tuple[int, ...]:

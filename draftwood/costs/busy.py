@@ -67,12 +67,11 @@ class Watched:
 
 def counters(stat: Path = _STAT) -> Counters | None:
     """Read the CPU time counters; None if the system has none."""
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    names = {f"cpu{number}" for number in usable}
     try:
         lines = [line.split() for line in stat.read_text().splitlines()]
-    except OSError:
+    except OSError:  # only Linux has the file
         return None
+    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     cores = [list(map(int, line[1:])) for line in lines if line and line[0] in names]
     if not any(sum(core) for core in cores):  # some sandboxes show zeros only
         return None

@@ -8,8 +8,8 @@ import hashlib
 import json
 import logging
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,8 @@ COSTS, LAYOUTS = "costs", "layouts"
 KINDS = (COSTS, LAYOUTS)
 """Kinds of measurements; each has a directory of its name."""
 
-_NAME = re.compile(r"[0-9a-f]{24}\.json")
-"""File names: a :func:`digest`."""
+_FILES = 24 * "[0-9a-f]" + ".json"
+"""Pattern of file names: a :func:`digest`."""
 
 BUSY_LIMIT = 0.1
 """Share of the cores. If other processes used more, a measurement is not cached."""
@@ -119,24 +119,21 @@ def try_write(kind: str, key: Mapping[str, object], value: object, about: str) -
 def entries() -> Iterator[CacheEntry]:
     """All cached measurements, by kind, newest first; foreign files are left out."""
     for kind in KINDS:
-        named = [p for p in directory(kind).glob("*.json") if _NAME.fullmatch(p.name)]
-        found = [CacheEntry(kind, p, _about(p), *_facts(p)) for p in named if _ours(p)]
+        found = filter(None, (_entry(kind, path) for path in directory(kind).glob(_FILES)))
         yield from sorted(found, key=lambda entry: entry.changed, reverse=True)
 
 
-def clear(kinds: frozenset[str] | None = None) -> int:
-    """Delete the cached measurements of some kinds, by default of all; returns how many.
+def clear(chosen: Iterable[CacheEntry]) -> None:
+    """Delete cached measurements.
 
     Raises:
         DraftwoodError: a file cannot be deleted.
     """
-    chosen = [entry for entry in entries() if kinds is None or entry.kind in kinds]
     for entry in chosen:
         try:
             entry.path.unlink(missing_ok=True)
         except OSError as error:
             raise DraftwoodError(f"cannot delete {entry.path}: {error.strerror}") from error
-    return len(chosen)
 
 
 def digest(found: object) -> str:
@@ -153,23 +150,13 @@ def _plain(key: Mapping[str, object]) -> object:
     return json.loads(json.dumps(key))
 
 
-def _ours(path: Path) -> bool:
-    """Whether :func:`write` made the file, or it has such a name and cannot be read."""
-    try:
+def _entry(kind: str, path: Path) -> CacheEntry | None:
+    """The measurement in a file; None if another program wrote the file."""
+    about = ""
+    with suppress(OSError, ValueError):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return True
-    return isinstance(found, dict) and {"key", "value"} <= found.keys()
-
-
-def _about(path: Path) -> str:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return str(found["about"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _facts(path: Path) -> tuple[int, float]:
+        if not (isinstance(found, dict) and {"about", "key", "value"} <= found.keys()):
+            return None
+        about = str(found["about"])
     stat = path.stat()
-    return stat.st_size, stat.st_mtime
+    return CacheEntry(kind, path, about, stat.st_size, stat.st_mtime)

@@ -22,7 +22,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, encode
@@ -88,16 +87,9 @@ class Curve:
         return rise / (self.sizes[-1] - self.sizes[start])
 
     @cached_property
-    def _known(self) -> NDArray[np.float64]:
-        """Seconds without a cache, float64 for 0 tokens up to the largest size."""
-        tokens = np.arange(self.sizes[-1] + 1)
-        found = np.interp(tokens, self.sizes, self.base)
-        found[0] = 0.0
-        return found
-
-    @cached_property
-    def _lookup(self) -> list[float]:
-        found: list[float] = self._known.tolist()
+    def _known(self) -> list[float]:
+        """Seconds with an empty cache, for 0 tokens up to the largest size."""
+        found: list[float] = np.interp(range(self.sizes[-1] + 1), self.sizes, self.base).tolist()
         return found
 
     def seconds(self, tokens: int, context: int = 0, batch: int = 1) -> float:
@@ -113,24 +105,11 @@ class Curve:
         last = self.sizes[-1]
         beyond = self.slope * (tokens - last) if tokens > last else 0.0
         return (
-            self._lookup[min(tokens, last)]
+            self._known[min(tokens, last)]
             + beyond
             + context * (self.per_context + self.per_pair * tokens / batch)
             + self.per_sequence * (batch - 1)
         )
-
-    def table(self, limit: int, context: int = 0, batch: int = 1) -> NDArray[np.float64]:
-        """:meth:`seconds` for 0 to ``limit`` tokens at once: float64 ``[limit + 1]``."""
-        known, last = self._known, self.sizes[-1]
-        found = known[: limit + 1]
-        if limit > last:
-            beyond = known[-1] + self.slope * np.arange(1, limit - last + 1)
-            found = np.concatenate((found, beyond))
-        fixed = context * self.per_context + self.per_sequence * (batch - 1)
-        found = found + np.arange(limit + 1) * (context * self.per_pair / batch)
-        found += fixed
-        found[0] = 0.0
-        return found
 
 
 @dataclass(frozen=True)

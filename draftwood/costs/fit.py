@@ -101,15 +101,6 @@ class HostSample:
     seconds: float
 
 
-@dataclass(frozen=True)
-class HostCosts:
-    """Seconds outside of forwards: per step, per drafted node, and per sequence after the first."""
-
-    fixed: float
-    node: float
-    sequence: float
-
-
 def fit(samples: Sequence[Sample]) -> Curve:
     """Fit a curve to the samples.
 
@@ -151,8 +142,11 @@ def fit(samples: Sequence[Sample]) -> Curve:
     return Curve(tuple(sizes), tuple(base.tolist()), **named)
 
 
-def fit_host(samples: Sequence[HostSample]) -> HostCosts:
+def fit_host(samples: Sequence[HostSample]) -> tuple[float, float, float]:
     """Fit the costs outside of forwards to the median of each size, weighted by its steps.
+
+    Returns:
+        Seconds per step, per drafted node, and per sequence after the first.
 
     Raises:
         DraftwoodError: there are no steps.
@@ -162,18 +156,12 @@ def fit_host(samples: Sequence[HostSample]) -> HostCosts:
     groups: dict[tuple[int, int], list[float]] = {}
     for sample in samples:
         groups.setdefault((sample.nodes, sample.batch), []).append(sample.seconds)
-    sizes = np.array(list(groups), dtype=np.float64)
+    nodes, batches = np.array(list(groups), dtype=np.float64).T
+    columns = np.stack([np.ones(len(groups)), nodes, batches - 1], axis=1)
     weights = np.sqrt([len(found) for found in groups.values()])
-    columns = [np.ones(len(groups)), sizes[:, 0], sizes[:, 1] - 1]
-    varied = [i for i, column in enumerate(columns) if i == 0 or len(set(column)) > 1]
-    matrix = np.stack([columns[i] for i in varied], axis=1)
     middles = np.array([median(found) for found in groups.values()])
-    found = dict.fromkeys(range(3), 0.0)
-    found |= dict(
-        zip(
-            varied,
-            nnls(matrix * weights[:, None], middles * weights),
-            strict=True,
-        )
-    )
-    return HostCosts(float(found[0]), float(found[1]), float(found[2]))
+    varied = [True, len(set(nodes)) > 1, len(set(batches)) > 1]
+    costs = np.zeros(3)
+    costs[varied] = nnls(columns[:, varied] * weights[:, None], middles * weights)
+    fixed, node, sequence = costs.tolist()
+    return fixed, node, sequence

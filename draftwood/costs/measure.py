@@ -89,8 +89,8 @@ class Grid:
         return Grid(sizes, contexts, self.batches, self.seconds)
 
 
-class NoLevelError(DraftwoodError):
-    """A drafter ran no forward when a level was to be timed."""
+class _NoForwardError(Exception):
+    """A drafter ran no forward when a level was to be timed: its context is shorter."""
 
 
 def measure_target(
@@ -108,7 +108,6 @@ def measure_target(
         DraftwoodError: a context does not fit the model.
     """
     needs, deadline = needs or Needs(), clock() + grid.seconds
-    _check_room(target, grid)
     vocab = target.info.vocab_size
     probes: dict[GridPoint, Probe] = {}
     with ExitStack() as stack:
@@ -126,6 +125,8 @@ def measure_levels(
 ) -> list[Sample]:
     """Time one level of a drafter with a model: the forward and the ranking of the children.
 
+    Contexts become shorter until the draft model's own context holds them.
+
     Args:
         drafter: built for ``target``.
         source: its name in queries.
@@ -133,12 +134,26 @@ def measure_levels(
         grid: what to time; sizes are nodes of a level.
         clock: seconds.
 
+    Returns:
+        Nothing if the drafter's context is too short to draft at all, or it has no model.
+
     Raises:
         DraftwoodError: a context does not fit the target.
-        NoLevelError: the drafter ran no forward: it has no model, or its context is shorter.
     """
+    while True:
+        try:
+            return _measured_levels(drafter, source, target, grid, clock)
+        except _NoForwardError:
+            shorter = grid.contexts[:-1] or (grid.contexts[0] // 2,)
+            if shorter[0] < 1:
+                return []
+            grid = replace(grid, contexts=shorter)
+
+
+def _measured_levels(
+    drafter: Drafter, source: str, target: Target, grid: Grid, clock: Clock
+) -> list[Sample]:
     deadline = clock() + grid.seconds
-    _check_room(target, grid)
     probes: dict[GridPoint, Probe] = {}
     with ExitStack() as stack:
         for context, slots, begun in _fill(target, grid, drafter.needs, deadline, clock, stack):
@@ -146,30 +161,9 @@ def measure_levels(
                 drafter.begin(slot, prefill)
                 stack.callback(drafter.release, slot)
             for batch, width in product(grid.batches, grid.sizes):
-                level = _Level(drafter, source, target, slots[:batch], width, clock)
+                level = _level(drafter, source, target, slots[:batch], width, clock)
                 probes[width, context, batch] = level
         return time_in_rounds(probes, deadline, clock)
-
-
-def measure_reachable_levels(
-    drafter: Drafter, source: str, target: Target, grid: Grid, clock: Clock = perf_counter
-) -> list[Sample]:
-    """As :func:`measure_levels`, with shorter contexts if the draft model's context is shorter.
-
-    Returns:
-        Nothing if the draft model's context is too short to draft at all.
-
-    Raises:
-        DraftwoodError: a context does not fit the target.
-    """
-    while True:
-        try:
-            return measure_levels(drafter, source, target, grid, clock)
-        except NoLevelError:
-            shorter = grid.contexts[:-1] or (grid.contexts[0] // 2,)
-            if shorter[0] < 1:
-                return []
-            grid = replace(grid, contexts=shorter)
 
 
 def time_in_rounds(
@@ -206,49 +200,32 @@ def binary_tree(size: int, vocab: int) -> TokenTree:
     return builder.build()
 
 
-class _Level:
+def _level(
+    drafter: Drafter, source: str, target: Target, slots: Sequence[int], width: int, clock: Clock
+) -> Probe:
     """Times the second of two levels of ``width`` nodes.
 
     The first level is forwarded together with earlier committed tokens and is not timed.
     """
+    vocab, device = target.info.vocab_size, target.info.device
 
-    def __init__(
-        self,
-        drafter: Drafter,
-        source: str,
-        target: Target,
-        slots: Sequence[int],
-        width: int,
-        clock: Clock,
-    ) -> None:
-        self._drafter = drafter
-        self._source = source
-        self._info = target.info
-        self._slots = slots
-        self._width = width
-        self._clock = clock
-
-    def __call__(self) -> float:
-        trees = [TreeBuilder(0) for _ in self._slots]
-        above, vocab = [ROOT] * self._width, self._info.vocab_size
-        for timed in (False, True):
+    def probe() -> float:
+        trees = [TreeBuilder(0) for _ in slots]
+        above = [ROOT] * width
+        for _ in range(2):
             for tree in trees:
-                below = [
-                    tree.add(parent, i % vocab, self._source) for i, parent in enumerate(above)
-                ]
+                below = [tree.add(parent, i % vocab, source) for i, parent in enumerate(above)]
             above = below  # the same in every tree
-            k = min(_CHILDREN, vocab)
-            queries = [Expand(self._source, tree, above, k) for tree in trees]
-            before, start = self._drafter.forwards, self._clock()
-            self._drafter.expand(self._slots, queries)
-            _synchronize(self._info.device)
-            seconds = self._clock() - start
-            if timed and self._drafter.forwards != before + 1:
-                raise NoLevelError(
-                    f"drafter {self._source!r} ran no forward for a level: it has no model, or "
-                    "the measured context is beyond its own"
-                )
+            queries = [Expand(source, tree, above, min(_CHILDREN, vocab)) for tree in trees]
+            before, start = drafter.forwards, clock()
+            drafter.expand(slots, queries)
+            _synchronize(device)
+            seconds = clock() - start
+        if drafter.forwards != before + 1:
+            raise _NoForwardError
         return seconds
+
+    return probe
 
 
 def _forward(
@@ -275,6 +252,12 @@ def _fill(
     target: Target, grid: Grid, needs: Needs, deadline: float, clock: Clock, stack: ExitStack
 ) -> Iterator[tuple[int, list[int], list[Prefill]]]:
     """Contexts, smallest first while time allows, with slots that hold them and their prefills."""
+    limit, most = target.info.context_limit, grid.contexts[-1] + grid.sizes[-1]
+    if most > limit:
+        raise DraftwoodError(
+            f"{grid.contexts[-1]} cached tokens and {grid.sizes[-1]} more do not fit a context of "
+            f"{limit} tokens: measure fewer"
+        )
     vocab, begin, seen, sequences = target.info.vocab_size, clock(), 0, grid.batches[-1]
     for context in grid.contexts:
         spent = clock() - begin
@@ -290,12 +273,3 @@ def _fill(
         _synchronize(target.info.device)
         seen += context
         yield context, slots, [Prefill(prompt, 0, found) for found in rows]
-
-
-def _check_room(target: Target, grid: Grid) -> None:
-    limit, most = target.info.context_limit, grid.contexts[-1] + grid.sizes[-1]
-    if most > limit:
-        raise DraftwoodError(
-            f"{grid.contexts[-1]} cached tokens and {grid.sizes[-1]} more do not fit a context of "
-            f"{limit} tokens: measure fewer"
-        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import fit
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.measure import SHORTEST, Grid, measure_reachable_levels, measure_target
+from draftwood.costs.measure import SHORTEST, Grid, measure_levels, measure_target
 from draftwood.costs.progress import working
 from draftwood.costs.store import key_of, read_or_measure
 from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
@@ -40,12 +40,15 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
     """
     with_model = {source: built for source, built in drafters.items() if built.spec.model}
 
+    def measure() -> StepCosts:
+        return _measured(host.target, with_model)
+
     def make() -> LiveCosts:
         places = {s: host.identity(built.spec.model) for s, built in with_model.items()}
-        if host.info.identity and all(places.values()):
-            key = key_of(host.info, places)
-            return LiveCosts(read_or_measure(key, lambda: _measured(host.target, with_model)))
-        return LiveCosts(_measured(host.target, with_model))
+        known = host.info.identity and all(places.values())
+        return LiveCosts(
+            read_or_measure(key_of(host.info, places), measure) if known else measure()
+        )
 
     key = CostsOf(tuple((source, built.spec) for source, built in with_model.items()))
     return host.share(key, make)
@@ -58,13 +61,8 @@ def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
     with working("timing what a step costs, once for this machine and model"):
         grid = Grid().fitted(target.info.context_limit)
         curve = fit(measure_target(target, grid, Needs(top_k=10)))
-        levels = {source: _level(source, built, target, grid) for source, built in drafters.items()}
+        timed = {s: measure_levels(built.drafter, s, target, grid) for s, built in drafters.items()}
+        levels = {source: fit(samples) if samples else _FLAT for source, samples in timed.items()}
         # Host time is a guess until live costs are updated by the first steps.
         first = curve.seconds(1)
         return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
-
-
-def _level(source: str, built: Built, target: Target, grid: Grid) -> Curve:
-    """Seconds of a draft forward, at contexts that the drafter's own model reaches."""
-    samples = measure_reachable_levels(built.drafter, source, target, grid)
-    return fit(samples) if samples else _FLAT

@@ -13,7 +13,7 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.models import load
-from draftwood.policies.auto import calibration
+from draftwood.policies.auto import calibration_file
 from draftwood.policies.auto.calibration import BANDS
 from draftwood.policies.auto.features import NOT_LISTED
 from draftwood.runner.attach import attach
@@ -37,7 +37,7 @@ def test_counts_are_written_and_decode_the_tokens_of_plain_decoding(
     outcome = CliRunner().invoke(calibrate, [*argv, "--max-new-tokens", "8"])
     assert outcome.exit_code == 0, outcome.output
     assert f"{output}: 12 answers counted" in outcome.output
-    counted = calibration.load(output)
+    counted = calibration_file.load(output)
     assert counted.keys() == set(BANDS)
     assert all(sum(taken for _, taken in band.values()) > 0 for band in counted.values())
     codes = [codes for band in counted.values() for codes in band]

@@ -115,6 +115,7 @@ def test_a_draft_of_a_shorter_context_is_measured_where_it_reaches(
 ) -> None:
     draft, output = _shorter_draft(tmp_path / "draft", 24), tmp_path / "costs.json"
     argv = ["--model", checkpoint, "--draft", draft, "--json", str(output), *QUICK]
+    argv += ["--seconds", "1"]  # a context that takes too long to fill is left out
     outcome = CliRunner().invoke(tune, argv, catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     samples = json.loads(output.read_text())["samples"]

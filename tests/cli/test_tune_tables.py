@@ -2,7 +2,7 @@
 
 import pytest
 
-from draftwood.cli._tune_tables import level_rows, target_rows
+from draftwood.cli._tune_tables import target_rows
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 
@@ -33,9 +33,3 @@ def test_a_batch_shares_its_forwards() -> None:
     # Roots: 2 tokens; trees: 4 tokens, one level of 2 nodes, 2 drafted ones.
     assert row.ratio == pytest.approx((11 + 2) / (9 + 2))
     assert row.break_even_chain == pytest.approx((13 + 1.5 + 1 + 1) / 12 - 1)
-
-
-def test_levels_are_held_against_a_plain_forward() -> None:
-    (row,) = level_rows(COSTS, "draft", [Sample(3, 100, 1, 2.5)], (3,), 100, 1)
-    assert (row.width, row.timed, row.seconds) == (3, 2.5, 2.0)
-    assert row.ratio == pytest.approx(2 / 9)

@@ -36,19 +36,20 @@ def test_exact_samples_are_fitted_exactly() -> None:
 def test_terms_that_do_not_vary_are_part_of_the_table() -> None:
     found = fit(samples(TRUE, (64,), (1,)))
     assert found.per_context == found.per_pair == found.per_sequence == 0.0
-    np.testing.assert_allclose(found.base, TRUE.table(8, 64, 1)[[1, 2, 4, 8]], rtol=1e-9)
+    np.testing.assert_allclose(found.base, [TRUE.seconds(n, 64) for n in TRUE.sizes], rtol=1e-9)
 
 
 @given(st.lists(st.floats(1e-4, 1e-1), min_size=16, max_size=16))
 def test_any_times_give_a_curve_that_never_falls(times: list[float]) -> None:
     cells = product((1, 2, 4, 8), (64, 512), (1, 4))
     found = fit([Sample(n, c * b, b, t) for (n, c, b), t in zip(cells, times, strict=True)])
-    assert np.all(np.diff(found.table(20, 300, 2)) >= -1e-12)
+    assert np.all(np.diff([found.seconds(n, 300, 2) for n in range(20)]) >= -1e-12)
 
 
 def test_noise_is_averaged() -> None:
     found = fit(samples(TRUE, (64, 256, 512, 1024), (1, 2, 4), noise=0.03))
-    np.testing.assert_allclose(found.table(8, 300)[1:], TRUE.table(8, 300)[1:], rtol=0.05)
+    for n in range(1, 9):
+        assert found.seconds(n, 300) == pytest.approx(TRUE.seconds(n, 300), rel=0.05)
 
 
 def test_a_batch_alone_begins_at_one_token_too() -> None:
@@ -68,22 +69,24 @@ def test_too_little_is_refused() -> None:
         fit_host([])
 
 
-def test_host_costs_of_exact_steps() -> None:
-    steps = [HostSample(n, b, 1e-3 + 2e-5 * n + 3e-4 * (b - 1)) for n in (0, 8, 59) for b in (1, 4)]
-    found = fit_host(steps)
-    assert found.fixed == pytest.approx(1e-3)
-    assert found.node == pytest.approx(2e-5)
-    assert found.sequence == pytest.approx(3e-4)
-
-
-def test_a_pause_among_steps_does_not_count() -> None:
-    steps = [HostSample(0, 1, 1e-3)] * 5 + [HostSample(10, 1, 2e-3)] * 5
-    found = fit_host([*steps, HostSample(0, 1, 9.0), HostSample(10, 1, 9.0)])
-    assert found.fixed == pytest.approx(1e-3)
-    assert found.node == pytest.approx(1e-4)
-
-
-def test_plain_steps_alone_give_no_cost_of_nodes() -> None:
-    found = fit_host([HostSample(0, 1, 1e-3)])
-    assert found.fixed == pytest.approx(1e-3)
-    assert (found.node, found.sequence) == (0.0, 0.0)
+@pytest.mark.parametrize(
+    ("steps", "costs"),
+    [
+        # Exact steps, a pause among steps, and plain steps alone.
+        (
+            [
+                HostSample(n, b, 1e-3 + 2e-5 * n + 3e-4 * (b - 1))
+                for n in (0, 8, 59)
+                for b in (1, 4)
+            ],
+            (1e-3, 2e-5, 3e-4),
+        ),
+        (
+            [HostSample(n, 1, t) for n, t in ((0, 1e-3), (10, 2e-3)) for t in (*[t] * 5, 9.0)],
+            (1e-3, 1e-4, 0.0),
+        ),
+        ([HostSample(0, 1, 1e-3)], (1e-3, 0.0, 0.0)),
+    ],
+)
+def test_host_costs(steps: list[HostSample], costs: tuple[float, float, float]) -> None:
+    assert fit_host(steps) == pytest.approx(costs)

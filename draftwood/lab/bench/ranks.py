@@ -77,5 +77,4 @@ def target_seconds(target: Target, nodes: int, context: int) -> list[float]:
     """
     sizes = (*(size for size in _SIZES if size <= nodes), nodes + 1)
     curve = fit(measure_target(target, Grid(sizes, (context,), seconds=_SECONDS)))
-    found: list[float] = curve.table(nodes + 1, context)[1:].tolist()
-    return found
+    return [curve.seconds(size, context) for size in range(1, nodes + 2)]

@@ -9,33 +9,15 @@ all candidates. Old counts decay, so that the table follows the text. Knows noth
 costs.
 """
 
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from itertools import chain
-from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
-from draftwood.files import decode, read_json, write_text
-from draftwood.policies.auto.features import (
-    NOT_ASKED,
-    SCHEME,
-    SOURCES,
-    Codes,
-    Source,
-    bucket_of,
-    codes_of,
-)
-
-VERSION = 2
-"""Version of the JSON; other versions are refused."""
+from draftwood.policies.auto.features import NOT_ASKED, SOURCES, Codes, Source
 
 BANDS = ("greedy", "low", "high")
 _LOW = 0.6
@@ -128,23 +110,20 @@ class Counts:
     Args:
         prior: counts to start from.
         half_life: steps after which a count has lost half its weight.
-        sources: in the order of the codes; a prior's shorter codes lack the last ones.
     """
 
-    def __init__(self, prior: Prior, half_life: float, sources: Sequence[Source] = SOURCES) -> None:
+    def __init__(self, prior: Prior, half_life: float) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
         self._weight = 1.0
+        # A source has a negative number in its keys, so that they are no bucket's.
         summed: dict[_Key, list[float]] = {}
         buckets: dict[_Key, list[float]] = {}
-        for given, (offered, taken) in prior.items():
-            codes = given + (NOT_ASKED,) * (len(sources) - len(given))
+        for codes, (offered, taken) in prior.items():
             buckets[codes] = [offered, taken]
             for source, code in enumerate(codes):
                 sums = summed.setdefault((-1 - source, code), [0.0, 0.0])
                 sums[0] += offered
                 sums[1] += taken
-        # A row for each code of each source and for each bucket. A source has a negative number in
-        # its keys, so that they are no bucket's.
         every = summed | buckets
         self._rows: dict[_Key, int] = {key: row for row, key in enumerate(every)}
         self._counts = _capped(np.array([*every.values()], dtype=np.float64).reshape(-1, 2))
@@ -237,110 +216,12 @@ class Calibration:
         """The counts for a temperature."""
         name = band(temperature)
         if name not in self._counts:
-            self._counts[name] = Counts(self._prior.get(name, {}), self._half_life, self.sources)
+            self._counts[name] = Counts(self._prior.get(name, {}), self._half_life)
         return self._counts[name]
 
-    def save(self, path: Path) -> None:
-        """Write the counts, so that the next process starts from them."""
-        known = self._prior | {name: c.totals() for name, c in self._counts.items()}
-        write_text(path, dumps(known, self.sources))
-
-
-def dumps(counts: Mapping[str, Prior], sources: Sequence[Source] = SOURCES) -> str:
-    """Counts by band as JSON: of each band, the buckets seen and their two counts."""
-    bands = {}
-    for name, known in counts.items():
-        numbered = sorted((bucket_of(_padded(c, sources), sources), n) for c, n in known.items())
-        seen = [(bucket, pair) for bucket, pair in numbered if pair[0] >= 0.05]
-        bands[name] = {
-            "buckets": [bucket for bucket, _ in seen],
-            "offered": np.array([offered for _, (offered, _) in seen]).round(2).tolist(),
-            "taken": np.array([taken for _, (_, taken) in seen]).round(2).tolist(),
-        }
-    found: dict[str, object] = {"version": VERSION, "scheme": SCHEME, "bands": bands}
-    if len(sources) > len(SOURCES):
-        found["further sources"] = sources[len(SOURCES) :]
-    return json.dumps(found) + "\n"
-
-
-def load(
-    path: Path, sources: Sequence[Source] = SOURCES
-) -> dict[str, dict[Codes, tuple[float, float]]]:
-    """Counts by band from a file that :meth:`Calibration.save` wrote.
-
-    Args:
-        path: of the file.
-        sources: that the codes are to be of; those that the file does not name were not asked.
-
-    Raises:
-        DraftwoodError: it cannot be read, is of another version, counts other sources, or its
-            numbers are not counts.
-    """
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("version") != VERSION:
-        raise DraftwoodError(
-            f"{path} is not a calibration file of version {VERSION}: "
-            "run 'draftwood calibrate' again"
-        )
-    if found.get("scheme") != SCHEME:
-        raise DraftwoodError(
-            f"{path} was counted with other buckets than this version of draftwood has: run "
-            "'draftwood calibrate' again"
-        )
-    try:
-        named = found.get("further sources", [])
-        further = [
-            Source(*each) for each in decode(list[tuple[str, str]], named, "further sources")
-        ]
-        own = (*SOURCES, *further)
-        known = decode(dict[str, _Band], found.get("bands"), "bands")
-        bands = {name: band.counts(own) for name, band in known.items()}
-    except (DraftwoodError, LookupError, ValueError) as error:
-        raise DraftwoodError(f"{path} is not a calibration file: {error}") from error
-    missing = [source.name for source in further if source not in sources]
-    if missing:
-        raise DraftwoodError(
-            f"{path} counts sources that this method does not have: {', '.join(missing)}"
-        )
-    places = [own.index(source) if source in own else -1 for source in sources]
-    return {
-        name: {
-            tuple([codes[i] if i >= 0 else NOT_ASKED for i in places]): pair
-            for codes, pair in known.items()
-        }
-        for name, known in bands.items()
-    }
-
-
-@cache
-def shipped() -> dict[str, dict[Codes, tuple[float, float]]]:
-    """The calibration that comes with the package, read once: every engine begins with it."""
-    return load(Path(str(files("draftwood"))) / "assets" / "calibration.json")
-
-
-@dataclass(frozen=True)
-class _Band:
-    """Numbers of the buckets seen, with their two counts."""
-
-    buckets: tuple[int, ...]
-    offered: tuple[float, ...]
-    taken: tuple[float, ...]
-
-    def counts(self, sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
-        """The counts by codes; ValueError for numbers that are no buckets or no counts."""
-        found = {}
-        for bucket, offered, taken in zip(self.buckets, self.offered, self.taken, strict=True):
-            codes = codes_of(bucket, sources)
-            if codes in found:
-                raise ValueError(f"bucket {bucket} is named twice")
-            if not 0 <= taken <= offered:
-                raise ValueError("a count that is negative or above what was offered")
-            found[codes] = offered, taken
-        return found
-
-
-def _padded(codes: Codes, sources: Sequence[Source]) -> Codes:
-    return codes + (NOT_ASKED,) * (len(sources) - len(codes))
+    def totals(self) -> dict[str, Prior]:
+        """Offered and taken candidates by band and bucket, as they count now."""
+        return self._prior | {name: each.totals() for name, each in self._counts.items()}
 
 
 def _keys(codes: Codes) -> list[_Key]:

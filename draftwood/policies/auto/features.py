@@ -8,9 +8,8 @@ counts how often such candidates are taken. A missing token is a feature as well
 the place and does not list the token speaks against it. Pure; knows nothing of trees.
 """
 
-import math
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
@@ -58,12 +57,8 @@ SOURCES = (Source("copied", "copied"), Source("table", "ranked"), Source("neural
 COPIED, TABLE, NEURAL = range(3)
 """Positions of :data:`SOURCES`."""
 
-CODES = tuple(KINDS[source.kind] for source in SOURCES)
-BUCKETS = math.prod(CODES)
-"""Buckets of :data:`SOURCES`."""
-
 SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn, coupled"
-"""The meaning of the codes, for whoever keeps them."""
+"""The meaning of the codes; a calibration file holds it."""
 
 _BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
 
@@ -174,15 +169,11 @@ def features_of(sources: tuple[Source, ...]) -> Features:
 
 
 def bucket_of(codes: Codes, sources: Sequence[Source] = SOURCES) -> int:
-    """The number of a bucket.
-
-    Sources beyond the first three are the higher digits, so that the numbers of buckets without
-    them stay as they are.
-    """
-    copied, ranked, neural, *further = codes
-    number, stride = (copied * CODES[1] + ranked) * CODES[2] + neural, BUCKETS
-    for code, source in zip(further, sources[3:], strict=True):
-        number, stride = number + stride * code, stride * KINDS[source.kind]
+    """The number of a bucket: its codes are the digits, in the order of :func:`_digits`."""
+    number, stride = 0, 1
+    for place, size in _digits(sources):
+        number += stride * codes[place]
+        stride *= size
     return number
 
 
@@ -192,13 +183,19 @@ def codes_of(bucket: int, sources: Sequence[Source] = SOURCES) -> Codes:
     Raises:
         ValueError: there is no such bucket.
     """
-    rest, number = divmod(bucket, BUCKETS)
-    number, neural = divmod(number, CODES[2])
-    copied, ranked = divmod(number, CODES[1])
-    further = []
-    for source in sources[3:]:
-        rest, code = divmod(rest, KINDS[source.kind])
-        further.append(code)
+    rest, codes = bucket, [NOT_ASKED] * len(sources)
+    for place, size in _digits(sources):
+        rest, codes[place] = divmod(rest, size)
     if rest:
         raise ValueError(f"there is no bucket {bucket}")
-    return (copied, ranked, neural, *further)
+    return tuple(codes)
+
+
+def _digits(sources: Sequence[Source]) -> Iterator[tuple[int, int]]:
+    """Position and number of codes of each source, the lowest digit of a bucket's number first.
+
+    Further sources are the highest digits, so that the numbers of buckets without them stay as they
+    are.
+    """
+    for place in (NEURAL, TABLE, COPIED, *range(len(SOURCES), len(sources))):
+        yield place, KINDS[sources[place].kind]

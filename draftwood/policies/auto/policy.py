@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies.auto.calibration import Calibration, load, shipped
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.calibration_file import load, shipped
 from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
@@ -116,7 +117,7 @@ class Auto(Policy):
         from draftwood.costs.recall import recall_or_measure  # which loads torch
 
         sources, given = self.features, self.calibration
-        prior = load(Path(given), sources) if given else shipped()
+        prior = load(Path(given), sources) if given else shipped(sources)
         calibration = Calibration(prior, sources=sources)
         return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
 
@@ -134,7 +135,7 @@ class Auto(Policy):
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
         pool = Pool(*given) if sampled is None else sampled
-        for position, name in self._copying:
+        for position, name in self._by_kind["copied"]:
             offers: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(offers):
                 tokens = offer.tokens[:deepest]
@@ -164,18 +165,12 @@ class Auto(Policy):
         return pool.tree(report.chosen(price), "auto")
 
     @cached_property
-    def _copying(self) -> list[tuple[int, str]]:
-        """Position and drafter's name of each source that copies."""
-        return [(COPIED, self.chain), *self._further("copied")]
-
-    @cached_property
-    def _ranking(self) -> list[tuple[int, str]]:
-        """Position and drafter's name of each source that ranks without a model."""
-        return [(TABLE, self.table), *self._further("ranked")]
-
-    def _further(self, kind: str) -> list[tuple[int, str]]:
-        numbered = list(enumerate(self.features))[len(SOURCES) :]
-        return [(position, source.name) for position, source in numbered if source.kind == kind]
+    def _by_kind(self) -> dict[str, list[tuple[int, str]]]:
+        """Position and drafter's name of the sources of a kind, without models."""
+        found = {"copied": [(COPIED, self.chain)], "ranked": [(TABLE, self.table)]}
+        for position, source in enumerate(self.features[len(SOURCES) :], len(SOURCES)):
+            found[source.kind].append((position, source.name))
+        return found
 
     def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
         """Add successors of the nodes, of these successors, and so on."""
@@ -184,7 +179,7 @@ class Auto(Policy):
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
             fresh: list[int] = []
-            for position, name in self._ranking:
+            for position, name in self._by_kind["ranked"]:
                 answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
                 fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq)
             nodes = fresh

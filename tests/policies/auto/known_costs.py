@@ -1,5 +1,6 @@
 """A tuner whose costs are true, and candidates with given probabilities."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.features import TABLE, Codes
+from draftwood.policies.auto.features import KINDS, SOURCES, TABLE, Codes
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
@@ -23,6 +24,10 @@ from draftwood.protocols import (
 )
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from tests.factories.scripted_sources import NO_ROWS
+
+CODES = tuple(KINDS[source.kind] for source in SOURCES)
+"""Number of codes of each source."""
+BUCKETS = math.prod(CODES)
 
 FLAT = Curve((1, 1000), (1.0, 1.0))
 LINEAR = Curve((1, 1001), (1.0, 21.0))

@@ -1,13 +1,10 @@
-"""Estimates against a slow literal re-computation, what they converge to, and their file."""
+"""Estimates against a slow literal re-computation, and what they converge to."""
 
-import json
 import math
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,27 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.auto import calibration
-from draftwood.policies.auto.calibration import (
-    BANDS,
-    VERSION,
-    Calibration,
-    Counts,
-    Prior,
-    band,
-    dumps,
-    load,
-)
-from draftwood.policies.auto.features import (
-    BUCKETS,
-    CODES,
-    NOT_ASKED,
-    NOT_LISTED,
-    SCHEME,
-    SOURCES,
-    further_source,
-)
+from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, Prior, band
+from draftwood.policies.auto.features import NOT_ASKED, NOT_LISTED
+from tests.policies.auto.known_costs import CODES
 
 Codes = tuple[int, ...]
 
@@ -368,147 +348,3 @@ def test_a_calibration_decays_by_its_half_life() -> None:
         found.append(learnt.acceptance.probability((5, 0, 0)))
     assert found[0] < 0.1
     assert found[1] == pytest.approx(0.5, abs=0.1)
-
-
-# --- the file -------------------------------------------------------------------------------------
-
-
-def test_a_saved_calibration_is_where_the_next_process_begins(tmp_path: Path) -> None:
-    prior = {"greedy": table(((5, 0, 0), 6.0, 2.0)), "high": table(((0, 9, 0), 7.0, 7.0))}
-    known = Calibration(prior, half_life=FOREVER)
-    teach(known.at(0.0), [((5, 0, 0), True), ((5, 0, 0), False), ((0, 7, 16), True)])
-    teach(known.at(0.3), [((9, 10, 18), True)])
-    path = tmp_path / "calibration.json"
-    known.save(path)
-    found = load(path)
-    assert found["greedy"] == table(((5, 0, 0), 8.0, 3.0), ((0, 7, 16), 1.0, 1.0))
-    assert found["low"] == table(((9, 10, 18), 1.0, 1.0))
-    assert found["high"] == prior["high"], "a band that was not used is written as well"
-    again = Calibration(found, half_life=FOREVER)
-    for temperature in (0.0, 0.3, 1.0):
-        for codes in SEEN:
-            expected = known.at(temperature).acceptance.probability(codes)
-            assert again.at(temperature).acceptance.probability(codes) == pytest.approx(expected)
-    path.write_text(dumps(found), encoding="utf-8")
-    assert dumps(load(path)) == dumps(found)
-
-
-def test_saved_counts_are_those_that_still_count(tmp_path: Path) -> None:
-    known = Calibration(half_life=1.0)
-    teach(known.at(0.0), [((5, 0, 0), True)] * 8)
-    teach(known.at(0.0), [((6, 0, 0), True)])
-    for _ in range(2):
-        known.at(0.0).fade()
-    known.save(tmp_path / "c.json")
-    expected = table(((5, 0, 0), 2.0, 2.0), ((6, 0, 0), 0.25, 0.25))
-    assert load(tmp_path / "c.json")["greedy"] == expected
-    for _ in range(5):
-        known.at(0.0).fade()
-    known.save(tmp_path / "c.json")
-    # Of the second cell less than a hundredth is left, which is not worth a line.
-    assert load(tmp_path / "c.json")["greedy"] == table(((5, 0, 0), 0.06, 0.06))
-
-
-def test_nothing_known_is_a_file_too(tmp_path: Path) -> None:
-    path = tmp_path / "c.json"
-    Calibration().save(path)
-    assert json.loads(path.read_text(encoding="utf-8")) == {
-        "version": VERSION,
-        "scheme": SCHEME,
-        "bands": {},
-    }
-    assert load(path) == {}
-
-
-def entry(cells: Any, offered: Any, taken: Any) -> object:
-    return {"buckets": cells, "offered": offered, "taken": taken}
-
-
-def file_of(greedy: object) -> str:
-    return json.dumps({"version": VERSION, "scheme": SCHEME, "bands": {"greedy": greedy}})
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        pytest.param("{", "c.json is not JSON", id="no JSON"),
-        pytest.param(
-            "[]", f"c.json is not a calibration file of version {VERSION}", id="no object"
-        ),
-        pytest.param(
-            "{}",
-            f"not a calibration file of version {VERSION}: run .draftwood calibrate. again",
-            id="no version",
-        ),
-        pytest.param(
-            json.dumps({"version": VERSION + 1, "bands": {}}),
-            "not a calibration file of version",
-            id="newer",
-        ),
-        pytest.param(
-            json.dumps({"version": VERSION, "scheme": "others", "bands": {}}),
-            "counted with other buckets .*draftwood calibrate",
-            id="other buckets",
-        ),
-        pytest.param(
-            json.dumps({"version": VERSION, "scheme": SCHEME}),
-            "is not a calibration file: .*bands",
-            id="no bands",
-        ),
-        pytest.param(
-            json.dumps({"version": VERSION, "scheme": SCHEME, "bands": []}),
-            "is not a calibration file: ",
-            id="[]",
-        ),
-        pytest.param(file_of(None), "is not a calibration file: ", id="no entry"),
-        pytest.param(
-            file_of({"buckets": [1]}), "is not a calibration file: .*offered", id="no counts"
-        ),
-        pytest.param(
-            file_of(entry([BUCKETS], [1], [1])), "is not a calibration file: ", id="no such bucket"
-        ),
-        pytest.param(file_of(entry([-1], [1], [1])), "there is no bucket -1", id="bucket below 0"),
-        pytest.param(
-            file_of(entry([10**30], [1], [1])), "is not a calibration file: ", id="huge bucket"
-        ),
-        pytest.param(file_of(entry([1], [1], [2])), "above what was offered", id="too many taken"),
-        pytest.param(file_of(entry([1], [2], [-1])), "a count that is negative", id="negative"),
-        pytest.param(
-            file_of(entry([1], [math.nan], [0])), "a number, found NaN", id="not a number"
-        ),
-        pytest.param(file_of(entry([1], [math.inf], [0])), "a number, found Inf", id="infinite"),
-        pytest.param(file_of(entry([1], ["x"], [0])), "is not a calibration file: ", id="text"),
-        pytest.param(file_of(entry([1, 2], [1, 1, 1], [0, 0])), "is not a cal", id="more counts"),
-        pytest.param(
-            file_of(entry([1, 2, 3], [1.0], [0.0])), "is not a cal", id="one count for all"
-        ),
-    ],
-)
-def test_files_that_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "c.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(DraftwoodError, match=complaint):
-        load(path)
-
-
-def test_a_file_of_further_sources(tmp_path: Path) -> None:
-    sources = (*SOURCES, further_source("mine/ranked"))
-    known = Calibration({"greedy": table(((5, 0, 0), 6.0, 2.0))}, FOREVER, sources)
-    teach(known.at(0.0), [((5, 0, 0, 7), True), ((0, 0, 0, 7), True), ((0, 0, 0, 7), False)])
-    known.save(tmp_path / "c.json")
-    found = load(tmp_path / "c.json", sources)
-    mine = table(((5, 0, 0, 0), 6.0, 2.0), ((5, 0, 0, 7), 1.0, 1.0), ((0, 0, 0, 7), 2.0, 1.0))
-    assert found == {"greedy": mine}
-    with pytest.raises(DraftwoodError, match="sources that this method does not have: mine"):
-        load(tmp_path / "c.json")
-    # In another order, and beside a source that the file knows nothing of.
-    other = load(tmp_path / "c.json", (*SOURCES, further_source("yours/copied"), sources[3]))
-    assert other["greedy"][5, 0, 0, 0, 7] == (1.0, 1.0)
-
-
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DraftwoodError, match=r"cannot read .*missing\.json"):
-        load(tmp_path / "missing.json")
-    (tmp_path / "c.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(DraftwoodError, match=r"c\.json is not JSON"):
-        load(tmp_path / "c.json")

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import (
-    BUCKETS,
-    CODES,
     COPIED,
     COPIED_CODES,
     KINDS,
@@ -28,6 +26,7 @@ from draftwood.policies.auto.features import (
     ranked_codes,
     sampled_code,
 )
+from tests.policies.auto.known_costs import BUCKETS, CODES
 
 LENGTHS = range(200)
 SCORES = np.linspace(0.0005, 1.0, 2000)

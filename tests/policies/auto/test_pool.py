@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from draftwood.policies.auto.features import (
-    BUCKETS,
-    CODES,
     COPIED,
     NEURAL,
     NOT_ASKED,
@@ -30,6 +28,7 @@ from draftwood.policies.auto.report import Gain, Report
 from draftwood.protocols import NOTHING_PAYS
 from draftwood.tree import ROOT, TokenTree
 from tests.factories.scripted_sources import paths
+from tests.policies.auto.known_costs import BUCKETS, CODES
 
 Path = tuple[int, ...]
 Row = Sequence[tuple[int, float]]

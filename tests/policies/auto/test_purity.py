@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.policies.auto.calibration import Calibration, shipped
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.calibration_file import shipped
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.tuner import AutoTuner

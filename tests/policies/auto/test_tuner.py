@@ -10,7 +10,8 @@ import torch
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
-from draftwood.policies.auto.calibration import Calibration, Counts, dumps
+from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.calibration_file import save
 from draftwood.policies.auto.features import NEURAL, TABLE
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
@@ -408,7 +409,7 @@ INFO = TargetInfo(13, 256, 1, 1, torch.device("cpu"), torch.float32)
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    path.write_text(dumps({"greedy": {(0, 5, 0): (100.0, 99.0)}}), encoding="utf-8")
+    save(path, {"greedy": {(0, 5, 0): (100.0, 99.0)}})
     built = Auto(calibration=str(path)).tuner(FakeHost(INFO), {})
     assert isinstance(built, AutoTuner)
     assert built.calibration.at(0.0).acceptance.probability((0, 5, 0)) > 0.8

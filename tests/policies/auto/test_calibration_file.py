@@ -1,0 +1,83 @@
+"""Calibration files: what is written is read, and what cannot be read is refused in a sentence."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.calibration_file import VERSION, load, save, shipped
+from draftwood.policies.auto.features import SCHEME, SOURCES, further_source
+from tests.policies.auto.known_costs import BUCKETS
+
+MINE = further_source("mine/ranked")
+
+
+def test_saved_counts_are_where_the_next_process_begins(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    known = Calibration({"greedy": {(5, 0, 0): (6.0, 2.0)}, "high": {(0, 9, 0): (7.0, 7.0)}}, 1e12)
+    known.at(0.0).observe([(5, 0, 0), (5, 0, 0), (0, 7, 16)], [True, False, True])
+    known.at(0.3).observe([(9, 10, 18)], [True])
+    save(path, known.totals())
+    assert load(path) == {
+        "greedy": {(5, 0, 0): (8.0, 3.0), (0, 7, 16): (1.0, 1.0)},
+        "low": {(9, 10, 18): (1.0, 1.0)},
+        "high": {(0, 9, 0): (7.0, 7.0)},  # a band that was not used is written as well
+    }
+    save(path, {"low": {}})
+    assert load(path) == {"low": {}}
+
+
+def test_the_shipped_counts_are_written_as_they_were_read(tmp_path: Path) -> None:
+    save(tmp_path / "c.json", shipped())
+    assert load(tmp_path / "c.json") == shipped()
+    assert {len(codes) for band in shipped((*SOURCES, MINE)).values() for codes in band} == {4}
+
+
+def test_a_file_of_further_sources(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    save(path, {"low": {(5, 0, 0, 0): (6.0, 2.0), (5, 0, 0, 7): (1.0, 1.0)}}, (*SOURCES, MINE))
+    other = (*SOURCES, further_source("yours/copied"), MINE)
+    # In another order, and beside a source that the file knows nothing of.
+    assert load(path, other) == {"low": {(5, 0, 0, 0, 0): (6.0, 2.0), (5, 0, 0, 0, 7): (1.0, 1.0)}}
+    with pytest.raises(DraftwoodError, match="sources that this method does not have: mine"):
+        load(path)
+
+
+def file_of(low: object = None, version: int = VERSION, scheme: str = SCHEME) -> str:
+    return json.dumps({"version": version, "scheme": scheme, "bands": {"low": low}})
+
+
+def band(buckets: list[Any], offered: list[Any], taken: list[Any]) -> str:
+    return file_of({"buckets": buckets, "offered": offered, "taken": taken})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("\xff", "c.json is not JSON"),
+        ("[]", f"not a calibration file of version {VERSION}: run 'draftwood calibrate' again"),
+        (file_of(version=1), "not a calibration file of version"),
+        (file_of(scheme="x"), "other buckets than .* run 'draftwood calibrate' again"),
+        (json.dumps({"version": VERSION, "scheme": SCHEME}), "is not a calibration file: .*bands"),
+        (file_of(), "is not a calibration file: bands.low: expected an object"),
+        (file_of({"buckets": [1]}), "bands.low.offered is missing"),
+        (band([BUCKETS], [1], [1]), f"there is no bucket {BUCKETS}"),
+        (band([-1], [1], [1]), "there is no bucket -1"),
+        (band([1], [1], [2]), "above what was offered"),
+        (band([1], [2], [-1]), "a count that is negative"),
+        (band([1], [math.nan], [0]), "a number, found NaN"),
+        (band([1, 2], [1, 1, 1], [0, 0]), "is not a calibration file: "),
+        (band([1, 1], [1, 1], [0, 0]), "bucket 1 is named twice"),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DraftwoodError, match=complaint):
+        load(path)
+    with pytest.raises(DraftwoodError, match=r"cannot read .*missing\.json"):
+        load(tmp_path / "missing.json")

@@ -2,8 +2,10 @@
 
 import errno
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,41 +48,62 @@ def test_files_that_are_no_prompt(tmp_path: Path, content: bytes, complaint: str
     assert complaint in refused("generate", "--file", str(file), "--model", "/nowhere/at-all")
 
 
-def test_bias_is_checked_before_the_weights_are_read(checkpoint: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes((Path(checkpoint) / "config.json").read_bytes())
-    assert "logit_bias names token 9999" in refused(
-        "generate", "x", "--logit-bias", "9999=1", "--model", str(tmp_path)
-    )
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def damaged(checkpoint: str, place: Path, *, how: str) -> Path:
-    """A copy of the checkpoint with something wrong."""
-    for file in Path(checkpoint).iterdir():
-        content = file.read_bytes()
-        if file.name == "model.safetensors" and how == "short":
-            content = content[: len(content) // 2]
-        if file.name == "model.safetensors" and how == "garbage":
-            content = b"\xff" * 100
-        if file.name == "config.json" and how == "shapes":
-            config = json.loads(content)
-            config["hidden_size"] *= 2
-            content = json.dumps(config).encode()
-        (place / file.name).write_bytes(content)
-    return place
+def widened(config: Path) -> None:
+    fields = json.loads(config.read_text())
+    config.write_text(json.dumps(fields | {"hidden_size": 2 * fields["hidden_size"]}))
 
 
 @pytest.mark.parametrize(
-    ("how", "complaint"),
+    ("spoil", "complaint"),
     [
-        ("short", "its weights are damaged or not complete"),
-        ("garbage", "its weights are damaged or not complete"),
-        ("shapes", "the shapes of its weights are not those of its config.json"),
+        (
+            lambda place: truncated(place / "model.safetensors"),
+            "its weights are damaged or not complete",
+        ),
+        (
+            lambda place: (place / "model.safetensors").write_bytes(b"\xff" * 100),
+            "its weights are damaged or not complete",
+        ),
+        (
+            lambda place: widened(place / "config.json"),
+            "the shapes of its weights are not those of its config.json",
+        ),
+        (
+            lambda place: [file.unlink() for file in place.glob("tokenizer*")],
+            "its tokenizer is missing or cannot be read: tokenizer.json belongs beside the model",
+        ),
+        (
+            lambda place: T5Config(vocab_size=32).save_pretrained(place),
+            "it is not a causal language model (decoder-only, as Llama or GPT-2)",
+        ),
     ],
 )
-def test_damaged_models(checkpoint: str, tmp_path: Path, how: str, complaint: str) -> None:
-    model = damaged(checkpoint, tmp_path, how=how)
+def test_damaged_models(
+    checkpoint: str, tmp_path: Path, spoil: Callable[[Path], object], complaint: str
+) -> None:
+    model = Path(shutil.copytree(checkpoint, tmp_path / "model"))
+    spoil(model)
     err = refused("generate", "x", "--model", str(model))
-    assert complaint in err.splitlines()[-1]
+    assert f"draftwood: cannot load model '{model}': {complaint}" in err.splitlines()[-1]
+
+
+def test_a_path_that_is_no_model_says_what_to_give(checkpoint: str) -> None:
+    file = Path(checkpoint) / "config.json"
+    assert "this is a file; give the directory" in refused("generate", "x", "--model", str(file))
+    assert "there is no such directory; give the one that holds config.json, or a hub id" in (
+        refused("generate", "x", "--model", "/nowhere/x")
+    )
+
+
+def test_bias_is_checked_before_the_weights_are_read(checkpoint: str, tmp_path: Path) -> None:
+    shutil.copy(Path(checkpoint) / "config.json", tmp_path)
+    assert "logit_bias names token 9999" in refused(
+        "generate", "x", "--logit-bias", "9999=1", "--model", str(tmp_path)
+    )
 
 
 def test_the_line_break_at_the_end_of_a_file_is_not_prompt(checkpoint: str, tmp_path: Path) -> None:
@@ -290,42 +313,6 @@ def test_calibrating_a_model_of_ones_own_needs_no_draft_model(
         "calibrate", str(out), "--prompts", str(prompts), *flags, "--draft", checkpoint
     )
     assert "2 answers counted" in printed
-
-
-def test_a_path_that_is_no_model_says_what_to_give() -> None:
-    err = refused("generate", "x", "--model", "/nowhere/x")
-    assert err == (
-        "draftwood: cannot load model '/nowhere/x': there is no such directory; give the one that "
-        "holds config.json, or a hub id\n"
-    )
-
-
-def test_a_file_is_no_model(checkpoint: str) -> None:
-    file = Path(checkpoint) / "config.json"
-    err = refused("generate", "x", "--model", str(file))
-    assert err == (
-        f"draftwood: cannot load model '{file}': this is a file; give the directory that holds "
-        "config.json\n"
-    )
-
-
-def test_a_model_without_a_tokenizer(checkpoint: str, tmp_path: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((Path(checkpoint) / name).read_bytes())
-    err = refused("generate", "x", "--model", str(tmp_path))
-    assert err == (
-        f"draftwood: cannot load model '{tmp_path}': its tokenizer is missing or cannot be read: "
-        "tokenizer.json belongs beside the model\n"
-    )
-
-
-def test_an_encoder_decoder_is_refused(checkpoint: str, tmp_path: Path) -> None:
-    for file in Path(checkpoint).iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    T5Config(vocab_size=32).save_pretrained(tmp_path)
-    err = refused("generate", "x", "--model", str(tmp_path))
-    assert "it is not a causal language model (decoder-only, as Llama or GPT-2)" in err
-    assert "give another model" in err
 
 
 def test_a_directory_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

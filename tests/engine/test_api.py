@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import draftwood
-from draftwood import Delta, Engine, Finished, Request, SamplingParams, Stepped
+from draftwood import Engine, Request, SamplingParams
 from draftwood.engine.request import prepared
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
@@ -90,26 +90,6 @@ def test_where_the_model_names_no_end_the_tokenizer_does() -> None:
         number = engine.add(Request(IDS, 2))
         assert engine._waiting[0].request.eos == eos
         engine.cancel(number)
-
-
-def test_streaming_cancelling_and_the_queue() -> None:
-    engine = Engine(tiny_llama(), "goose:budget=8", tiny_tokenizer(), max_batch=1)
-    text = {0: "", 1: ""}
-    finished = {}
-    for event in engine.stream([Request(TEXT, 16), Request(TEXT, 16)]):
-        if isinstance(event, Delta):
-            text[event.request_id] += "".join(event.pieces)
-            if event.request_id == 1 and 1 not in finished:
-                done = engine.cancel(1)
-                assert done is not None
-                finished[1] = done.completion
-        elif isinstance(event, Finished):
-            finished[event.request_id] = event.completion
-        else:
-            assert isinstance(event, Stepped)
-    assert text[0] == finished[0].text
-    assert finished[1].reason == "cancelled"
-    assert not engine.busy
 
 
 @pytest.mark.parametrize(

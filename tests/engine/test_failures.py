@@ -1,7 +1,6 @@
 """What goes wrong in one request ends that request; the others have the tokens they would have."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Event, Finished, Request, checked
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
+from draftwood.policies.plain import Plain
+from draftwood.protocols import Grower, Growth
 from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import TokenTree
 from tests.factories.markov_target import FakeHost, MarkovTarget
@@ -168,27 +169,17 @@ def test_an_observer_that_fails_is_the_requests() -> None:
     assert good.tokens == target.greedy(PROMPT, 20)
 
 
-class Stubborn:
-    """A policy that raises in the third step of the bad request, and drafts nothing in others."""
+def test_a_policy_that_fails_is_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Plain.grow
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def grow(self, growth: Any, state: Any) -> Any:
-        if growth.room == 40 - 4:
+    def grow(self: Plain, growth: Growth, state: None) -> Grower:
+        if growth.room == 40 - 4:  # the third step of the bad request
             raise OverflowError("in a policy")
-        return (yield from self.inner.grow(growth, state))
+        return (yield from whole(self, growth, state))
 
-
-def test_a_policy_that_fails_is_the_requests() -> None:
+    monkeypatch.setattr(Plain, "grow", grow)
     target = MarkovTarget()
-    whole = method("ar")
-    stubborn: Any = Stubborn(whole.policy)
-    engine = Engine(target, replace(whole, policy=stubborn), host=FakeHost(target.info))
-    bad, good = engine.generate([Request(BAD, 40), Request(PROMPT, 20)])
+    bad, good = engine_of(target, "ar", 2).generate([Request(BAD, 40), Request(PROMPT, 20)])
     assert str(bad.error) == "request 0 failed: OverflowError: in a policy"
     assert bad.tokens == target.greedy(BAD, 3)
     assert good.tokens == target.greedy(PROMPT, 20)
@@ -316,28 +307,18 @@ def test_a_list_of_requests_is_answered_by_its_own_completions() -> None:
     assert [c.reason for c in drained(engine).values()] == ["cancelled", "length"]
 
 
-class Clinging:
-    """A drafter that does not let go."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def release(self, slot: int) -> None:
-        self.inner.release(slot)
-        raise RuntimeError("stuck")
-
-
-def test_a_drafter_that_fails_to_let_go_keeps_no_slot() -> None:
+def test_a_drafter_that_fails_to_let_go_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     target = MarkovTarget()
     engine = engine_of(target, "goose", 2)
-    first, *others = engine._phases._drafters
-    whole = engine._phases._drafters[first]
-    stuck: Any = Clinging(whole)
-    engine._phases._drafters[first] = stuck
+    first, *others = engine._phases._drafters.values()
     assert others
+    whole = first.release
+
+    def release(slot: int) -> None:
+        whole(slot)
+        raise RuntimeError("stuck")
+
+    monkeypatch.setattr(first, "release", release)
     engine.add(Request(PROMPT, 1))
     running = engine.add(Request(BAD, 30))
     with pytest.raises(RuntimeError, match="stuck"):
@@ -345,5 +326,5 @@ def test_a_drafter_that_fails_to_let_go_keeps_no_slot() -> None:
     assert not target.cached
     assert [c.reason for c in drained(engine).values()] == ["length", "cancelled"]
     assert engine.cancel(running) is None
-    engine._phases._drafters[first] = whole
+    monkeypatch.undo()
     assert engine.generate([Request(PROMPT, 9)])[0].tokens == target.greedy(PROMPT, 9)

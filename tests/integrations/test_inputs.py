@@ -133,6 +133,8 @@ def test_the_pad_token() -> None:
         ("a b", {"tokenizer": None}, "needs a tokenizer"),
         (None, {"inputs_embeds": torch.zeros(1, 3, 32)}, "inputs_embeds"),
         (IDS, {"method": 3}, "a method cannot be 3: give its name"),
+        (IDS, {"tokenizer": None, "stop_strings": ["a"]}, "stop_strings need a tokenizer"),
+        (IDS, {"custom_generate": "x"}, "custom_generate is given by method: leave it out"),
     ],
 )
 def test_refusals(inputs: Any, kwargs: dict[str, Any], complaint: str) -> None:

@@ -337,18 +337,21 @@ def test_regimes_of_rotary_modules() -> None:
     } | {name: [] for name in STEADY}
 
 
-def test_lengths_are_found_at_any_depth() -> None:
-    assert position_limits(TURNING["by_layer"]().config) == (TURN, CONTEXT)
-    assert position_limits(STEADY["default"]().config) == (CONTEXT,)
-    assert position_limits(hf.GPT2Config()) == ()
-    older = SimpleNamespace(rope_scaling={"type": "longrope"}, max_position_embeddings=CONTEXT)
-    assert position_limits(older) == (CONTEXT,)
-
-
-def test_the_context_of_dynamic_factors_is_longer() -> None:
-    assert context_limit_of(TURNING["dynamic"]().config) == 4 * TURN
-    assert context_limit_of(TURNING["by_layer"]().config) == CONTEXT
-    assert context_limit_of(SimpleNamespace()) is None
+@pytest.mark.parametrize(
+    ("config", "limits", "context"),
+    [
+        (TURNING["by_layer"]().config, (TURN, CONTEXT), CONTEXT),
+        (TURNING["dynamic"]().config, (TURN,), 4 * TURN),
+        (STEADY["default"]().config, (CONTEXT,), CONTEXT),
+        (hf.GPT2Config(), (), 1024),
+        (SimpleNamespace(), (), None),
+    ],
+)
+def test_limits_and_context_of_a_config(
+    config: Any, limits: tuple[int, ...], context: int | None
+) -> None:
+    assert position_limits(config) == limits
+    assert context_limit_of(config) == context
 
 
 @pytest.mark.parametrize(
@@ -356,16 +359,10 @@ def test_the_context_of_dynamic_factors_is_longer() -> None:
     [
         ({"rope_type": "dynamic"}, 64),
         ({"type": "dynamic", "factor": 2}, 128),
-        ({"rope_type": "dynamic", "factor": 2.0}, 128),
         ({"type": "linear", "factor": 2.0}, 64),
     ],
 )
 def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None:
     older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
     assert context_limit_of(older) == context
-
-
-def test_extents_share_factors() -> None:
-    extents = np.array([[1, 8, 9, 20]])
-    assert Regime(8, grows=False).shared(extents).tolist() == [[8, 8, 9, 9]]
-    assert Regime(8, grows=True).shared(extents).tolist() == [[8, 8, 9, 20]]
+    assert position_limits(older) == (64,)

@@ -144,38 +144,6 @@ def front(tree: TokenTree, nodes: int) -> TokenTree:
     return tree_of(tree.tokens[:nodes].tolist(), tree.parents[:nodes].tolist())
 
 
-def test_siblings_do_not_see_each_other(runner: Runner) -> None:
-    slot = runner.open(64)
-    runner.prefill([slot], [list(range(3, 33))], NOTHING)
-    parents = (-1, 0, 0, 1, 2, 3)
-    [before] = runner.forward([slot], [tree_of((9, 8, 7, 6, 5, 4), parents)], NOTHING)
-    [after] = runner.forward([slot], [tree_of((9, 8, 70, 6, 5, 4), parents)], NOTHING)
-    unrelated, below = [0, 1, 3, 5], [2, 4]
-    torch.testing.assert_close(before.logits[unrelated], after.logits[unrelated], rtol=0, atol=1e-5)
-    assert float((before.logits[below] - after.logits[below]).abs().max()) > 1e-3
-
-
-class _Shifted:
-    """A tree whose depths lie: node i claims depth i, as if positions were BFS indices."""
-
-    def __init__(self, tree: TokenTree) -> None:
-        self.tokens, self.parents, self.depth = tree.tokens, tree.parents, len(tree) - 1
-        self.depths = np.arange(len(tree))
-        self._size = len(tree)
-
-    def __len__(self) -> int:
-        return self._size
-
-
-def test_breadth_first_positions_give_other_logits(llama: Runner) -> None:
-    rng, [text], [slot] = prefilled(llama, 2, 20)
-    tree = random_tree(rng, 10, VOCAB)
-    expected = path_logits(llama.model, text, tree)
-    wrong: Any = _Shifted(tree)
-    [rows] = llama.forward([slot], [wrong], NOTHING)
-    assert worst(rows, expected) > 100 * TOLERANCE
-
-
 @pytest.mark.parametrize("scatter", [False, True])
 def test_scattered_and_rectangular_cache_writes_agree(llama: Runner, scatter: bool) -> None:
     llama.cache.scatter = scatter

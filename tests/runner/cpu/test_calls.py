@@ -47,35 +47,42 @@ class Doubled:
         return 2 * nn.Linear.forward(self.module, x)
 
 
-def patched() -> tuple[Model, Doubled]:
+@pytest.fixture
+def forward() -> Doubled:
+    """The patched forward of the inner module of a model's block."""
     torch.manual_seed(0)
-    model = Model()
-    forward = Doubled(model.block.inner)
-    model.block.inner.forward = forward  # type: ignore[method-assign,assignment]
-    return model, forward
+    return Doubled(Model().block.inner)
 
 
-def test_the_patched_forward_is_called_at_once() -> None:
-    model, forward = patched()
+@pytest.fixture
+def model(forward: Doubled) -> Model:
+    made = Model()
+    made.block.inner = forward.module
+    forward.module.forward = forward  # type: ignore[method-assign,assignment]
+    return made
+
+
+def test_the_patched_forward_is_called_at_once(model: Model, forward: Doubled) -> None:
     expected = model(X)
+    before = dict(model.block.__dict__)
     direct_calls = find_direct_calls(model)
     assert len(direct_calls) == 1
     calls = forward.calls
     with direct_calls:
-        assert "inner" in model.block.__dict__
         assert torch.equal(model(X), expected)
+        assert "inner" in model.block.__dict__
+        assert "other" not in model.block.__dict__, "nothing is gained without a patch"
+        assert "block" not in model.__dict__, "the model's own children are left alone"
     assert forward.calls == calls + 1
-    assert type(model.__dict__.get("block")) is type(None), (
-        "the model's own children are left alone"
-    )
-    assert "other" not in model.block.__dict__, "nothing is gained without a patch"
+    assert model.block.__dict__ == before
+    with pytest.raises(RuntimeError, match="shapes"), direct_calls:
+        model(X.T)
+    assert model.block.__dict__ == before
 
 
-def test_it_behaves_like_the_module() -> None:
-    model, _ = patched()
+def test_it_behaves_like_the_module(model: Model, forward: Doubled) -> None:
     names = [name for name, _ in model.named_modules()]
-    state = model.state_dict()
-    inner: Any = model.block._modules["inner"]
+    state, inner = model.state_dict(), forward.module
     with find_direct_calls(model):
         found: Any = model.block.inner
         assert found is not inner
@@ -87,52 +94,30 @@ def test_it_behaves_like_the_module() -> None:
         assert [name for name, _ in model.named_modules()] == names
         assert all(module is not found for module in model.modules())
         assert model.state_dict().keys() == state.keys()
-        assert model.get_submodule("block.inner").weight is found.weight
 
 
-def test_hooks_that_come_later_are_called() -> None:
-    model, _ = patched()
+def test_hooks_that_come_later_are_called(model: Model, forward: Doubled) -> None:
     direct_calls = find_direct_calls(model)
-    seen = []
-    before = model.block.inner.register_forward_pre_hook(lambda *_: seen.append("before"))
-    after = model.block.inner.register_forward_hook(lambda *_: seen.append("after"))
+    seen: list[str] = []
+    before = forward.module.register_forward_pre_hook(lambda *_: seen.append("before"))
+    after = forward.module.register_forward_hook(lambda *_: seen.append("after"))
     with direct_calls:
+        model(X)
+        before.remove()
+        after.remove()
         model(X)
     assert seen == ["before", "after"]
-    before.remove()
-    after.remove()
-    with direct_calls:
-        model(X)
-    assert len(seen) == 2
 
 
-def test_a_replaced_child_is_called_itself() -> None:
-    model, forward = patched()
+def test_a_replaced_child_is_called_itself(model: Model, forward: Doubled) -> None:
     direct_calls = find_direct_calls(model)
-    model.block.inner = nn.Linear(4, 4)
-    new = model.block.inner
-    calls = forward.calls
-    with direct_calls:
-        assert model.block.inner is new
-        model(X)
     with direct_calls:
         model.block.inner = nn.Linear(4, 4)
         model(X)
-    assert forward.calls == calls
-    assert model.block.inner is model.block._modules["inner"]
-
-
-def test_the_parent_is_unchanged_afterwards() -> None:
-    model, _ = patched()
-    before = dict(model.block.__dict__)
-    direct_calls = find_direct_calls(model)
-    assert model.block.__dict__ == before
     with direct_calls:
-        assert model.block.__dict__ != before
-    assert model.block.__dict__ == before
-    with pytest.raises(RuntimeError, match="shapes"), direct_calls:
-        model(X.T)
-    assert model.block.__dict__ == before
+        assert model.block.inner is model.block._modules["inner"]
+        model(X)
+    assert forward.calls == 0
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -20,32 +20,49 @@ from draftwood.files import check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures
 from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
 
+if TYPE_CHECKING:
+    from draftwood.lab.replay.substitute import ReplayMethod
+
 
 @dataclass(frozen=True)
-class Pricing:
-    """Source of step costs: a file, data sheets of a GPU and model shapes, or none.
+class Output:
+    """Figures to compute from replayed steps, and the file to write.
+
+    Attributes:
+        file: file of step costs, if any.
+        gpu: GPU for which step costs are estimated, if any.
+        shape: shape of the target there.
+        draft_shape: shape of draft models there.
+        loads: batch sizes and contexts for expected speeds.
+        path: JSON file to write, if any.
 
     Raises:
-        DraftwoodError: options contradict each other, or one is missing.
+        DraftwoodError: options contradict each other, one is missing, or the JSON file cannot be
+            written.
     """
 
     file: Path | None
     gpu: str | None
     shape: str | None
     draft_shape: str | None
+    loads: Sequence[BatchLoad]
+    path: Path | None
 
     def __post_init__(self) -> None:
         if self.file is not None and (self.gpu or self.shape or self.draft_shape):
             raise DraftwoodError("--costs and --gpu are two sources of costs: give one of them")
         if bool(self.gpu) != bool(self.shape) or (self.draft_shape and not self.gpu):
             raise DraftwoodError("--gpu and --shape belong together: give both, or none")
+        if self.path is not None:
+            check_writable(self.path)
 
-    def costs(self, sources: Iterable[str]) -> StepCosts | None:
-        """Step costs with these drafters, which have a model; None if no costs are given.
+    def costs(self, methods: Iterable[ReplayMethod]) -> StepCosts | None:
+        """Step costs with the methods' drafters that have a model; None if no costs are given.
 
         Raises:
             DraftwoodError: a file or a name cannot be used, or a drafter's costs are missing.
         """
+        sources = {source for method in methods for source in method.recorded}
         if self.file is not None:
             found = read_costs(self.file)
         elif self.gpu and self.shape:
@@ -54,25 +71,6 @@ class Pricing:
             return None
         check_priced(found, sources)
         return found
-
-
-@dataclass(frozen=True)
-class Output:
-    """Figures to compute from replayed steps, and the file to write.
-
-    Attributes:
-        pricing: source of step costs.
-        loads: batch sizes and contexts for expected speeds.
-        path: JSON file to write, if any.
-    """
-
-    pricing: Pricing
-    loads: Sequence[BatchLoad]
-    path: Path | None
-
-    def loads_at(self, costs: StepCosts | None) -> Sequence[BatchLoad]:
-        """Loads for which speeds can be estimated."""
-        return self.loads if costs is not None else ()
 
     def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:
         """Print the table, and write the figures and ``facts`` as JSON if a file was given."""
@@ -96,10 +94,8 @@ def output_options(function: F) -> F:
         output: Path | None,
         **rest: Any,
     ) -> Any:
-        pricing = Pricing(costs_file, gpu, shape, draft_shape)
-        if output is not None:
-            check_writable(output)
-        return function(*args, output=Output(pricing, loads_of(batch, context), output), **rest)
+        found = Output(costs_file, gpu, shape, draft_shape, loads_of(batch, context), output)
+        return function(*args, output=found, **rest)
 
     decorate: Callable[[Any], F] = stack(
         click.option(

@@ -67,8 +67,8 @@ def record(
     check_writable(output)
 
     from draftwood.lab.replay.file import digest, write
-    from draftwood.lab.replay.recorder import Recorder
-    from draftwood.lab.replay.recording import ModelFacts, Recording, RecordingSettings
+    from draftwood.lab.replay.recorder import Recorder, model_facts
+    from draftwood.lab.replay.recording import Recording, RecordingSettings
     from draftwood.runner.attach import attach
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -76,18 +76,7 @@ def record(
     loaded = model.load()
     weights = digest(loaded.model)  # before attaching, which may change the layout of weights
     target = attach(loaded.model)
-    info = target.info
-    sampling.validate(info.vocab_size)
-    facts = ModelFacts(
-        name=loaded.name,
-        revision=getattr(loaded.model.config, "_commit_hash", None),
-        dtype=str(info.dtype).removeprefix("torch."),
-        digest=weights,
-        vocab_size=info.vocab_size,
-        context_limit=info.context_limit,
-        layers=info.layers,
-        hidden_size=info.hidden_size,
-    )
+    sampling.validate(target.info.vocab_size)
     settings = RecordingSettings(
         max_new_tokens=max_new_tokens,
         eos=tuple(sorted(loaded.eos)),
@@ -102,7 +91,7 @@ def record(
     recorder = Recorder(target, loaded.tokenizer, settings)
     recorder.check(members)
     found = [recorder.record(i, member) for i, member in enumerate(progress(members, "recording"))]
-    recording = Recording(facts, recorder.settings, found)
+    recording = Recording(model_facts(loaded, weights, target.info), recorder.settings, found)
     write(output, recording)
     tokens = sum(text.answer for one in found for text in one.texts)
     click.echo(

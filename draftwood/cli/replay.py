@@ -15,9 +15,10 @@ from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.methods import method, spellings
 
 if TYPE_CHECKING:
+    from draftwood.costs.curve import StepCosts
     from draftwood.lab.replay.figures import Figures
+    from draftwood.lab.replay.hosts import PricedHost
     from draftwood.lab.replay.recording import Recording
-    from draftwood.lab.replay.replayer import RecordedModel, ReplayedPrompt, Replayer
     from draftwood.lab.replay.substitute import ReplayMethod
 
 _ACCEPTED_ONLY = "accepted nodes only"
@@ -73,26 +74,30 @@ def replay(
 
     recording = read(path)
     info = recording.model.info()
-    chosen = {name: method(name) for name in names}
-    if harvest == "accepted":
-        chosen = {name: harvest_accepted(found) for name, found in chosen.items()}
-    replayable = {name: replay_method(found, info) for name, found in chosen.items()}
-    costs = output.pricing.costs({s for found in replayable.values() for s in found.recorded})
-    loads = output.loads_at(costs)
+    adapted = harvest_accepted if harvest == "accepted" else (lambda found: found)
+    chosen = {name: replay_method(adapted(method(name)), info) for name in names}
+    costs = output.costs(chosen.values())
+    prices = costs or assumed_costs()
     if threads:
         torch.set_num_threads(threads)
-    live = None
+    host = None
     if model is not None:
         check_writable(path)
         options = ModelOptions(model, recording.model.dtype, device, None, trust_remote_code)
-        live = load_recorded(options, recording)
-    replayer = Replayer(recording, live, costs or assumed_costs())
+        host = load_recorded(options, recording, prices)
+    replayer = Replayer(recording, host, prices)
+    prompts = recording.prompts[:limit]
+
+    def replayed(name: str, one: ReplayMethod) -> Figures:
+        runs = [replayer.replay(one, prompt) for prompt in progress(prompts, name)]
+        return figures(name, runs, output.loads, costs)
+
     before = recording.size
     found: list[Figures] = []
     try:
-        for name, one in replayable.items():
+        for name, one in chosen.items():
             try:
-                replayed = _replay(replayer, name, one, limit)
+                found.append(replayed(name, one))
             except MissingRowError:
                 fewer = replay_method(harvest_accepted(one.method), info)
                 if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
@@ -102,33 +107,21 @@ def replay(
                     f"{_ACCEPTED_ONLY}; give --model to ask the model once",
                     err=True,
                 )
-                name = f"{name} ({_ACCEPTED_ONLY})"
-                replayed = _replay(replayer, name, fewer, limit)
-            without = [each.run for each in replayed if not each.used_model]
-            with_model = [each.run for each in replayed if each.used_model]
-            found.append(figures(name, without, with_model, loads, costs))
-    finally:  # keep the model's rows, even if interrupted
+                found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
+    finally:  # store the model's rows, even if interrupted
         if recording.size > before:
             write(path, recording)
     output.write(found, {"recording": str(path), "model": recording.model.name})
 
 
-def _replay(
-    replayer: Replayer, name: str, method: ReplayMethod, limit: int | None
-) -> list[ReplayedPrompt]:
-    prompts = replayer.recording.prompts[:limit]
-    return [replayer.replay(method, prompt) for prompt in progress(prompts, name)]
-
-
-def load_recorded(options: ModelOptions, recording: Recording) -> RecordedModel:
+def load_recorded(options: ModelOptions, recording: Recording, costs: StepCosts) -> PricedHost:
     """Load the recorded model.
 
     Raises:
         DraftwoodError: it cannot be loaded, or has other weights.
     """
-    from draftwood.engine.host import ModelHost
     from draftwood.lab.replay.file import digest
-    from draftwood.lab.replay.replayer import RecordedModel
+    from draftwood.lab.replay.hosts import PricedHost
     from draftwood.runner.attach import attach
 
     loaded = options.load()
@@ -137,5 +130,4 @@ def load_recorded(options: ModelOptions, recording: Recording) -> RecordedModel:
             f"{options.name!r} has other weights than the recorded {recording.model.name!r}: "
             "give the recorded model"
         )
-    target = attach(loaded.model)
-    return RecordedModel(target, ModelHost(target, loaded.tokenizer))
+    return PricedHost(attach(loaded.model), loaded.tokenizer, costs)

@@ -128,10 +128,8 @@ def simulate(
         frozenset(name for name in real.split(",") if name),
     )
     info = SimulatedTarget(simulation.language).info
-    chosen = {name: method(name) for name in names}
-    costs = output.pricing.costs(
-        {source for one in chosen.values() for source in replay_method(one, info).recorded}
-    )
+    chosen = {name: replay_method(method(name), info) for name in names}
+    costs = output.costs(chosen.values())
     found = []
     for name, one in chosen.items():
         runs = [
@@ -145,7 +143,7 @@ def simulate(
             )
             for number in progress(range(sequences), name)
         ]
-        found.append(figures(name, runs, [], output.loads_at(costs), costs))
+        found.append(figures(name, runs, output.loads, costs))
     output.write(
         found, {"rates": list(rates), "spread": spread, "match": list(match), "seed": seed}
     )

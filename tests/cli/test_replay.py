@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draftwood.cli._replay_flags import Pricing, loads_of
+from draftwood.cli._replay_flags import Output, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import BatchLoad
@@ -206,6 +206,6 @@ def test_expected_costs_come_from_data_sheets() -> None:
     assert costs.target.seconds(1) == pytest.approx(0.0066, rel=0.05)
     assert costs.drafters["draft"].seconds(1) < costs.target.seconds(1) / 3
     assert (costs.fixed, costs.node) == (STEP, NODE)
-    assert Pricing(None, None, None, None).costs(["draft"]) is None
+    assert Output(None, None, None, None, (), None).costs([]) is None
     with pytest.raises(DraftwoodError, match="no shape is called 'huge'"):
         expected_costs("h100", "huge")

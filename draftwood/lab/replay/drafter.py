@@ -7,74 +7,15 @@ depend on the tree's root, as those of a head on hidden states do), the root is 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.recording import MissingRowError, Text, draft_name, rooted_key
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN, RankedRows
 from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill
-from draftwood.tree import ROOT, Draw, TreeBuilder
-
-
-class ForwardLog:
-    """Counts the forwards that a drafter's model would make.
-
-    Attributes:
-        forwards: number of forwards so far.
-    """
-
-    def __init__(self) -> None:
-        self.forwards = 0
-        self._widths: list[int] = []
-        self._scored: set[int] = set()
-        self._tree: TreeBuilder | None = None
-
-    def next_step(self) -> None:
-        """Begin a step: no node of its tree has been scored."""
-        self._tree = None
-
-    def take(self) -> tuple[int, ...]:
-        """Number of nodes scored in each forward since the last call."""
-        widths = tuple(self._widths)
-        self._widths.clear()
-        return widths
-
-    def score(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
-        """Score ``nodes`` and their new ancestors in one forward, as a draft model does."""
-        new = self._new(tree, nodes)
-        if new:
-            self._count(len(new))
-
-    def score_by_level(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
-        """Score new nodes after their parents, a forward per level, as an EAGLE head does."""
-        level: dict[int, int] = {}
-        for node in sorted(self._new(tree, nodes)):  # parents come before their children
-            level[node] = level.get(tree.parents[node], -1) + 1
-        for width in np.bincount(list(level.values()) or [], minlength=0).tolist():
-            self._count(width)
-
-    def _count(self, nodes: int) -> None:
-        self.forwards += 1
-        self._widths.append(nodes)
-
-    def _new(self, tree: TreeBuilder, nodes: Sequence[int]) -> list[int]:
-        """Nodes that this step has not scored, each before its ancestors."""
-        if self._tree is not tree:
-            self._tree, self._scored = tree, set()
-            nodes = [*nodes, ROOT]
-        scored, parents = self._scored, tree.parents
-        new: list[int] = []
-        for start in nodes:
-            node = start
-            while node >= 0 and node not in scored:
-                scored.add(node)
-                new.append(node)
-                node = parents[node]
-        return new
+from draftwood.tree import TreeBuilder
 
 
 @dataclass
-class _Slot:
+class DraftedText:
     """A request: its text, the position of the tree's root, the number of tokens that the model
     would have cached, and the trie's nodes for the growing tree."""
 
@@ -106,7 +47,7 @@ class ReplayDrafter(Drafter):
         self._texts = texts
         self._rooted = rooted
         self._log = log
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, DraftedText] = {}
 
     @property
     def forwards(self) -> int:
@@ -120,7 +61,7 @@ class ReplayDrafter(Drafter):
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Start a request."""
         text = self._texts[tuple(prefill.prompt.tolist())]
-        self._slots[slot] = _Slot(text, len(prefill.prompt))
+        self._slots[slot] = DraftedText(text, len(prefill.prompt))
         self._log.next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
@@ -139,37 +80,13 @@ class ReplayDrafter(Drafter):
 
         Raises:
             MissingRowError: the recording lacks a node, or has fewer children of it.
-            DraftwoodError: a query asks for sampled children.
         """
         return [
             self._candidates(self._slots[slot], query)
             for slot, query in zip(slots, queries, strict=True)
         ]
 
-    def learn(self, slot: int, query: Expand, answer: Candidates) -> None:
-        """Record the model's answer to a query without excluded tokens.
-
-        An answer without any token means that the deepest nodes are beyond the model's context. It
-        is recorded for these nodes only, and :meth:`expand` then returns no token either.
-        """
-        state = self._slots[slot]
-        nodes = state.text.paths.insert(state.root, query.tree.tokens, query.tree.parents)
-        state.tree = None
-        name = draft_name(self._name, query.temperature)
-        table = state.text.drafts.setdefault(name, RankedRows(query.k))
-        asked: list[int] = list(query.nodes)
-        rows = list(range(len(asked)))
-        if (answer.tokens == NO_TOKEN).all():
-            deepest = max(query.tree.depths[node] for node in asked)
-            rows = [i for i in rows if query.tree.depths[asked[i]] == deepest]
-        keys = self._keys(state, [nodes[asked[i]] for i in rows])
-        table.put(keys, query.k, answer.tokens[rows], answer.logq[rows])
-
-    def _candidates(self, state: _Slot, query: Expand) -> Candidates:
-        if query.draw is not Draw.ONE_HOT:
-            raise DraftwoodError(
-                "a recording ranks tokens and draws none; ask it for one-hot children"
-            )
+    def _candidates(self, state: DraftedText, query: Expand) -> Candidates:
         tree = query.tree
         if state.tree is not tree:
             state.tree, state.nodes = tree, [state.root]
@@ -192,23 +109,18 @@ class ReplayDrafter(Drafter):
         state.cached = state.root
         score = self._log.score_by_level if self._rooted[self._name] else self._log.score
         score(tree, query.nodes)
-        candidates = Candidates(tokens, logq)
-        return candidates if tokens.shape[1] == query.k else _without_excluded(candidates, query)
+        return first_allowed(Candidates(tokens, logq), query)
 
-    def _keys(self, state: _Slot, nodes: Sequence[int]) -> list[int]:
+    def _keys(self, state: DraftedText, nodes: Sequence[int]) -> list[int]:
         if not self._rooted[self._name]:
             return list(nodes)
         return [rooted_key(state.root, node) if node >= 0 else UNKNOWN for node in nodes]
 
 
-def _truncated(table: RankedRows, rows: Sequence[int], wanted: int) -> bool:
-    """Whether a row was requested with fewer tokens than wanted, and may have more."""
-    short = [row for row in rows if table.asked[row] < wanted]
-    return any(bool((table.tokens[row, : table.asked[row]] != NO_TOKEN).all()) for row in short)
-
-
-def _without_excluded(given: Candidates, query: Expand) -> Candidates:
+def first_allowed(given: Candidates, query: Expand) -> Candidates:
     """The first ``k`` tokens of each row that the query does not exclude."""
+    if given.tokens.shape[1] == query.k and not any(query.exclude):
+        return given
     found = Candidates.none(query)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
     for i, exclude in enumerate(excludes):
@@ -217,3 +129,9 @@ def _without_excluded(given: Candidates, query: Expand) -> Candidates:
         found.tokens[i, : len(kept)] = given.tokens[i, kept]
         found.logq[i, : len(kept)] = given.logq[i, kept]
     return found
+
+
+def _truncated(table: RankedRows, rows: Sequence[int], wanted: int) -> bool:
+    """Whether a row was requested with fewer tokens than wanted, and may have more."""
+    short = [row for row in rows if table.asked[row] < wanted]
+    return any(bool((table.tokens[row, : table.asked[row]] != NO_TOKEN).all()) for row in short)

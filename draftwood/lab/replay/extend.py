@@ -4,13 +4,16 @@ Each query goes to the model; rows that the recording lacks are added to it, and
 from the recording. So this run and every later replay see the same rows and grow the same trees.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ForwardLog, ReplayDrafter
+from draftwood.lab.replay.drafter import ReplayDrafter
+from draftwood.lab.replay.forward_log import ForwardLog
+from draftwood.lab.replay.recording import Text, draft_name
+from draftwood.lab.replay.rows import NO_TOKEN, RankedRows
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import (
     Candidates,
@@ -21,7 +24,6 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
     Target,
-    TargetInfo,
     TargetOutput,
 )
 from draftwood.tree import TokenTree
@@ -30,40 +32,39 @@ LEAST_WIDTH = 32
 """Fewest children requested of a draft model, so that a larger budget need not ask it again."""
 
 
-class RecordingTarget:
-    """Implements :class:`draftwood.protocols.Target` and records its output.
+class RecordingTarget(ReplayTarget):
+    """A target with its model, whose output is recorded.
 
     Args:
         target: the recorded model, attached.
-        recorded: its recording.
+        texts: turns, by their context.
         width: tokens stored of every row.
+        rejected: see :class:`ReplayTarget`.
     """
 
-    def __init__(self, target: Target, recorded: ReplayTarget, width: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        texts: Mapping[tuple[int, ...], Text],
+        width: int,
+        *,
+        rejected: bool,
+    ) -> None:
+        super().__init__(target.info, texts, rejected=rejected)
         self._target = target
-        self._recorded = recorded
         self._width = width
         self._model_slots: dict[int, int] = {}
 
-    @property
-    def info(self) -> TargetInfo:
-        """The model's facts."""
-        return self._target.info
-
     def open(self, capacity: int) -> int:
-        """Reserve a slot in the live and in the replayed target."""
-        slot = self._recorded.open(capacity)
+        """Reserve a slot, and one of the model."""
+        slot = super().open(capacity)
         self._model_slots[slot] = self._target.open(capacity)
         return slot
 
     def release(self, slot: int) -> None:
-        """Free a slot of the live and of the replayed target."""
-        self._recorded.release(slot)
+        """Free a slot, and the model's."""
+        super().release(slot)
         self._target.release(self._model_slots.pop(slot))
-
-    def length(self, slot: int) -> int:
-        """Number of tokens cached in the slot."""
-        return self._recorded.length(slot)
 
     def embedding(self) -> torch.nn.Module:
         """The model's input embedding."""
@@ -76,47 +77,54 @@ class RecordingTarget:
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
     ) -> list[TargetOutput]:
-        """Prefill both targets; rows come from the recording, features from the model."""
-        rows = self._recorded.prefill(slots, prompts, needs)
-        output = self._target.prefill(self._slots(slots), prompts, Needs(taps=needs.taps))
-        return _with_features(rows, output)
+        """Prefill the model; rows come from the recording, features from the model."""
+        found = super().prefill(slots, prompts, needs)
+        live = self._target.prefill(self._of_model(slots), prompts, Needs(taps=needs.taps))
+        return _with_features(found, live)
 
     def forward(
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
     ) -> list[TargetOutput]:
-        """Score the trees; record their rows if a drafter reads rows."""
+        """Score the trees; record their rows at full width if a drafter reads rows."""
         width = self._width if needs.top_k else 0
-        output = self._target.forward(self._slots(slots), trees, Needs(width, taps=needs.taps))
-        if width:
-            self._recorded.learn(slots, trees, output)
-        return _with_features(self._recorded.forward(slots, trees, needs), output)
+        live = self._target.forward(self._of_model(slots), trees, Needs(width, taps=needs.taps))
+        for slot, tree, found in zip(slots, trees, live, strict=True):
+            if width:
+                text, root = self._slots[slot].text, self._slots[slot].root
+                nodes = text.paths.insert(root, tree.tokens.tolist(), tree.parents.tolist())
+                text.rows.put(nodes, width, found.top_tokens, found.top_probs)
+        return _with_features(super().forward(slots, trees, needs), live)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Commit the paths in the live and in the replayed target."""
-        self._target.commit(self._slots(slots), paths)
-        self._recorded.commit(slots, paths)
+        """Commit the paths, in the model too."""
+        self._target.commit(self._of_model(slots), paths)
+        super().commit(slots, paths)
 
-    def _slots(self, slots: Sequence[int]) -> list[int]:
+    def _of_model(self, slots: Sequence[int]) -> list[int]:
         return [self._model_slots[slot] for slot in slots]
 
 
-class RecordingDrafter(Drafter):
-    """A drafter with a model whose output is recorded.
+class RecordingDrafter(ReplayDrafter):
+    """A drafter with its model, whose answers are recorded.
 
     Args:
-        name: the drafter's name, for error messages.
+        name: the drafter's name in the recording.
+        texts: turns, by their context.
+        rooted: whether each recorded drafter is rooted, by name.
+        log: counts the forwards of a replay, which must match the model's.
         drafter: the drafter with its model.
-        recorded: its recording.
-        log: forward count of ``recorded``, which must match the model's.
     """
 
     def __init__(
-        self, name: str, drafter: Drafter, recorded: ReplayDrafter, log: ForwardLog
+        self,
+        name: str,
+        texts: Mapping[tuple[int, ...], Text],
+        rooted: Mapping[str, bool],
+        log: ForwardLog,
+        drafter: Drafter,
     ) -> None:
-        self._name = name
+        super().__init__(name, texts, rooted, log)
         self._drafter = drafter
-        self._recorded = recorded
-        self._log = log
         self._before = drafter.forwards - log.forwards
 
     @property
@@ -134,22 +142,22 @@ class RecordingDrafter(Drafter):
         return self._drafter.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """Start a request in the live and in the replayed drafter."""
+        """Start a request, in the drafter too."""
         self._drafter.begin(slot, prefill)
-        self._recorded.begin(slot, prefill)
+        super().begin(slot, prefill)
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """Pass a step's outcome to the live and to the replayed drafter."""
+        """Pass a step's outcome to the drafter too."""
         self._drafter.observe(slot, outcome)
-        self._recorded.observe(slot, outcome)
+        super().observe(slot, outcome)
 
     def release(self, slot: int) -> None:
-        """Forget a request in the live and in the replayed drafter."""
+        """Forget a request, in the drafter too."""
         self._drafter.release(slot)
-        self._recorded.release(slot)
+        super().release(slot)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """No continuations: a drafter with a model copies no text.
+        """None.
 
         Raises:
             DraftwoodError: the drafter copies text as well, which recordings do not store.
@@ -162,10 +170,6 @@ class RecordingDrafter(Drafter):
             )
         return found
 
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        """See :meth:`draftwood.lab.replay.drafter.ReplayDrafter.proposals`."""
-        return self._recorded.proposals(slot, q_rows)
-
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """Ask the model for at least ``LEAST_WIDTH`` children, record them, and read the recording.
 
@@ -175,14 +179,33 @@ class RecordingDrafter(Drafter):
         wide = [replace(query, k=_width(query), exclude=()) for query in queries]
         answers = self._drafter.expand(slots, wide)
         for slot, query, answer in zip(slots, wide, answers, strict=True):
-            self._recorded.learn(slot, query, answer)
-        found = self._recorded.expand(slots, queries)
-        if self._drafter.forwards - self._log.forwards != self._before:
+            self._learn(slot, query, answer)
+        found = super().expand(slots, queries)
+        made = self._drafter.forwards - self._before
+        if made != self._log.forwards:
             raise DraftwoodError(
-                f"drafter {self._name} made {self._drafter.forwards - self._before} forwards where "
-                f"a replay counts {self._log.forwards}: run this method live"
+                f"drafter {self._name} made {made} forwards where a replay counts "
+                f"{self._log.forwards}: run this method live"
             )
         return found
+
+    def _learn(self, slot: int, query: Expand, answer: Candidates) -> None:
+        """Record the model's answer to a query without excluded tokens.
+
+        An answer without any token means that the deepest nodes are beyond the model's context. It
+        is recorded for these nodes only, and :meth:`expand` then returns no token either.
+        """
+        state = self._slots[slot]
+        nodes = state.text.paths.insert(state.root, query.tree.tokens, query.tree.parents)
+        state.tree = None
+        name = draft_name(self._name, query.temperature)
+        table = state.text.drafts.setdefault(name, RankedRows(query.k))
+        rows = list(range(len(query.nodes)))
+        if (answer.tokens == NO_TOKEN).all():
+            depths = [query.tree.depths[node] for node in query.nodes]
+            rows = [i for i in rows if depths[i] == max(depths)]
+        keys = self._keys(state, [nodes[query.nodes[i]] for i in rows])
+        table.put(keys, query.k, answer.tokens[rows], answer.logq[rows])
 
 
 def _width(query: Expand) -> int:
@@ -190,6 +213,6 @@ def _width(query: Expand) -> int:
 
 
 def _with_features(
-    rows: Sequence[TargetOutput], output: Sequence[TargetOutput]
+    rows: Sequence[TargetOutput], live: Sequence[TargetOutput]
 ) -> list[TargetOutput]:
-    return [replace(a, features=b.features) for a, b in zip(rows, output, strict=True)]
+    return [replace(a, features=b.features) for a, b in zip(rows, live, strict=True)]

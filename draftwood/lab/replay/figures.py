@@ -71,17 +71,17 @@ class Figures:
 
 def figures(
     method: str,
-    replayed: Sequence[PromptRun],
-    live: Sequence[PromptRun],
+    runs: Sequence[PromptRun],
     loads: Iterable[BatchLoad] = (),
     costs: StepCosts | None = None,
 ) -> Figures:
-    """Sum up the prompts decoded without the model (``replayed``) and with it (``live``).
+    """Sum up the runs of a method; without costs, no speed is estimated.
 
     Raises:
         DraftwoodError: the costs of a drafter are not known.
     """
-    runs = [*replayed, *live]
+    runs = sorted(runs, key=lambda run: run.used_model)
+    live = [run for run in runs if run.used_model]
     tally = Tally()
     for run in runs:
         tally.merge(run.tally)
@@ -97,7 +97,7 @@ def figures(
         drafted_per_step=tally.drafted / tally.steps if tally.steps else math.nan,
         draft_efficiency=tally.draft_efficiency,
         speeds=speeds,
-        steps_per_second=_steps_per_second(replayed),
+        steps_per_second=_steps_per_second([run for run in runs if not run.used_model]),
         live_prompts=len(live),
         live_steps_per_second=_steps_per_second(live),
     )

@@ -1,14 +1,17 @@
-"""Hosts without a model, or with given step costs."""
+"""Hosts with given step costs, without or with a model."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from transformers import PreTrainedTokenizerBase
+
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
+from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftHead, DraftModel, Host, Target, TargetInfo
+from draftwood.protocols import DraftHead, DraftModel, Target, TargetInfo
 
 T = TypeVar("T")
 
@@ -25,84 +28,66 @@ class FixedCosts(LiveCosts):
 
 @dataclass(frozen=True)
 class ModelFreeHost:
-    """A :class:`draftwood.protocols.Host` with the target's facts, but without models."""
+    """A :class:`draftwood.protocols.Host` with the target's facts, but without models.
+
+    Attributes:
+        info: the target's facts.
+        costs: step costs, if any are given.
+    """
 
     info: TargetInfo
-
-    def model(self, name: Any) -> DraftModel:
-        """Not available.
-
-        Raises:
-            DraftwoodError: always.
-        """
-        raise DraftwoodError(f"there is no model {name!r} here")
-
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
-        """Not available.
-
-        Raises:
-            DraftwoodError: always.
-        """
-        raise DraftwoodError(f"there is no head {name!r} here")
+    costs: StepCosts | None = None
 
     @property
     def target(self) -> Target:
-        """Not available.
-
-        Raises:
-            DraftwoodError: always.
-        """
+        """Not available."""
         raise DraftwoodError("there is no target here: nothing can be measured")
+
+    def model(self, name: Any) -> DraftModel:
+        """Not available."""
+        raise DraftwoodError(f"there is no model {name!r} here")
+
+    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+        """Not available."""
+        raise DraftwoodError(f"there is no head {name!r} here")
 
     def identity(self, name: Any) -> str:  # noqa: ARG002
         """Empty: no costs are stored."""
         return ""
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Make the object; step costs cannot be measured.
+        """Make the object; step costs are the given ones.
 
         Raises:
-            DraftwoodError: ``key`` asks for step costs.
+            DraftwoodError: ``key`` asks for step costs, and none are given.
         """
-        if isinstance(key, CostsOf):
+        if not isinstance(key, CostsOf):
+            return make()
+        if self.costs is None:
             raise DraftwoodError(
                 "this method weighs nodes by cost, and nothing is timed here: give the costs with "
                 "--costs FILE, or --gpu and --shape"
             )
-        return make()
+        return cast(T, FixedCosts(self.costs))
 
 
-@dataclass(frozen=True)
-class PricedHost:
-    """A host with given step costs instead of measured ones."""
+class PricedHost(ModelHost):
+    """A host with given step costs instead of measured ones.
 
-    host: Host
-    given: StepCosts
+    Args:
+        target: the target.
+        tokenizer: the target's.
+        costs: step costs.
+    """
 
-    @property
-    def info(self) -> TargetInfo:
-        """The target's facts."""
-        return self.host.info
-
-    def model(self, name: Any) -> DraftModel:
-        """See :meth:`draftwood.protocols.Host.model`."""
-        return self.host.model(name)
-
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
-        """See :meth:`draftwood.protocols.Host.head`."""
-        return self.host.head(name)
-
-    @property
-    def target(self) -> Target:
-        """The other host's target."""
-        return self.host.target
-
-    def identity(self, name: Any) -> str:
-        """See :meth:`draftwood.protocols.Host.identity`."""
-        return self.host.identity(name)
+    def __init__(
+        self, target: Target, tokenizer: PreTrainedTokenizerBase, costs: StepCosts
+    ) -> None:
+        super().__init__(target, tokenizer)
+        self._costs = costs
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The given costs if ``key`` asks for step costs, else the other host's object."""
+        """The given costs if ``key`` asks for step costs, else the shared object."""
         if isinstance(key, CostsOf):
-            return cast(T, FixedCosts(self.given))
-        return self.host.share(key, make)
+            return cast(T, FixedCosts(self._costs))
+        return super().share(key, make)

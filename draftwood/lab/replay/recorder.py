@@ -18,9 +18,16 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import Prompt
-from draftwood.lab.replay.recording import PAST_END, RecordedPrompt, RecordingSettings, Text
+from draftwood.lab.replay.recording import (
+    PAST_END,
+    ModelFacts,
+    RecordedPrompt,
+    RecordingSettings,
+    Text,
+)
 from draftwood.lab.replay.rows import PathTrie, RankedRows
 from draftwood.methods import method
+from draftwood.models import Loaded
 from draftwood.protocols import (
     Drafter,
     DrafterSpec,
@@ -29,10 +36,31 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
     Target,
+    TargetInfo,
     TargetOutput,
 )
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
+
+
+def model_facts(loaded: Loaded, digest: str, info: TargetInfo) -> ModelFacts:
+    """Facts of a loaded and attached model.
+
+    Args:
+        loaded: the model.
+        digest: see :func:`draftwood.lab.replay.file.digest`; attaching may change it.
+        info: of the attached model.
+    """
+    return ModelFacts(
+        name=loaded.name,
+        revision=getattr(loaded.model.config, "_commit_hash", None),
+        dtype=str(info.dtype).removeprefix("torch."),
+        digest=digest,
+        vocab_size=info.vocab_size,
+        context_limit=info.context_limit,
+        layers=info.layers,
+        hidden_size=info.hidden_size,
+    )
 
 
 class Recorder:

@@ -4,23 +4,22 @@ If the recording lacks a row and the recorded model is at hand, the prompt is de
 model, which adds the missing rows to the recording.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Finished, Request, Stepped, checked
-from draftwood.engine.stats import StepStats, Tally
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ForwardLog
 from draftwood.lab.replay.extend import RecordingTarget
-from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
+from draftwood.lab.replay.forward_log import ForwardLog
+from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
-from draftwood.lab.replay.substitute import RecordingSpec, ReplayMethod, ReplaySpec, replay_method
+from draftwood.lab.replay.substitute import RecordingSpec, ReplayMethod, ReplaySpec
 from draftwood.lab.replay.target import ReplayTarget
-from draftwood.methods.recipe import Method
-from draftwood.protocols import DrafterSpec, Host, Target
+from draftwood.protocols import Host, Target
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 
@@ -66,42 +65,32 @@ class PromptRun:
         tally: statistics over all turns.
         steps: steps of all turns, in order.
         seconds: wall time of decoding and prefills.
+        used_model: whether the model was needed.
     """
 
     tokens: list[tuple[int, ...]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     steps: list[StepWork] = field(default_factory=list)
     seconds: float = 0.0
+    used_model: bool = False
 
 
-Watch = Callable[[int, StepStats], None]
-"""Called after every step with the turn's number and the step's statistics."""
-
-
-def decode(
-    engine: Engine,
-    turns: Sequence[Request],
-    logs: Mapping[str, ForwardLog],
-    watch: Watch | None = None,
-) -> PromptRun:
+def decode(engine: Engine, turns: Sequence[Request], logs: Mapping[str, ForwardLog]) -> PromptRun:
     """Decode turns one after another; drafters keep their state between turns.
 
     Args:
         engine: a new engine.
         turns: in order.
         logs: forward counts of the drafters with a model, by source.
-        watch: called after every step.
     """
     run = PromptRun()
     start = perf_counter()
-    for number, turn in enumerate(turns):
+    for turn in turns:
         for event in checked(engine.stream([turn])):
             if isinstance(event, Stepped):
                 stats = event.stats
                 levels = {source: log.take() for source, log in logs.items()}
                 run.steps.append(StepWork(stats.tree.drafted, stats.committed, levels))
-                if watch is not None:
-                    watch(number, stats)
             elif isinstance(event, Finished):
                 run.tokens.append(event.completion.tokens)
                 run.tally.merge(event.completion.tally)
@@ -110,110 +99,64 @@ def decode(
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedModel:
-    """The recorded target, attached, and the host that loads draft models for it."""
-
-    target: Target
-    host: Host
-
-
-@dataclass(frozen=True, eq=False)
-class ReplayedPrompt:
-    """A replayed prompt.
-
-    Attributes:
-        prompt: the recorded prompt.
-        run: tokens, steps and statistics.
-        used_model: whether the model was needed.
-    """
-
-    prompt: RecordedPrompt
-    run: PromptRun
-    used_model: bool
-
-
 class Replayer:
     """Replays methods over a recording.
 
-    Args:
+    Attributes:
         recording: gains the rows that the model is asked for.
-        model: used where the recording lacks rows.
+        host: the recorded model's, used where the recording lacks rows.
         costs: step costs for methods that weigh nodes by cost; without them such methods are
-            refused.
+            refused. ``host`` has its own.
     """
 
-    def __init__(
-        self,
-        recording: Recording,
-        model: RecordedModel | None = None,
-        costs: StepCosts | None = None,
-    ) -> None:
-        self.recording = recording
-        self._info = recording.model.info()
-        self._model = model
-        self._costs = costs
+    recording: Recording
+    host: Host | None = None
+    costs: StepCosts | None = None
 
-    def method(self, method: Method) -> ReplayMethod:
-        """Check a method: see :func:`draftwood.lab.replay.substitute.replay_method`."""
-        return replay_method(method, self._info)
-
-    def replay(
-        self, method: ReplayMethod, prompt: RecordedPrompt, watch: Watch | None = None
-    ) -> ReplayedPrompt:
-        """Replay all turns of a prompt.
-
-        Args:
-            method: see :meth:`method`.
-            prompt: one of the recording.
-            watch: called after every step; twice if the prompt is repeated with the model.
+    def replay(self, method: ReplayMethod, prompt: RecordedPrompt) -> PromptRun:
+        """Replay all turns of a prompt of the recording.
 
         Raises:
             MissingRowError: the recording lacks a row, and there is no model.
             DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
                 or a policy.
         """
-        used_model = False
         try:
-            run = self._decode(method, prompt, None, watch)
+            run = self._decode(method, prompt)
         except MissingRowError as error:
-            if self._model is None:
+            if self.host is None:
                 raise MissingRowError(
                     f"method {method.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
                     "to ask the model once, or have drafters learn from accepted nodes only "
                     "with --harvest accepted"
                 ) from None
-            run, used_model = self._decode(method, prompt, self._model, watch), True
+            run = self._decode(method, prompt, self.host)
         if run.tokens != [text.tokens for text in prompt.texts]:
             raise DraftwoodError(
                 f"method {method.method.name!r} generated other tokens than were recorded for "
                 f"prompt {prompt.id!r}: a drafter or the policy has a defect"
             )
-        return ReplayedPrompt(prompt, run, used_model)
+        return run
 
     def _decode(
-        self,
-        method: ReplayMethod,
-        prompt: RecordedPrompt,
-        model: RecordedModel | None,
-        watch: Watch | None,
+        self, method: ReplayMethod, prompt: RecordedPrompt, live: Host | None = None
     ) -> PromptRun:
         given, recording = method.method.drafters, self.recording
-        recorded = {
-            source: ReplaySpec(name, prompt, recording) for source, name in method.recorded.items()
-        }
-        drafters: dict[str, DrafterSpec] = {**given, **recorded}
-        replayed = ReplayTarget(self._info, prompt.by_context(), rejected=method.reads_rejected)
-        target: Target = replayed
-        host: Host = ModelFreeHost(self._info)
-        if model is not None:
-            drafters |= {s: RecordingSpec(given[s], spec) for s, spec in recorded.items()}
-            target = RecordingTarget(model.target, replayed, recording.settings.width)
-            host = model.host
-        if self._costs is not None:
-            host = PricedHost(host, self._costs)
-        engine = Engine(target, replace(method.method, drafters=drafters), max_batch=1, host=host)
-        logs = {source: spec.log for source, spec in recorded.items()}
-        settings = recording.settings
+        settings, info, texts = recording.settings, recording.model.info(), prompt.by_context()
+        specs = {s: ReplaySpec(name, prompt, recording) for s, name in method.recorded.items()}
+        logs = {source: spec.log for source, spec in specs.items()}
+        host: Host = ModelFreeHost(info, self.costs)
+        target: Target = ReplayTarget(info, texts, rejected=method.reads_rejected)
+        if live is not None:
+            host = live
+            target = RecordingTarget(
+                live.target, texts, settings.width, rejected=method.reads_rejected
+            )
+            specs = {
+                source: RecordingSpec(spec.name, prompt, recording, spec.log, spec=given[source])
+                for source, spec in specs.items()
+            }
+        offline = replace(method.method, drafters={**given, **specs})
         turns = [
             Request(
                 text.prompt,
@@ -223,4 +166,6 @@ class Replayer:
             )
             for text in prompt.texts
         ]
-        return decode(engine, turns, logs, watch)
+        run = decode(Engine(target, offline, max_batch=1, host=host), turns, logs)
+        run.used_model = live is not None
+        return run

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ForwardLog, ReplayDrafter
+from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter
+from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
-from draftwood.protocols import Drafter, DrafterSpec, Host, TargetInfo
+from draftwood.protocols import DrafterSpec, Host, TargetInfo
 from draftwood.protocols.settings import settings
 from draftwood.tree import Draw
 
@@ -110,23 +111,22 @@ class ReplaySpec(DrafterSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class RecordingSpec(DrafterSpec):
-    """Spec of a drafter with its model, whose answers are added to the recording."""
+class RecordingSpec(ReplaySpec):
+    """Spec of a drafter with its model, whose answers are added to the recording.
 
-    spec: DrafterSpec
-    recorded: ReplaySpec
+    Attributes:
+        spec: settings of the drafter with its model.
+    """
 
-    @property
-    def model(self) -> Any:
-        """The drafter's model."""
-        return self.spec.model
+    spec: DrafterSpec = field(kw_only=True)
 
-    def build(self, host: Host) -> Drafter:
+    def build(self, host: Host) -> ReplayDrafter:
         """Build the drafter with its model."""
-        recorded, drafter = self.recorded, self.spec.build(host)
+        texts, rooted = self.prompt.by_context(), self.recording.rooted
+        drafter = self.spec.build(host)
         # Hidden states are the target's at the root and the head's own estimates below it.
-        recorded.recording.rooted[recorded.name] = bool(drafter.needs.taps)
-        return RecordingDrafter(recorded.name, drafter, recorded.build(host), recorded.log)
+        rooted[self.name] = bool(drafter.needs.taps)
+        return RecordingDrafter(self.name, texts, rooted, self.log, drafter)
 
 
 def _drafters(method: Method) -> Mapping[str, Any]:

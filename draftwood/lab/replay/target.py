@@ -9,26 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import MissingRowError, Text
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN
+from draftwood.lab.replay.weightless import WeightlessTarget, output
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
-_NO_LOGITS = torch.zeros((1, 1))
-
 
 @dataclass
-class _Slot:
+class ReplayedText:
     """A request: its text, and the position of the next tree's root."""
 
     text: Text
     root: int
 
 
-class ReplayTarget:
+class ReplayTarget(WeightlessTarget[ReplayedText]):
     """Implements :class:`draftwood.protocols.Target` over the turns of one prompt.
 
     Args:
@@ -41,41 +39,13 @@ class ReplayTarget:
     def __init__(
         self, info: TargetInfo, texts: Mapping[tuple[int, ...], Text], *, rejected: bool
     ) -> None:
-        self._info = info
+        super().__init__(info)
         self._texts = texts
         self._rejected = rejected
-        self._slots: dict[int, _Slot | None] = {}
-
-    @property
-    def info(self) -> TargetInfo:
-        """The model's facts."""
-        return self._info
-
-    def open(self, capacity: int) -> int:  # noqa: ARG002
-        """Reserve a slot."""
-        slot = next(i for i in range(len(self._slots) + 1) if i not in self._slots)
-        self._slots[slot] = None
-        return slot
-
-    def release(self, slot: int) -> None:
-        """Free a slot."""
-        del self._slots[slot]
 
     def length(self, slot: int) -> int:
         """Number of tokens before the root."""
-        return self._slot(slot).root
-
-    def embedding(self) -> torch.nn.Module:
-        """Not available: a recording has no weights.
-
-        Raises:
-            DraftwoodError: always.
-        """
-        raise DraftwoodError("a recording has no weights: give the model itself")
-
-    def lm_head(self) -> torch.nn.Module | None:
-        """None: a recording has no weights."""
-        return None
+        return self._slots[slot].root
 
     def prefill(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
@@ -92,7 +62,7 @@ class ReplayTarget:
                 raise DraftwoodError(
                     f"a context of {len(prompt)} tokens was not recorded: record this prompt"
                 )
-            self._slots[slot] = _Slot(text, len(prompt))
+            self._slots[slot] = ReplayedText(text, len(prompt))
             first = 0 if needs.prompt_rows else len(prompt) - 1
             found.append(self._output(text, range(first, len(prompt)), needs, logits=1))
         return found
@@ -108,20 +78,11 @@ class ReplayTarget:
         """
         found = []
         for slot, tree in zip(slots, trees, strict=True):
-            state = self._slot(slot)
+            state = self._slots[slot]
             nodes = [state.root]
             state.text.paths.extend(nodes, tree.tokens.tolist(), tree.parents.tolist())
             found.append(self._output(state.text, nodes, needs, logits=len(nodes)))
         return found
-
-    def learn(
-        self, slots: Sequence[int], trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
-    ) -> None:
-        """Record the model's output for the trees, each row at full width."""
-        for slot, tree, output in zip(slots, trees, rows, strict=True):
-            text, root = self._slot(slot).text, self._slot(slot).root
-            nodes = text.paths.insert(root, tree.tokens.tolist(), tree.parents.tolist())
-            text.rows.put(nodes, text.rows.width, output.top_tokens, output.top_probs)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Move the roots past the accepted paths.
@@ -130,18 +91,13 @@ class ReplayTarget:
             DraftwoodError: the path ends beyond the tokens recorded past an answer's end.
         """
         for slot, path in zip(slots, paths, strict=True):
-            state = self._slot(slot)
+            state = self._slots[slot]
             state.root += len(path) + 1
             if state.root >= len(state.text.paths.main):
                 raise DraftwoodError(
                     f"{len(path)} drafted tokens were accepted, which is more than was recorded "
                     "after the answer's end: give the method a smaller budget"
                 )
-
-    def _slot(self, slot: int) -> _Slot:
-        state = self._slots[slot]
-        assert state is not None, "a slot is prefilled before it is used"
-        return state
 
     def _output(self, text: Text, nodes: Sequence[int], needs: Needs, logits: int) -> TargetOutput:
         main = text.paths.main
@@ -162,6 +118,4 @@ class ReplayTarget:
         if UNKNOWN in rows:
             unknown = np.array(rows) == UNKNOWN
             tokens[unknown], probs[unknown] = NO_TOKEN, 0.0
-        return TargetOutput(
-            _NO_LOGITS.expand(logits, 1), np.array(argmax, dtype=np.int64), tokens, probs
-        )
+        return output(argmax, tokens, probs, logits)

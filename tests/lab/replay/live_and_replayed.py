@@ -1,23 +1,25 @@
 """A model, its recordings, and the steps of live and replayed runs in comparable form."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 
 from draftwood import models
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.host import ModelHost
-from draftwood.engine.request import Request, Stepped
+from draftwood.engine.request import Event, Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.replay import replayer as replaying
 from draftwood.lab.replay.file import digest
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.recorder import Recorder
+from draftwood.lab.replay.recorder import Recorder, model_facts
 from draftwood.lab.replay.recording import ModelFacts, RecordedPrompt, Recording, RecordingSettings
-from draftwood.lab.replay.replayer import RecordedModel, ReplayedPrompt, Replayer
+from draftwood.lab.replay.replayer import PromptRun, Replayer
+from draftwood.lab.replay.substitute import replay_method
 from draftwood.methods import method
 from draftwood.models import Loaded
 from draftwood.runner.attach import attach
@@ -44,7 +46,7 @@ class Stage:
 
     loaded: Loaded
     facts: ModelFacts
-    live: RecordedModel
+    host: PricedHost
 
     def asked(self, **changes: object) -> RecordingSettings:
         defaults: dict[str, object] = {
@@ -59,7 +61,7 @@ class Stage:
         return RecordingSettings(**{**defaults, **changes})  # type: ignore[arg-type]
 
     def record(self, prompts: Sequence[Prompt], **changes: object) -> Recording:
-        recorder = Recorder(self.live.target, self.loaded.tokenizer, self.asked(**changes))
+        recorder = Recorder(self.host.target, self.loaded.tokenizer, self.asked(**changes))
         found = [recorder.record(i, prompt) for i, prompt in enumerate(prompts)]
         return Recording(self.facts, recorder.settings, found)
 
@@ -70,18 +72,8 @@ def stage(name: str) -> Stage:
     loaded = models.load(name, dtype="float32", device="cpu")
     weights = digest(loaded.model)
     target = attach(loaded.model)
-    info = target.info
-    facts = ModelFacts(
-        name,
-        None,
-        "float32",
-        weights,
-        info.vocab_size,
-        info.context_limit,
-        info.layers,
-        info.hidden_size,
-    )
-    return Stage(loaded, facts, RecordedModel(target, ModelHost(target, loaded.tokenizer)))
+    facts = model_facts(loaded, weights, target.info)
+    return Stage(loaded, facts, PricedHost(target, loaded.tokenizer, COSTS))
 
 
 def step_record(step: StepStats) -> StepRecord:
@@ -98,12 +90,23 @@ def step_record(step: StepStats) -> StepRecord:
     )
 
 
+class WatchedEngine(Engine):
+    """An engine that remembers its steps."""
+
+    steps: list[StepStats]
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
+        for event in super().stream(requests):
+            if isinstance(event, Stepped):
+                self.steps.append(event.stats)
+            yield event
+
+
 def lived(
     at: Stage, spelt: str, prompt: RecordedPrompt, asked: RecordingSettings
 ) -> list[StepRecord]:
     """Every step of a live run, as the benchmark does it: a new engine for each prompt."""
-    host = PricedHost(at.live.host, COSTS)
-    engine = Engine(at.live.target, method(spelt), max_batch=1, host=host)
+    engine = Engine(at.host.target, method(spelt), max_batch=1, host=at.host)
     found = []
     for text in prompt.texts:
         sampling = SamplingParams(
@@ -117,13 +120,12 @@ def lived(
 
 def replayed(
     replayer: Replayer, spelt: str, prompt: RecordedPrompt
-) -> tuple[list[StepRecord], ReplayedPrompt]:
-    """Every step of a replay, and what else it came to."""
-    steps: list[StepRecord] = []
-
-    def watch(turn: int, stats: StepStats) -> None:
-        steps.append(step_record(stats))
-
-    found = replayer.replay(replayer.method(method(spelt)), prompt, watch)
+) -> tuple[list[StepRecord], PromptRun]:
+    """Every step of a replay, and its figures."""
+    one = replay_method(method(spelt), replayer.recording.model.info())
+    with patch.object(replaying, "Engine", WatchedEngine):
+        WatchedEngine.steps = []
+        found = replayer.replay(one, prompt)
     # A replay that missed something was begun again.
-    return steps[len(steps) - len(found.run.steps) :], found
+    steps = WatchedEngine.steps[-len(found.steps) :]
+    return [step_record(step) for step in steps], found

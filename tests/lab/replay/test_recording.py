@@ -71,7 +71,7 @@ def test_drafts_beyond_an_end_are_accepted_as_in_a_live_run(at: Stage, temperatu
     crossed = 0
     for prompt in recording.prompts:
         for spelt in ("pld", "goose"):
-            steps, _ = replayed(Replayer(recording, at.live), spelt, prompt)
+            steps, _ = replayed(Replayer(recording, at.host), spelt, prompt)
             assert steps == lived(at, spelt, prompt, recording.settings)
             # Of the last step more may have been accepted than was committed.
             crossed += any(len(step.path) + 1 > step.committed for step in steps)
@@ -85,16 +85,16 @@ def test_a_draft_model_with_a_short_context_stops_as_in_a_live_run(at: Stage, dr
     wanted = lived(at, spelt, prompt, recording.settings)
     assert wanted[-2].draft_calls == 0  # the context of the draft model has ended
     assert wanted[0].draft_calls > 0
-    assert replayed(Replayer(recording, at.live), spelt, prompt)[0] == wanted
+    assert replayed(Replayer(recording, at.host), spelt, prompt)[0] == wanted
     assert replayed(Replayer(recording), spelt, prompt)[0] == wanted
 
 
 def test_steps_have_the_width_of_each_draft_forward(at: Stage, draft: str) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=12)
     spelt = f"fixed-tree:threshold=0:breadth=2:depth=3:budget=14:draft={draft}"
-    _, found = replayed(Replayer(recording, at.live), spelt, recording.prompts[0])
-    assert found.run.steps[0].nodes == 14
-    assert found.run.steps[0].levels == {"draft": (1, 2, 4)}
+    _, found = replayed(Replayer(recording, at.host), spelt, recording.prompts[0])
+    assert found.steps[0].nodes == 14
+    assert found.steps[0].levels == {"draft": (1, 2, 4)}
 
 
 def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
@@ -102,11 +102,11 @@ def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
     prompt = recording.prompts[0]
     narrow = f"fixed-tree:threshold=0:depth=1:breadth=3:budget=3:draft={draft}"
     wide = narrow.replace("breadth=3:budget=3", "breadth=40:budget=40")
-    replayed(Replayer(recording, at.live), narrow, prompt)
+    replayed(Replayer(recording, at.host), narrow, prompt)
     with pytest.raises(MissingRowError):
         replayed(Replayer(recording), wide, prompt)
     wanted = lived(at, wide, prompt, recording.settings)
-    assert replayed(Replayer(recording, at.live), wide, prompt)[0] == wanted
+    assert replayed(Replayer(recording, at.host), wide, prompt)[0] == wanted
     assert replayed(Replayer(recording), wide, prompt)[0] == wanted
     assert not replayed(Replayer(recording), narrow, prompt)[1].used_model
 
@@ -213,7 +213,7 @@ def parts(text: Text) -> list[object]:
 @pytest.fixture(scope="module")
 def saved(at: Stage, draft: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recording = at.record(PROMPTS, max_new_tokens=12, chat=False)
-    replayer = Replayer(recording, at.live)
+    replayer = Replayer(recording, at.host)
     replayed(replayer, "tr", recording.prompts[1])
     replayed(replayer, f"sd:draft={draft}", recording.prompts[0])
     path = tmp_path_factory.mktemp("saved") / "r.safetensors"
@@ -236,7 +236,7 @@ def test_added_rows_are_written_and_read(saved: Path, draft: str, at: Stage) -> 
     with pytest.raises(MissingRowError):
         replayed(Replayer(recording), "tr", recording.prompts[0])
     # A recording that was read gains rows as well.
-    replayed(Replayer(recording, at.live), "tr", recording.prompts[0])
+    replayed(Replayer(recording, at.host), "tr", recording.prompts[0])
     assert not replayed(Replayer(recording), "tr", recording.prompts[0])[1].used_model
 
 

@@ -30,7 +30,7 @@ def test_every_method_replays_the_steps_of_a_live_run(
     at: Stage, methods: list[str], tokens: int, temperature: float
 ) -> None:
     recording = at.record(PROMPTS, temperature=temperature, max_new_tokens=tokens)
-    replayer = Replayer(recording, at.live, COSTS)
+    replayer = Replayer(recording, at.host, COSTS)
     alone = Replayer(recording, costs=COSTS)
     for spelt in methods:
         for prompt in recording.prompts:
@@ -53,7 +53,7 @@ def test_rows_of_rejected_nodes_are_missing_at_first(at: Stage, recording: Recor
     prompt = recording.prompts[0]
     with pytest.raises(MissingRowError, match=r"'goose' on prompt 'code'.*--model"):
         replayed(Replayer(recording), "goose", prompt)
-    _, found = replayed(Replayer(recording, at.live), "goose", prompt)
+    _, found = replayed(Replayer(recording, at.host), "goose", prompt)
     assert found.used_model
 
 
@@ -74,9 +74,9 @@ def test_a_changed_row_changes_the_run(at: Stage, spelt: str) -> None:
     """Negative control: the recorded rows decide the trees."""
     recording = at.record(PROMPTS[:1])
     prompt, text = recording.prompts[0], recording.prompts[0].texts[0]
-    wanted, _ = replayed(Replayer(recording, at.live), spelt, prompt)
+    wanted, _ = replayed(Replayer(recording, at.host), spelt, prompt)
     (table,) = text.drafts.values() if text.drafts else [text.rows]
     table.tokens[:, :2] = table.tokens[:, 1::-1].copy()
     # Recorded rows are used, not the model's.
-    found, _ = replayed(Replayer(recording, at.live), spelt, prompt)
+    found, _ = replayed(Replayer(recording, at.host), spelt, prompt)
     assert found != wanted

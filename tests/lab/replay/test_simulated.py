@@ -2,17 +2,22 @@
 
 import math
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.replayer import PromptRun
+from draftwood.lab.replay.simulated import run as running
 from draftwood.lab.replay.simulated.language import Language, mix, permuted, uniform
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.lab.replay.simulated.run import Simulation, simulate
+from draftwood.lab.replay.simulated.target import SimulatedTarget
+from draftwood.lab.replay.substitute import replay_method
 from draftwood.lab.theory.rated_tree import RatedTree, chain, expected_yield
 from draftwood.methods import method
+from tests.lab.replay.live_and_replayed import WatchedEngine
 
 RANKS = (0.6, 0.15, 0.08)
 COPIES = CopyRates(match=0.4, run=3.0)
@@ -27,12 +32,17 @@ def world(spread: float = 0.5, **changes: object) -> Simulation:
     return Simulation(**{**given, **changes})  # type: ignore[arg-type]
 
 
+def simulated(spelt: str, at: Simulation, tokens: int, sequence: int = 0) -> PromptRun:
+    one = replay_method(method(spelt), SimulatedTarget(at.language).info)
+    return simulate(one, at, sequence=sequence, prompt=4, tokens=tokens)
+
+
 def yields(spelt: str, at: Simulation, tokens: int = 600, sequences: int = 4) -> np.ndarray:
     """Committed tokens of every step but the last ones, which the answer's end cuts."""
     found: list[int] = []
     for sequence in range(sequences):
-        played = simulate(method(spelt), at, sequence=sequence, prompt=4, tokens=tokens)
-        found += [step.committed for step in played.steps][:-8]
+        run = simulated(spelt, at, tokens, sequence)
+        found += [step.committed for step in run.steps][:-8]
     return np.array(found)
 
 
@@ -89,18 +99,14 @@ def test_confidence_is_calibrated_descending_and_varies() -> None:
 
 def test_confident_candidates_are_accepted_more_often() -> None:
     """q is calibrated for each text, not only on average."""
-    sure, unsure = [], []
-    for sequence in range(3):
-        found: list[tuple[float, bool]] = []
-
-        def watch(turn: int, step: StepStats, found: list[tuple[float, bool]] = found) -> None:
-            if step.tree.drafted:
-                found.append((math.exp(step.tree.logq[1]), bool(step.path)))
-
-        one = method("sd:budget=1")
-        simulate(one, world(1.0), sequence=sequence, prompt=4, tokens=900, watch=watch)
-        sure += [right for q, right in found if q > 0.7]
-        unsure += [right for q, right in found if q < 0.5]
+    with patch.object(running, "Engine", WatchedEngine):
+        WatchedEngine.steps = []
+        for sequence in range(3):
+            simulated("sd:budget=1", world(1.0), 900, sequence)
+    steps = [step for step in WatchedEngine.steps if step.tree.drafted]
+    found = [(math.exp(step.tree.logq[1]), bool(step.path)) for step in steps]
+    sure = [right for q, right in found if q > 0.7]
+    unsure = [right for q, right in found if q < 0.5]
     assert len(sure) > 200
     assert len(unsure) > 200
     assert np.mean(sure) > 0.75
@@ -108,18 +114,18 @@ def test_confident_candidates_are_accepted_more_often() -> None:
 
 
 def test_every_method_generates_the_tokens_of_plain_decoding() -> None:
-    plain = simulate(method("ar"), world(), sequence=1, prompt=4, tokens=60).tokens
+    plain = simulated("ar", world(), 60, 1).tokens
     for spelt in ("pld", "tr", "goose", "talon", "dynatree", "opt-tree", "eagle3"):
-        found = simulate(method(spelt), world(), sequence=1, prompt=4, tokens=60)
+        found = simulated(spelt, world(), 60, 1)
         assert found.tokens == plain
         assert found.tally.mean_acceptance_length > 1.5
 
 
 def test_forwards_are_counted_for_drafters_with_a_model_only() -> None:
-    found = simulate(method("sd:budget=5"), world(), sequence=0, prompt=4, tokens=40)
+    found = simulated("sd:budget=5", world(), 40)
     assert found.steps[0].levels == {"draft": (1, 1, 1, 1, 1)}
     assert found.tally.draft_calls == sum(len(step.levels["draft"]) for step in found.steps)
-    found = simulate(method("tr"), world(), sequence=0, prompt=4, tokens=40)
+    found = simulated("tr", world(), 40)
     assert found.tally.draft_calls == 0
     assert found.steps[0].levels == {}
 
@@ -127,21 +133,21 @@ def test_forwards_are_counted_for_drafters_with_a_model_only() -> None:
 def test_real_drafters_find_what_a_text_repeats() -> None:
     language = Language(vocabulary=20, entropy=0.3, order=2)
     at = world(language=language, real=frozenset({"context", "adjacency"}))
-    found = simulate(method("goose"), at, sequence=0, prompt=4, tokens=300)
+    found = simulated("goose", at, 300)
     assert found.tally.mean_acceptance_length > 2
     never = world(language=Language(vocabulary=1000), real=frozenset({"context", "adjacency"}))
-    found = simulate(method("goose"), never, sequence=0, prompt=4, tokens=100)
+    found = simulated("goose", never, 100)
     assert found.tally.mean_acceptance_length < 1.2
 
 
 def test_a_model_cannot_be_kept_real() -> None:
     with pytest.raises(DraftwoodError, match="'draft' has a model: only drafters without one"):
-        simulate(method("sd"), world(real=frozenset({"draft"})), sequence=0, prompt=4, tokens=4)
+        simulated("sd", world(real=frozenset({"draft"})), 4)
 
 
-def test_sampled_methods_are_refused() -> None:
-    with pytest.raises(DraftwoodError, match="samples its drafts"):
-        simulate(method("traversal"), world(), sequence=0, prompt=4, tokens=4)
+def test_more_ranks_than_wrong_tokens_are_refused() -> None:
+    with pytest.raises(DraftwoodError, match="need a vocabulary of 4 tokens or more, got 3"):
+        world(language=Language(vocabulary=3, entropy=1.0))
 
 
 # --- the language ---------------------------------------------------------------------------------

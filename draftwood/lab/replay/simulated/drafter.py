@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ForwardLog
+from draftwood.lab.replay.drafter import first_allowed
+from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.simulated.language import Language, State, mix, permuted, uniform
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.protocols import (
@@ -24,7 +24,7 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
 )
-from draftwood.tree import Draw, TreeBuilder
+from draftwood.tree import TreeBuilder
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class SimulatedSpec(DrafterSpec):
 
 
 @dataclass
-class _Slot:
+class SimulatedDraft:
     """A request: the text up to the root, the number of tokens before the root that a model would
     not have cached, and the states of the growing tree's nodes."""
 
@@ -72,7 +72,7 @@ class SimulatedDrafter(Drafter):
     def __init__(self, spec: SimulatedSpec) -> None:
         self._spec = spec
         self._name = zlib.crc32(spec.source.encode())
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, SimulatedDraft] = {}
 
     @property
     def forwards(self) -> int:
@@ -88,7 +88,7 @@ class SimulatedDrafter(Drafter):
         state = self._spec.language.start()
         for token in (*prefill.prompt.tolist(), prefill.first):
             state = self._spec.language.after(state, token)
-        self._slots[slot] = _Slot(state, len(prefill.prompt))
+        self._slots[slot] = SimulatedDraft(state, len(prefill.prompt))
         self._next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
@@ -99,7 +99,7 @@ class SimulatedDrafter(Drafter):
             state = self._spec.language.after(state, token)
         # A tree that the model has scored is cached, except for the next root.
         uncached = request.uncached + len(outcome.committed) if request.tree is None else 0
-        self._slots[slot] = _Slot(state, uncached)
+        self._slots[slot] = SimulatedDraft(state, uncached)
         self._next_step()
 
     def release(self, slot: int) -> None:
@@ -111,20 +111,14 @@ class SimulatedDrafter(Drafter):
         return [self._copied(self._slots[slot].root) for slot in slots]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """At most ``k`` children of each node, no more than there are rates.
-
-        Raises:
-            DraftwoodError: a query asks for sampled children.
-        """
+        """At most ``k`` children of each node, no more than there are rates."""
         return [self._ranked(self._slots[s], q) for s, q in zip(slots, queries, strict=True)]
 
     def _next_step(self) -> None:
         if self._spec.log is not None:
             self._spec.log.next_step()
 
-    def _ranked(self, request: _Slot, query: Expand) -> Candidates:
-        if query.draw is not Draw.ONE_HOT:
-            raise DraftwoodError("a simulated drafter draws nothing; ask it for one-hot children")
+    def _ranked(self, request: SimulatedDraft, query: Expand) -> Candidates:
         tree, after = query.tree, self._spec.language.after
         if request.tree is not tree:
             request.tree, request.states = tree, [request.root]
@@ -133,16 +127,10 @@ class SimulatedDrafter(Drafter):
             request.states.append(after(above, tree.tokens[node]))
         if self._spec.log is not None:
             self._spec.log.score(tree, query.nodes)
-        tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
-        q = np.zeros((len(query.nodes), query.k), dtype=np.float32)
-        for i, node in enumerate(query.nodes):
-            offered, shares = self._row(request.states[node])
-            banned = query.exclude[i] if query.exclude else frozenset[int]()
-            kept = [j for j, token in enumerate(offered) if token not in banned][: query.k]
-            tokens[i, : len(kept)] = [offered[j] for j in kept]
-            q[i, : len(kept)] = [shares[j] for j in kept]
-        with np.errstate(divide="ignore"):
-            return Candidates(tokens, np.log(q))
+        rows = [self._row(request.states[node]) for node in query.nodes]
+        tokens = np.array([offered for offered, _ in rows], dtype=np.int64)
+        q = np.array([shares for _, shares in rows], dtype=np.float32)
+        return first_allowed(Candidates(tokens, np.log(q)), query)
 
     def _row(self, state: State) -> tuple[list[int], list[float]]:
         """Tokens by rank, and the probability of each to be the target's token."""
@@ -150,7 +138,7 @@ class SimulatedDrafter(Drafter):
         q = self._spec.rates.at(uniform(mix(key, 1)))
         right = language.next_token(state)
         # One more than there are ranks, because the right token may be among them.
-        others = permuted(mix(key, 2), language.vocabulary, 0, min(len(q) + 1, language.vocabulary))
+        others = permuted(mix(key, 2), language.vocabulary, 0, len(q) + 1)
         found = [token for token in others if token != right][: len(q)]
         left = uniform(mix(key, 3))
         for rank, p in enumerate(q):

@@ -8,16 +8,15 @@ from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ForwardLog
-from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
-from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, Watch, decode
+from draftwood.lab.replay.forward_log import ForwardLog
+from draftwood.lab.replay.hosts import ModelFreeHost
+from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, decode
 from draftwood.lab.replay.simulated.drafter import SimulatedSpec
 from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.lab.replay.simulated.target import SimulatedTarget
-from draftwood.lab.replay.substitute import replay_method
-from draftwood.methods.recipe import Method
-from draftwood.protocols import DrafterSpec, Host
+from draftwood.lab.replay.substitute import ReplayMethod
+from draftwood.protocols import DrafterSpec
 
 _T = TypeVar("_T")
 
@@ -31,6 +30,9 @@ class Simulation:
         rates: acceptance rates by source name; the empty name is for all other sources.
         copies: rates of copied chains, by source name likewise.
         real: sources that keep their own drafters, which may not have a model.
+
+    Raises:
+        DraftwoodError: a drafter has more ranks than the language has wrong tokens.
     """
 
     language: Language
@@ -38,37 +40,41 @@ class Simulation:
     copies: Mapping[str, CopyRates]
     real: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        most = max(len(rates.ranks) for rates in self.rates.values())
+        if most >= self.language.vocabulary:
+            raise DraftwoodError(
+                f"{most} ranks of acceptance need a vocabulary of {most + 1} tokens or more, "
+                f"got {self.language.vocabulary}"
+            )
+
 
 def simulate(
-    method: Method,
+    method: ReplayMethod,
     simulation: Simulation,
     *,
     sequence: int,
     prompt: int,
     tokens: int,
     costs: StepCosts | None = None,
-    watch: Watch | None = None,
 ) -> PromptRun:
     """Decode one sequence.
 
     Args:
-        method: a method with deterministic trees.
+        method: a checked method.
         simulation: language and rates.
         sequence: number of the sequence; different numbers give different texts.
         prompt: length of the prompt in tokens, at least 1.
         tokens: length of the answer in tokens.
         costs: step costs for methods that weigh nodes by cost.
-        watch: called after every step.
 
     Raises:
-        DraftwoodError: the method samples its drafts, or a real drafter needs a model.
+        DraftwoodError: a real drafter needs a model.
     """
     target = SimulatedTarget(simulation.language)
-    host: Host = ModelFreeHost(target.info)
-    models = replay_method(method, target.info).recorded
-    logs = {source: ForwardLog() for source in models}
-    drafters: dict[str, DrafterSpec] = dict(method.drafters)
-    for source in method.policy.sources:
+    logs = {source: ForwardLog() for source in method.recorded}
+    drafters: dict[str, DrafterSpec] = dict(method.method.drafters)
+    for source in method.method.policy.sources:
         if source not in simulation.real:
             rates, copies = _of(simulation.rates, source), _of(simulation.copies, source)
             drafters[source] = SimulatedSpec(
@@ -78,11 +84,10 @@ def simulate(
             raise DraftwoodError(
                 f"drafter {source!r} has a model: only drafters without one can be --real"
             )
-    if costs is not None:
-        host = PricedHost(host, costs)
-    engine = Engine(target, replace(method, drafters=drafters), max_batch=1, host=host)
+    host = ModelFreeHost(target.info, costs)
+    engine = Engine(target, replace(method.method, drafters=drafters), max_batch=1, host=host)
     context = _context(simulation.language, sequence, prompt)
-    return decode(engine, [Request(context, tokens, sampler=ArgmaxSampler(0.0))], logs, watch)
+    return decode(engine, [Request(context, tokens, sampler=ArgmaxSampler(0.0))], logs)
 
 
 def _context(language: Language, sequence: int, length: int) -> tuple[int, ...]:

@@ -1,0 +1,63 @@
+"""A target without weights: slots, and output without logits."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetInfo, TargetOutput
+
+S = TypeVar("S")
+
+_NO_LOGITS = torch.zeros((1, 1))
+
+
+class WeightlessTarget(Generic[S]):
+    """The part of a :class:`draftwood.protocols.Target` for greedy decoding that needs no weights.
+
+    ``_slots`` holds the state of each prefilled slot.
+    """
+
+    def __init__(self, info: TargetInfo) -> None:
+        self._info = info
+        self._open: set[int] = set()
+        self._slots: dict[int, S] = {}
+
+    @property
+    def info(self) -> TargetInfo:
+        """Facts of the target."""
+        return self._info
+
+    def open(self, capacity: int) -> int:  # noqa: ARG002
+        """Reserve a slot."""
+        slot = next(i for i in range(len(self._open) + 1) if i not in self._open)
+        self._open.add(slot)
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Free a slot."""
+        self._open.remove(slot)
+        self._slots.pop(slot, None)
+
+    def embedding(self) -> torch.nn.Module:
+        """Not available: there are no weights.
+
+        Raises:
+            DraftwoodError: always.
+        """
+        raise DraftwoodError("there are no weights here: give the model itself")
+
+    def lm_head(self) -> torch.nn.Module | None:
+        """None: there are no weights."""
+        return None
+
+
+def output(
+    argmax: Sequence[int], tokens: NDArray[np.int64], probs: NDArray[np.float32], logits: int
+) -> TargetOutput:
+    """Output with these tokens and probabilities, and placeholders for ``logits`` rows."""
+    rows = _NO_LOGITS.expand(logits, 1)
+    return TargetOutput(rows, np.array(argmax, dtype=np.int64), tokens, probs)

@@ -18,7 +18,7 @@ import torch
 
 from draftwood import attach, load
 from draftwood.costs.busy import watched
-from draftwood.drafters._rollout import gumbel_top_k
+from draftwood.drafters._rollout.gumbel import gumbel_top_k
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded

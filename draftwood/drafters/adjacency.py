@@ -6,7 +6,6 @@ it is the table of Token Recycling.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -132,10 +131,6 @@ class AdjacencyTables(Drafter):
         self._tables.pop(slot, None)
         self._before.pop(slot, None)
 
-    def memory_bytes(self, slot: int) -> int:
-        """Size of the slot's table in bytes; reads all of it, so for reports only."""
-        return self._tables[slot].memory_bytes()
-
 
 class _Table:
     """Rows in arrays, found through dictionaries; the rows form a ring buffer."""
@@ -219,14 +214,6 @@ class _Table:
         if any(query.exclude):
             _drop_excluded(best, logq, query.exclude)
         return Candidates(_fit(best, query.k, -1).astype(np.int64), _fit(logq, query.k, -np.inf))
-
-    def memory_bytes(self) -> int:
-        size = self._tokens.nbytes + self._logq.nbytes + sys.getsizeof(self._keys)
-        size += sum(map(sys.getsizeof, self._keys)) + len(self._keys) * sys.getsizeof(1 << 20)
-        size += sys.getsizeof(self._rows)
-        if self._bigram:
-            size += sys.getsizeof(self._latest) + sum(map(sys.getsizeof, self._latest))
-        return size
 
 
 def _drop_excluded(

@@ -10,7 +10,6 @@ themselves, so a text of a short period can be copied for more than one period.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,8 +91,7 @@ class ContextIndex(Drafter):
     * ``agreeing``: lengths whose own preferred continuation has this first token (0 for a token
       that is no length's first choice). GOOSE's consensus flag is ``agreeing >= 2``.
 
-    Memory: about 0.3 kB per token of text whose suffixes never repeat, at three lengths
-    (``memory_bytes`` measures it).
+    Memory: about 0.3 kB per token of text whose suffixes never repeat, at three lengths.
     """
 
     def __init__(self, settings: Context) -> None:
@@ -118,10 +116,6 @@ class ContextIndex(Drafter):
     def release(self, slot: int) -> None:
         """Forget the slot's text."""
         self._texts.pop(slot, None)
-
-    def memory_bytes(self, slot: int) -> int:
-        """Bytes held for the slot's text and index; reads all of it, so for reports only."""
-        return self._texts[slot].memory_bytes()
 
 
 class _IndexedText:
@@ -206,14 +200,6 @@ class _IndexedText:
             else:
                 beyond = length
         return known
-
-    def memory_bytes(self) -> int:
-        # One integer object serves as the position in all tables of a step.
-        size = sys.getsizeof(self._tokens) + len(self._tokens) * sys.getsizeof(1 << 20)
-        for _, _, index in self._tables:
-            size += sys.getsizeof(index) + sum(map(sys.getsizeof, index))
-            size += sum(sys.getsizeof(known) for known in index.values() if type(known) is tuple)
-        return size
 
 
 PART = Context

@@ -7,18 +7,15 @@ Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over tre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from draftwood.drafters._rollout.drafter import RolloutDrafter
 from draftwood.protocols import (
-    Candidates,
-    Drafter,
     DrafterSpec,
     DraftModel,
-    Expand,
     Host,
     Outcome,
     Prefill,
@@ -28,7 +25,6 @@ from draftwood.protocols import (
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 
@@ -51,7 +47,7 @@ class Model(DrafterSpec):
         return ModelDrafter(host.model(self.model), host.info)
 
 
-class ModelDrafter(Drafter):
+class ModelDrafter(RolloutDrafter):
     """Proposes the draft model's likeliest tokens, or samples.
 
     Args:
@@ -61,23 +57,10 @@ class ModelDrafter(Drafter):
     """
 
     def __init__(self, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.drafters._rollout.rollout import DraftRollout
-        from draftwood.drafters._rollout.vocabulary import VocabularyMap
-
         info = model.info
         ids = np.arange(info.vocab_size)
         ids[target.vocab_size :] = -1
-        vocabulary = VocabularyMap(ids, target)
-        self._rollout = DraftRollout(model, vocabulary, info.vocab_size, info.context_limit)
-
-    @property
-    def forwards(self) -> int:
-        """Forward passes over drafted trees, prompts not counted."""
-        return self._rollout.forwards
-
-    def backlog(self, slot: int) -> int:
-        """Number of committed tokens that the draft model has not read."""
-        return self._rollout.backlog(slot)
+        super().__init__(model, ids, target, info.vocab_size, info.context_limit)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
@@ -86,22 +69,6 @@ class ModelDrafter(Drafter):
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed."""
         self._rollout.commit(slot, outcome.committed)
-
-    def release(self, slot: int) -> None:
-        """The request has ended."""
-        self._rollout.release(slot)
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        """The distributions that this step's sampled children were drawn from."""
-        return self._rollout.proposals(slot, q_rows)
-
-    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """``k`` tokens after each node, with one forward for all new nodes.
-
-        Raises:
-            DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
-        """
-        return self._rollout.expand(slots, queries)
 
 
 PART = Model

@@ -17,7 +17,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols.settings import Part
 from draftwood.protocols.step import Outcome, Prefill
 from draftwood.protocols.target import Needs, Target, TargetInfo, TargetOutput
-from draftwood.tree import Draw, TokenTree, TreeBuilder
+from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
 
 if TYPE_CHECKING:
     import torch
@@ -111,9 +111,10 @@ class Candidates:
 
     @staticmethod
     def none(query: Expand) -> Candidates:
-        """The answer of a drafter that has no candidates."""
+        """The answer of a drafter that has no candidates; its arrays may be filled in."""
         shape = (len(query.nodes), query.k)
-        return Candidates(np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32))
+        q_rows = np.full(shape[0], -1) if query.draw in SAMPLED else None
+        return Candidates(np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32), q_rows)
 
 
 class Drafter:

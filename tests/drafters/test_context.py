@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.drafters import context
 from draftwood.drafters.context import Context, ContextIndex
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
@@ -21,6 +22,7 @@ from draftwood.protocols import (
 )
 from draftwood.tree import TreeBuilder, tree_of
 from tests.factories.markov_target import FakeHost
+from tests.factories.traced_memory import bytes_allocated
 
 TARGET = TargetInfo(1000, 4096, 2, 8, torch.device("cpu"), torch.float32)
 HOST = FakeHost(TARGET)
@@ -194,10 +196,9 @@ def test_it_expands_nothing_and_needs_nothing() -> None:
 
 def test_memory_grows_with_the_text_and_stays_modest() -> None:
     index = Context().build(HOST)
-    begin(index, list(range(10)))
-    small = index.memory_bytes(0)
-    commit(index, list(range(10, 1000)))
-    assert small < index.memory_bytes(0) < 1000 * 512
+    small, large = list(range(10)), list(range(1000))
+    least = bytes_allocated(context, lambda: begin(index, small))
+    assert least < bytes_allocated(context, lambda: begin(index, large)) < 1000 * 512
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,7 @@ def couple(
     # HAND-OVER: m * k numbers.
     picks, found = largest.indices.cpu().numpy(), shares.cpu().numpy()
     real = found > 0  # false where q is 0 or NaN
-    tokens = np.full((len(picks), query.k), -1, dtype=np.int64)
-    logq = np.full(tokens.shape, -np.inf, dtype=np.float32)
-    columns = slice(picks.shape[1])
-    tokens[:, columns] = np.where(real, vocabulary.to_target[picks], -1)
-    np.log(found, out=logq[:, columns], where=real, casting="same_kind")
-    return Candidates(tokens, logq)
+    answer, columns = Candidates.none(query), slice(picks.shape[1])
+    answer.tokens[:, columns] = np.where(real, vocabulary.to_target[picks], -1)
+    np.log(found, out=answer.logq[:, columns], where=real, casting="same_kind")
+    return answer

@@ -21,13 +21,14 @@ from typing import Final
 import numpy as np
 import torch
 
-from draftwood.drafters._rollout import Draws, couple
+from draftwood.drafters._rollout.coupling import couple
+from draftwood.drafters._rollout.draws import Draws
 from draftwood.drafters._rollout.entries import RolloutEntries
 from draftwood.drafters._rollout.topk import Place, rank
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
-from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
+from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 _MAX_ALONG: Final = 16
 """Most tokens of a backlog that are forwarded together with the next level."""
@@ -156,12 +157,12 @@ class DraftRollout:
         while self._forward(able, Needs(top_k=width)):
             self.forwards += 1
         return [
-            self._answer(s, q) if fit else _nothing(q)
+            self._answer(s, q) if fit else Candidates.none(q)
             for s, q, fit in zip(sequences, queries, fits, strict=True)
         ]
 
     def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
-        """See :meth:`draftwood.drafters._rollout.Draws.proposals`; valid until :meth:`commit`."""
+        """See :meth:`.draws.Draws.proposals`; valid until :meth:`commit`."""
         return self._sequences[slot].draws.proposals(handles)
 
     def _fits(self, sequence: _Sequence, query: Expand) -> bool:
@@ -179,7 +180,11 @@ class DraftRollout:
         for sequence in sequences:
             sequence.to_commit = None
         behind = [
-            s for s in sequences if s.entries is None and len(s.pending) > self._max_along(s) + 1
+            s
+            for s in sequences
+            # A prompt is prefilled, however short it is.
+            if s.entries is None
+            and len(s.pending) - 1 > (_MAX_ALONG if self._model.length(s.slot) else 0)
         ]
         if behind:
             backlogs = [
@@ -192,10 +197,6 @@ class DraftRollout:
                 sequence.hidden = [each[-1:].clone()]
             for sequence in behind:
                 sequence.pending = sequence.pending[-1:]
-
-    def _max_along(self, sequence: _Sequence) -> int:
-        """Most backlog tokens that may be forwarded with a level; 0 for a prompt."""
-        return _MAX_ALONG if self._model.length(sequence.slot) else 0
 
     def _forward(self, asked: Sequence[tuple[_Sequence, Expand]], needs: Needs) -> bool:
         """Forward the queried nodes that are not cached, or one generation; False if none is."""
@@ -273,10 +274,3 @@ def _check(query: Expand) -> None:
         raise DraftwoodError(
             f"a query for {query.draw.name} children has no noise; give it that of the growth"
         )
-
-
-def _nothing(query: Expand) -> Candidates:
-    shape = (len(query.nodes), query.k)
-    tokens, logq = np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    handles = np.full(shape[0], -1, dtype=np.int64) if query.draw in SAMPLED else None
-    return Candidates(tokens, logq, handles)

@@ -61,8 +61,7 @@ def _rank_level(
 def _rank_node_by_node(
     query: Expand, places: Sequence[Place], vocabulary: VocabularyMap
 ) -> Candidates:
-    tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
-    logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
+    found = Candidates.none(query)
     excludes = query.exclude or [frozenset[int]()] * len(query.nodes)
     for i, ((rows, row), exclude) in enumerate(zip(places, excludes, strict=True)):
         best, probs = _ranked(rows, row, query.k + len(exclude))
@@ -73,10 +72,10 @@ def _rank_node_by_node(
             allowed = [j for j, t in enumerate(best.tolist()) if t >= 0 and t not in exclude]
             best, probs = best[allowed], probs[allowed]
         count = min(query.k, len(best))
-        tokens[i, :count] = best[:count]
+        found.tokens[i, :count] = best[:count]
         with np.errstate(divide="ignore"):
-            np.log(probs[:count], out=logq[i, :count])
-    return Candidates(tokens, logq)
+            np.log(probs[:count], out=found.logq[i, :count])
+    return found
 
 
 def _ranked(rows: TargetOutput, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

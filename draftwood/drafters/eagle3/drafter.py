@@ -9,17 +9,14 @@ Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from draftwood.drafters._rollout.drafter import RolloutDrafter
 from draftwood.protocols import (
-    Candidates,
-    Drafter,
     DrafterSpec,
     DraftHead,
     DraftModel,
-    Expand,
     Host,
     Needs,
     Outcome,
@@ -56,7 +53,7 @@ class Eagle3(DrafterSpec):
         return Eagle3Drafter(head, model, host.info)
 
 
-class Eagle3Drafter(Drafter):
+class Eagle3Drafter(RolloutDrafter):
     """Proposes the head's likeliest tokens, or samples.
 
     Args:
@@ -67,26 +64,14 @@ class Eagle3Drafter(Drafter):
     """
 
     def __init__(self, head: DraftHead, model: DraftModel, target: TargetInfo) -> None:
-        from draftwood.drafters._rollout.rollout import DraftRollout
-        from draftwood.drafters._rollout.vocabulary import VocabularyMap
-
+        ids, limit = head.target_ids(), target.context_limit
+        super().__init__(model, ids, target, target.vocab_size, limit)
         self._head = head
-        vocabulary = VocabularyMap(head.target_ids(), target)
-        self._rollout = DraftRollout(model, vocabulary, target.vocab_size, target.context_limit)
 
     @property
     def needs(self) -> Needs:
         """The target's features, at the prompt's positions too."""
         return Needs(taps=self._head.taps)
-
-    @property
-    def forwards(self) -> int:
-        """Forward passes over drafted trees, prompts not counted."""
-        return self._rollout.forwards
-
-    def backlog(self, slot: int) -> int:
-        """Number of committed tokens that the head has not read."""
-        return self._rollout.backlog(slot)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts. Tokens are one position ahead of features: the first has no row."""
@@ -104,22 +89,6 @@ class Eagle3Drafter(Drafter):
         assert rows.features is not None, "the target returns the features of the drafter's taps"
         with torch.inference_mode():
             return self._head.project(rows.features[nodes])
-
-    def release(self, slot: int) -> None:
-        """The request has ended."""
-        self._rollout.release(slot)
-
-    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
-        """The distributions that this step's sampled children were drawn from."""
-        return self._rollout.proposals(slot, q_rows)
-
-    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """``k`` tokens after each node, with one forward per generation of new nodes.
-
-        Raises:
-            DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
-        """
-        return self._rollout.expand(slots, queries)
 
 
 PART = Eagle3

@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from draftwood.drafters._rollout import couple
+from draftwood.drafters._rollout.coupling import couple
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from draftwood.drafters._rollout import (
-    Draws,
+from draftwood.drafters._rollout.draws import Draws
+from draftwood.drafters._rollout.gumbel import (
+    WHOLE,
     GumbelTopK,
     gumbel_top_k,
     gumbel_top_k_blocks,
     gumbel_top_k_whole,
 )
-from draftwood.drafters._rollout.gumbel import WHOLE
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand, TargetInfo

@@ -1,0 +1,67 @@
+"""Drafters with a model: what a draft model and a head on the target's features have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.protocols import Candidates, Drafter, DraftModel, Expand, TargetInfo
+
+if TYPE_CHECKING:
+    import torch
+
+
+class RolloutDrafter(Drafter):
+    """Proposes a model's likeliest tokens, or samples.
+
+    Args:
+        model: runs the trees.
+        to_target: int64 ``[Vd]``, the target's id of each output, -1 if it has none.
+        target: the target.
+        readable: number of the target's ids that the model can read; higher ids become the last.
+        limit: longest sequence, in tokens, that the model can draft for.
+    """
+
+    def __init__(
+        self,
+        model: DraftModel,
+        to_target: NDArray[np.int64],
+        target: TargetInfo,
+        readable: int,
+        limit: int,
+    ) -> None:
+        # Here, so that settings can be listed without torch.
+        from draftwood.drafters._rollout.rollout import DraftRollout
+        from draftwood.drafters._rollout.vocabulary import VocabularyMap
+
+        self._rollout = DraftRollout(model, VocabularyMap(to_target, target), readable, limit)
+
+    @property
+    def forwards(self) -> int:
+        """Forward passes over drafted trees, prompts not counted."""
+        return self._rollout.forwards
+
+    def backlog(self, slot: int) -> int:
+        """Number of committed tokens that the model has not read."""
+        return self._rollout.backlog(slot)
+
+    def release(self, slot: int) -> None:
+        """The request has ended."""
+        self._rollout.release(slot)
+
+    def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:
+        """The distributions that this step's sampled children were drawn from."""
+        return self._rollout.proposals(slot, q_rows)
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        """``k`` tokens after each node, with one forward for all new nodes.
+
+        A model that takes its own output at the parent has one forward per generation of nodes.
+
+        Raises:
+            DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
+        """
+        return self._rollout.expand(slots, queries)

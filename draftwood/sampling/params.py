@@ -1,7 +1,7 @@
 """Sampling parameters of a request, validated."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -48,37 +48,12 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        temperature = _real("temperature", self.temperature)
-        top_p = _real("top_p", self.top_p)
-        min_p = _real("min_p", self.min_p)
-        repetition = _real("repetition_penalty", self.repetition_penalty)
-        top_k = integer("top_k", self.top_k)
-        seed = integer("seed", self.seed)
-        if temperature != 0 and temperature < MIN_TEMPERATURE:
-            raise DraftwoodError(
-                f"temperature must be 0 (greedy) or at least {MIN_TEMPERATURE}, "
-                f"but is {temperature}"
-            )
-        if top_k < 0:
-            raise DraftwoodError(f"top_k must be 0 (off) or more, but is {top_k}")
-        if not 0 < top_p <= 1:
-            raise DraftwoodError(f"top_p must be in (0, 1], but is {top_p}")
-        if not 0 <= min_p <= 1:
-            raise DraftwoodError(f"min_p must be in [0, 1], but is {min_p}")
-        if repetition <= 0:
-            raise DraftwoodError(f"repetition_penalty must be above 0, but is {repetition}")
-        if not 0 <= seed < SEED_LIMIT:
-            raise DraftwoodError(f"seed must be in [0, 2**64), but is {seed}")
         if not isinstance(self.logit_bias, Mapping):
             raise DraftwoodError("logit_bias must map token ids to numbers")
         if not isinstance(self.banned_tokens, (tuple, list)):
             raise DraftwoodError("banned_tokens must be a tuple of token ids")
         normal = {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "repetition_penalty": repetition,
+            **{name: _in_range(name, getattr(self, name)) for name in _RANGES},
             "presence_penalty": _real("presence_penalty", self.presence_penalty),
             "frequency_penalty": _real("frequency_penalty", self.frequency_penalty),
             "logit_bias": {
@@ -86,7 +61,6 @@ class SamplingParams:
                 for token, bias in self.logit_bias.items()
             },
             "banned_tokens": tuple(_token("banned_tokens", token) for token in self.banned_tokens),
-            "seed": seed,
         }
         for name, value in normal.items():
             object.__setattr__(self, name, value)
@@ -109,6 +83,29 @@ def _real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise DraftwoodError(f"{name} must be a finite number, but is {value!r}")
     return float(value)
+
+
+_RANGES: dict[str, tuple[Callable[[str, object], float], str, Callable[[float], bool]]] = {
+    "temperature": (
+        _real,
+        f"0 (greedy) or at least {MIN_TEMPERATURE}",
+        lambda value: value == 0 or value >= MIN_TEMPERATURE,
+    ),
+    "top_k": (integer, "0 (off) or more", lambda value: value >= 0),
+    "top_p": (_real, "in (0, 1]", lambda value: 0 < value <= 1),
+    "min_p": (_real, "in [0, 1]", lambda value: 0 <= value <= 1),
+    "repetition_penalty": (_real, "above 0", lambda value: value > 0),
+    "seed": (integer, "in [0, 2**64)", lambda value: 0 <= value < SEED_LIMIT),
+}
+"""Type and range of the parameters that have a range."""
+
+
+def _in_range(name: str, value: object) -> float:
+    number, words, allowed = _RANGES[name]
+    found = number(name, value)
+    if not allowed(found):
+        raise DraftwoodError(f"{name} must be {words}, but is {found}")
+    return found
 
 
 def _token(name: str, value: object) -> int:

@@ -49,10 +49,6 @@ def processors_of(params: SamplingParams, prompt_length: int) -> tuple[LogitsPro
     Bias, penalties and bans come first, then, above temperature 0, temperature, top-k, top-p and
     min-p. ``prompt_length`` is the number of the request's tokens that were not generated.
     """
-    return (*_penalties(params, prompt_length), *_warpers(params))
-
-
-def _penalties(params: SamplingParams, prompt_length: int) -> list[LogitsProcessor]:
     found: list[LogitsProcessor] = []
     if params.logit_bias:
         bias: list[list[list[int] | float]] = [
@@ -71,23 +67,15 @@ def _penalties(params: SamplingParams, prompt_length: int) -> list[LogitsProcess
                 prompt_length=prompt_length,
             )
         )
-    return found
-
-
-def _warpers(params: SamplingParams) -> list[LogitsProcessor]:
-    """The processors that ``generate`` applies only when it samples."""
-    found: list[LogitsProcessor] = []
-    if params.temperature == 0:
-        return found
-    if params.temperature != 1:
+    if params.temperature not in {0, 1}:
         found.append(TemperatureLogitsWarper(params.temperature))
-    if params.top_k > 0:
+    if params.temperature and params.top_k:
         found.append(TopKLogitsWarper(params.top_k))
-    if params.top_p < 1:
+    if params.temperature and params.top_p < 1:
         found.append(TopPLogitsWarper(params.top_p))
-    if params.min_p > 0:
+    if params.temperature and params.min_p:
         found.append(MinPLogitsWarper(params.min_p))
-    return found
+    return tuple(found)
 
 
 # Their scores do not depend on the tokens before.

@@ -135,12 +135,11 @@ class ModelCheck:
         target: the model, attached.
         tokenizer: the target's, if there is one.
         prompt: token ids.
-        sampling: sampling parameters, at a temperature above 0 and with a small top k; requests get
-            its seed and the following ones.
+        sampling: sampling parameters that :func:`check_countable` accepts; requests get its seed
+            and the following ones.
 
     Raises:
-        DraftwoodError: the sampling leaves too many tokens to choose from, or the prompt leaves no
-            room.
+        DraftwoodError: the prompt leaves no room.
     """
 
     def __init__(
@@ -150,7 +149,6 @@ class ModelCheck:
         prompt: Sequence[int],
         sampling: SamplingParams,
     ) -> None:
-        check_countable(sampling)
         if target.info.context_limit - len(prompt) <= LENGTH:
             raise DraftwoodError(
                 f"the prompt has {len(prompt)} tokens and the model's context holds "

@@ -12,27 +12,20 @@ class SharedMatcher:
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
-        self._accepted: tuple[int, ...] = ()
+        self.accepted: tuple[int, ...] = ()
 
     def at(self, accepted: tuple[int, ...]) -> Any:
         """The matcher in the state after these tokens."""
-        if self._accepted != accepted:
-            pairs = enumerate(zip(self._accepted, accepted, strict=False))
-            shorter = min(len(self._accepted), len(accepted))
+        if self.accepted != accepted:
+            pairs = enumerate(zip(self.accepted, accepted, strict=False))
+            shorter = min(len(self.accepted), len(accepted))
             common = next((i for i, (a, b) in pairs if a != b), shorter)
-            if common < len(self._accepted):
-                self._matcher.rollback(len(self._accepted) - common)
+            if common < len(self.accepted):
+                self._matcher.rollback(len(self.accepted) - common)
             for token in accepted[common:]:
                 self._matcher.accept_token(token)
-            self._accepted = accepted
+            self.accepted = accepted
         return self._matcher
-
-    def accept(self, accepted: tuple[int, ...], token: int) -> bool:
-        """Accept one more token; returns whether the matcher allows it."""
-        taken = bool(self.at(accepted).accept_token(token))
-        if taken:
-            self._accepted = (*accepted, token)
-        return taken
 
 
 class MatcherState:
@@ -44,9 +37,9 @@ class MatcherState:
 
     def accept_token(self, token: int) -> bool:
         """Accept a token; returns whether the matcher allows it."""
-        taken = self._shared.accept(self._accepted, token)
+        taken = bool(self._shared.at(self._accepted).accept_token(token))
         if taken:
-            self._accepted = (*self._accepted, token)
+            self._accepted = self._shared.accepted = (*self._accepted, token)
         return taken
 
     def __getattr__(self, name: str) -> Any:

@@ -34,7 +34,7 @@ def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[B
     ranked = [groups[i] for i in order]
     rounds, asked = _rounds(ranked)
     residual = torch.stack([p[i] for i in order])
-    proposals = _Rows(torch.stack(rows_of(asked)).to(residual) if asked else residual)
+    table = torch.stack(rows_of(asked)).to(residual) if asked else residual
     reach = residual.new_tensor([siblings.reach for siblings in ranked])[:, None]
     weight, rest = torch.ones_like(reach), 1 - reach
     residual *= reach
@@ -45,7 +45,7 @@ def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[B
         token = torch.tensor(current.tokens).to(residual.device)[:, None]
         wanted, offered = R.gather(1, token), W
         if max(current.rows) >= 0:
-            Q, scale = proposals.take(current, W)
+            Q, scale = _take(table, current, W)
             offered = Q.gather(1, token).mul_(scale)
             if min(current.rows) < 0:
                 drawn = torch.tensor([row >= 0 for row in current.rows]).to(residual.device)[
@@ -107,31 +107,25 @@ def _rounds(groups: Sequence[Siblings]) -> tuple[list[_Round], list[tuple[Propos
     return rounds, asked
 
 
-class _Rows:
-    """Rows of q from which drawn tokens are removed one by one; ``table`` is overwritten."""
+def _take(
+    table: torch.Tensor, current: _Round, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The unnormalised Q of a round's children, ``[n, V]``, and ``weight`` over its sum.
 
-    __slots__ = ("_table",)
-
-    def __init__(self, table: torch.Tensor) -> None:
-        self._table = table
-
-    def take(self, current: _Round, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The unnormalised Q of a round's children, ``[n, V]``, and ``weight`` over its sum.
-
-        A row without removed tokens sums to 1 by definition.
-        """
-        n, device = len(current.rows), self._table.device
-        again = [i for i, token in enumerate(current.gone) if token >= 0]
-        if again:
-            self._table[[current.rows[i] for i in again], [current.gone[i] for i in again]] = 0
-        if current.rows == list(range(n)):
-            found = self._table[:n]
-        else:
-            found = self._table[[max(row, 0) for row in current.rows]]
-        if not again:
-            return found, weight
-        left = found.sum(1, keepdim=True)
-        if len(again) < n:
-            left = left.where(torch.tensor(current.gone).to(device)[:, None] >= 0, 1)
-        # If nothing is left, the child has probability zero and takes no part.
-        return found, (weight / left).nan_to_num_(0, posinf=0)
+    Drawn tokens are removed from ``table``. A row without removed tokens sums to 1 by definition.
+    """
+    n = len(current.rows)
+    again = [i for i, token in enumerate(current.gone) if token >= 0]
+    if again:
+        table[[current.rows[i] for i in again], [current.gone[i] for i in again]] = 0
+    if current.rows == list(range(n)):
+        found = table[:n]
+    else:
+        found = table[[max(row, 0) for row in current.rows]]
+    if not again:
+        return found, weight
+    left = found.sum(1, keepdim=True)
+    if len(again) < n:
+        left = left.where(torch.tensor(current.gone).to(table.device)[:, None] >= 0, 1)
+    # If nothing is left, the child has probability zero and takes no part.
+    return found, (weight / left).nan_to_num_(0, posinf=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, ModelCheck
+from draftwood.lab.lossless.model import GREEDY_TOKENS, LENGTH, ModelCheck, check_countable
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Verdict, Verification
@@ -158,9 +158,8 @@ def test_seeds_are_the_requests_own(model_check: ModelCheck) -> None:
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0.0, 4), (1.0, 0), (1.0, 1), (1.0, 17)])
 def test_what_cannot_be_counted_is_refused(temperature: float, top_k: int) -> None:
-    sampling = SamplingParams(temperature=temperature, top_k=top_k)
     with pytest.raises(DraftwoodError, match="top_k from 2 to 16"):
-        ModelCheck(MarkovTarget(), None, PROMPT, sampling)
+        check_countable(SamplingParams(temperature=temperature, top_k=top_k))
 
 
 def test_too_few_samples_are_refused(model_check: ModelCheck) -> None:

@@ -83,19 +83,14 @@ def drawn(found: SourceReliability) -> list[Bin]:
     return [each for each in found.bins if each.candidates >= FEWEST]
 
 
-def wilson(accepted: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share, by Wilson's score."""
-    found = binomtest(accepted, of).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
-
-
 def _series(axes: Axes, found: Reliability, mark: dict[str, Mark]) -> None:
     for source, each in found.by_source.items():
         bins, own = drawn(each), mark[source]
         across = [one.predicted / one.candidates for one in bins]
         upwards = [one.accepted / one.candidates for one in bins]
         for x, one in zip(across, bins, strict=True):
-            axes.plot([x, x], wilson(one.accepted, one.candidates), color=own.colour, lw=1.2)
+            ends = binomtest(one.accepted, one.candidates).proportion_ci(method="wilson")
+            axes.plot([x, x], [ends.low, ends.high], color=own.colour, lw=1.2)
         axes.plot(across, upwards, color=own.colour, lw=0.8, alpha=0.6)
         axes.scatter(
             across,

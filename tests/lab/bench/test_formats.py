@@ -16,61 +16,106 @@ def found(values: list[dict[str, object]]) -> tuple[str, list[Entry]]:
     return entries(rows(*values), "file")
 
 
-def test_humaneval_prompts_stand_as_they_are() -> None:
-    assert found(dataset_rows.HUMANEVAL) == (
-        "humaneval",
-        [
-            Entry(
-                "HumanEval/0",
-                "code_completion",
-                ('def halve(n: int) -> float:\n    """ Half of n.\n    """\n',),
-                False,
-            ),
-            Entry("HumanEval/1", "code_completion", ("def nothing():\n",), False),
-        ],
-    )
+MBPP = (
+    "You are an expert Python programmer, and here is your task: Write a function to {}. "
+    "Your code should pass these tests:\n\n{}\n[BEGIN]\n"
+)
+HALVE = 'def halve(n: int) -> float:\n    """ Half of n.\n    """\n'
+ODE = ("Write an ode.", "Now shorten it.")
 
 
-def test_gsm8k_rows_are_numbered_from_0() -> None:
-    name, made = found(dataset_rows.GSM8K)
-    assert name == "gsm8k"
-    assert made[0].turns == ("Question: Two crates hold 3 pears each. How many pears?\nAnswer:",)
-    assert [(e.id, e.task, e.dialogue) for e in made] == [
-        ("gsm8k/0", "math", False),
-        ("gsm8k/1", "math", False),
-    ]
-
-
-def test_both_versions_of_mbpp_have_text_and_every_test() -> None:
-    assert found(dataset_rows.MBPP) == (
-        "mbpp",
-        [
-            Entry(
-                "mbpp/11",
-                "code_generation",
-                (
-                    "You are an expert Python programmer, and here is your task: Write a function "
-                    "to double a number. Your code should pass these tests:\n\n"
-                    "assert double(1) == 2\nassert double(0) == 0\n[BEGIN]\n",
+@pytest.mark.parametrize(
+    ("given", "name", "wanted"),
+    [
+        (
+            dataset_rows.HUMANEVAL,
+            "humaneval",
+            [
+                Entry("HumanEval/0", "code_completion", (HALVE,), False),
+                Entry("HumanEval/1", "code_completion", ("def nothing():\n",), False),
+            ],
+        ),
+        (
+            dataset_rows.GSM8K[:1],
+            "gsm8k",
+            [
+                Entry(
+                    "gsm8k/0",
+                    "math",
+                    ("Question: Two crates hold 3 pears each. How many pears?\nAnswer:",),
+                    False,
+                )
+            ],
+        ),
+        (
+            dataset_rows.MBPP + dataset_rows.MBPP_SANITIZED,
+            "mbpp",
+            [
+                Entry(
+                    "mbpp/11",
+                    "code_generation",
+                    (
+                        MBPP.format(
+                            "double a number", "assert double(1) == 2\nassert double(0) == 0"
+                        ),
+                    ),
+                    False,
                 ),
-                False,
-            )
-        ],
-    )
-    name, (made,) = found(dataset_rows.MBPP_SANITIZED)
-    assert (name, made.id) == ("mbpp", "mbpp/12")
-    assert "task: Write a function to negate a number. Your" in made.turns[0]
-    assert made.turns[0].endswith("tests:\n\nassert negate(1) == -1\n[BEGIN]\n")
-
-
-def test_mt_bench_has_its_categories_for_tasks_and_keeps_its_turns() -> None:
-    assert found(dataset_rows.MT_BENCH) == (
-        "mt_bench",
-        [
-            Entry("mt_bench/81", "writing", ("Write an ode.", "Now shorten it."), True),
-            Entry("mt_bench/111", "math", ("What is 2+2?", "And doubled?"), True),
-        ],
-    )
+                Entry(
+                    "mbpp/12",
+                    "code_generation",
+                    (MBPP.format("negate a number", "assert negate(1) == -1"),),
+                    False,
+                ),
+            ],
+        ),
+        (
+            dataset_rows.MT_BENCH,
+            "mt_bench",
+            [
+                Entry("mt_bench/81", "writing", ODE, True),
+                Entry("mt_bench/111", "math", ("What is 2+2?", "And doubled?"), True),
+            ],
+        ),
+        (
+            dataset_rows.MT_BENCH_PROMPTS,
+            "mt_bench",
+            [Entry("mt_bench/20764998", "writing", ("Write a poem.", "Now rhyme it."), True)],
+        ),
+        (
+            [{"question_id": "q1", "category": "odd", "turns": ["If?"]}, dataset_rows.MT_BENCH[0]],
+            "file",
+            [Entry("file/q1", "odd", ("If?",), True), Entry("file/81", "writing", ODE, True)],
+        ),
+        (
+            dataset_rows.BARE,
+            "file",
+            [
+                Entry("file/1", "file", ("Once upon a time",), False),
+                Entry("file/2", "code", ("def f(x):",), False),
+                Entry("mine", "file", ("Hello",), False),
+            ],
+        ),
+        (
+            [
+                {"id": "a/0", "task": "t", "prompt": "hello"},
+                {"id": "a/1", "task": "t", "turns": ["x", "y"]},
+            ],
+            "file",
+            [Entry("a/0", "t", ("hello",), False), Entry("a/1", "t", ("x", "y"), True)],
+        ),
+        # A rewritten row may keep its own keys.
+        (
+            [dataset_rows.GSM8K[0] | dataset_rows.OWN[0]],
+            "file",
+            [Entry("a/0", "t", ("hello",), False)],
+        ),
+    ],
+)
+def test_rows_become_the_prompts_of_their_set(
+    given: list[dict[str, object]], name: str, wanted: list[Entry]
+) -> None:
+    assert found(given) == (name, wanted)
 
 
 def test_spec_bench_counts_the_categories_of_mt_bench_as_one_of_its_six_tasks() -> None:
@@ -85,8 +130,6 @@ def test_spec_bench_counts_the_categories_of_mt_bench_as_one_of_its_six_tasks() 
         ("spec_bench/401", "math_reasoning"),
         ("spec_bench/481", "rag"),
     ]
-    assert made[0].turns == ("Write an ode.", "Now shorten it.")
-    assert made[2] == Entry("spec_bench/161", "translation", ("Translate: Hallo",), True)
 
 
 @pytest.mark.parametrize(
@@ -98,33 +141,6 @@ def test_every_category_of_mt_bench_is_one_of_its_own(category: str) -> None:
     assert found([alone, beside])[0] == "mt_bench"
     rag = {"question_id": 3, "category": "rag", "turns": ["x"]}
     assert [e.task for e in found([alone, beside, rag])[1]] == ["mt_bench", "mt_bench", "rag"]
-
-
-def test_other_question_files_are_named_like_the_file() -> None:
-    other: dict[str, object] = {"question_id": "q1", "category": "odd", "turns": ["What if?"]}
-    name, made = found([other, dataset_rows.MT_BENCH[0]])
-    assert name == "file"
-    assert [(e.id, e.task) for e in made] == [("file/q1", "odd"), ("file/81", "writing")]
-
-
-def test_mt_bench_prompts_of_the_hub() -> None:
-    assert found(dataset_rows.MT_BENCH_PROMPTS) == (
-        "mt_bench",
-        [Entry("mt_bench/20764998", "writing", ("Write a poem.", "Now rhyme it."), True)],
-    )
-
-
-def test_a_prompt_alone_gets_its_place_as_id_and_the_sets_name_as_task() -> None:
-    assert found(dataset_rows.BARE) == (
-        "file",
-        [
-            Entry("file/1", "file", ("Once upon a time",), False),
-            Entry("file/2", "code", ("def f(x):",), False),
-            Entry("mine", "file", ("Hello",), False),
-        ],
-    )
-    with pytest.raises(DraftwoodError, match="f:1: 'prompt' is empty: write a text, or leave the"):
-        found([{"prompt": ""}])
 
 
 def test_there_is_a_sample_of_every_format() -> None:
@@ -148,11 +164,6 @@ def test_every_required_key_is_needed(name: str) -> None:
 def test_more_keys_do_no_harm() -> None:
     plus = dataset_rows.HUMANEVAL[0] | {"base_input": [[1]], "atol": 0}
     assert recognise(rows(plus)[0]) == "humaneval"
-
-
-def test_a_rewritten_row_may_keep_its_own_keys() -> None:
-    name, made = found([dataset_rows.GSM8K[0] | dataset_rows.OWN[0]])
-    assert (name, made) == ("file", [Entry("a/0", "t", ("hello",), False)])
 
 
 def test_an_unknown_shape_is_refused_with_its_keys_and_the_formats() -> None:
@@ -196,6 +207,8 @@ def test_a_set_has_one_format() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
+        ({"prompt": ""}, "'prompt' is empty: write a text, or leave the"),
+        ({"id": "a", "task": "t"}, "give either 'prompt' or 'turns'"),
         (dataset_rows.HUMANEVAL[0] | {"prompt": 3}, "'prompt' is missing or not a text"),
         (dataset_rows.HUMANEVAL[0] | {"task_id": None}, "'task_id' must be a number or a text"),
         (dataset_rows.HUMANEVAL[0] | {"task_id": ""}, "'task_id' must be a number or a text"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from draftwood.engine.request import Completion, Request
+from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import choose
@@ -33,63 +34,51 @@ def stock() -> Loaded:
 def answer(contender: LlamaCppDecoder, request: Request) -> Completion:
     (found,) = contender.begin(1)([request])
     assert found.steps == ()
+    assert 0 < found.completion.ttft <= found.completion.seconds
     return found.completion
 
 
-def test_plain_tokens_are_a_forward_each(stock: Loaded) -> None:
-    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=7))
-    assert done.tokens == (4, 0, 1, 2, 3, 4, 0)
-    assert (done.reason, done.prompt_tokens) == ("length", 1)
-    tally = done.tally
-    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (6, 6, 0, 0)
-    assert 0 < done.ttft <= done.seconds
+def counts(tally: Tally) -> tuple[int, int, int, int]:
+    return tally.steps, tally.committed, tally.drafted, tally.accepted
 
 
-@pytest.mark.parametrize("eos", [frozenset({1}), frozenset({1, 9})])
-def test_an_end_is_the_last_token(stock: Loaded, eos: frozenset[int]) -> None:
-    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=7, eos=eos))
-    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
-    assert (done.tally.steps, done.tally.committed) == (2, 2)
-
-
-def test_an_end_that_is_the_last_token_allowed_is_an_end(stock: Loaded) -> None:
-    done = answer(LlamaCppDecoder(stock), Request([3], max_new_tokens=3, eos=frozenset({1})))
-    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
-
-
-def test_a_single_token_is_the_prefills(stock: Loaded) -> None:
-    for contender in (LlamaCppDecoder(stock), LlamaCppDecoder(stock, Script([0]), ahead=1)):
-        done = answer(contender, Request([3], max_new_tokens=1))
-        assert done.tokens == (4,)
-        tally = done.tally
-        assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (0, 0, 0, 0)
-
-
-def test_drafts_and_what_became_of_them_are_counted(stock: Loaded) -> None:
-    # Of [0, 1, 9] two are right; nothing is drafted; all of the last are, but three fit.
-    script = Script([0, 1, 9], [], [4, 0, 1, 2])
-    done = answer(LlamaCppDecoder(stock, script, ahead=4), Request([3], max_new_tokens=8))
-    assert done.tokens == (4, 0, 1, 2, 3, 4, 0, 1)
-    tally = done.tally
-    assert (tally.steps, tally.committed) == (3, 7)
-    assert (tally.drafted, tally.accepted) == (7, 5)
-    assert script.asked == [[3, 4], [3, 4, 0, 1, 2], [3, 4, 0, 1, 2, 3]]
-
-
-def test_an_end_inside_a_draft_ends_the_answer(stock: Loaded) -> None:
-    contender = LlamaCppDecoder(stock, Script([0, 1, 2, 3], [9]), ahead=4)
-    done = answer(contender, Request([3], max_new_tokens=8, eos=frozenset({1})))
-    assert (done.tokens, done.reason) == ((4, 0, 1), "eos")
-    tally = done.tally
-    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (1, 2, 4, 2)
+@pytest.mark.parametrize(
+    ("drafts", "length", "ends", "tokens", "counted"),
+    [
+        (None, 7, (), (4, 0, 1, 2, 3, 4, 0), (6, 6, 0, 0)),
+        (None, 7, (1, 9), (4, 0, 1), (2, 2, 0, 0)),
+        (None, 3, (1,), (4, 0, 1), (2, 2, 0, 0)),  # an end that is the last token allowed
+        (None, 1, (), (4,), (0, 0, 0, 0)),  # the prefill's token
+        ([[0]], 1, (), (4,), (0, 0, 0, 0)),
+        # Of [0, 1, 9] two are right; nothing is drafted; all of the last are, but three fit.
+        ([[0, 1, 9], [], [4, 0, 1, 2]], 8, (), (4, 0, 1, 2, 3, 4, 0, 1), (3, 7, 7, 5)),
+        ([[0, 1, 2, 3], [9]], 8, (1,), (4, 0, 1), (1, 2, 4, 2)),  # an end inside a draft
+    ],
+)
+def test_answers_end_and_their_drafts_are_counted(
+    stock: Loaded,
+    drafts: list[list[int]] | None,
+    length: int,
+    ends: tuple[int, ...],
+    tokens: tuple[int, ...],
+    counted: tuple[int, int, int, int],
+) -> None:
+    script = None if drafts is None else Script(*drafts)
+    contender = LlamaCppDecoder(stock, script, ahead=4)
+    request = Request([3], max_new_tokens=length, eos=frozenset(ends))
+    done = answer(contender, request)
+    assert (done.tokens, done.reason) == (tokens, "eos" if ends else "length")
+    assert done.prompt_tokens == 1
+    assert counts(done.tally) == counted
+    if script is not None:  # the lookup sees all tokens so far
+        assert len(script.asked) == counted[0]
+        assert all(asked == [3, *tokens][: len(asked)] for asked in script.asked)
     # The next answer's counts start anew.
-    tally = answer(contender, Request([3], max_new_tokens=2)).tally
-    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (1, 1, 1, 0)
+    assert answer(contender, Request([3], max_new_tokens=2)).tally.committed == 1
 
 
 def test_a_bonus_that_no_draft_reached_is_not_accepted() -> None:
-    tally = _drafted([1, 2, 3, 4], [[2], [5]], [1, 3])
-    assert (tally.steps, tally.committed, tally.drafted, tally.accepted) == (2, 3, 2, 1)
+    assert counts(_drafted([1, 2, 3, 4], [[2], [5]], [1, 3])) == (2, 3, 2, 1)
 
 
 def test_every_request_starts_empty_and_with_its_own_seed_and_sampling(stock: Loaded) -> None:
@@ -144,20 +133,17 @@ def test_the_file_is_opened_as_torch_runs_the_model(stock: Loaded) -> None:
     assert settings["n_threads"] == settings["n_threads_batch"] == 3
     assert settings["n_gpu_layers"] == 0
     assert settings["offload_kqv"] is settings["op_offload"] is False
-    assert (settings["type_k"], settings["type_v"]) == (0, 0)
     assert (settings["logits_all"], settings["draft_model"]) == (False, None)
     assert settings["model_path"].endswith(".gguf")
 
 
-def test_a_drafting_context_has_room_for_all_logits(stock: Loaded) -> None:
-    answer(LlamaCppDecoder(stock, Script(), ahead=1), Request([1], 1))
-    assert Llama.opened[0].settings["logits_all"] is True
-
-
-def test_the_cache_of_a_half_precision_model_is_the_librarys_default() -> None:
-    half = Loaded("tiny", llama(torch.bfloat16), tiny_tokenizer(), frozenset())
-    answer(LlamaCppDecoder(half), Request([1], 1))
-    assert (Llama.opened[0].settings["type_k"], Llama.opened[0].settings["type_v"]) == (1, 1)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_cache_of_a_half_precision_model_is_the_librarys_default(dtype: torch.dtype) -> None:
+    loaded = Loaded("tiny", llama(dtype), tiny_tokenizer(), frozenset())
+    answer(LlamaCppDecoder(loaded, Script(), ahead=1), Request([1], 1))
+    settings = Llama.opened[0].settings
+    assert settings["type_k"] == settings["type_v"] == int(dtype != torch.float32)
+    assert settings["logits_all"] is True  # a drafting context has room for all logits
 
 
 class Elsewhere:
@@ -221,12 +207,6 @@ def test_lookup_has_the_librarys_names_and_defaults(
     ]
     assert Llama.opened[-1].settings["n_ctx"] == 512  # the drafts fit beside the answer
     assert answer(contender, Request([3], 2)).tokens == (4, 0)
-
-
-@pytest.mark.parametrize("name", ["tokens", "ngram"])
-def test_settings_below_one_are_refused(name: str) -> None:
-    with pytest.raises(DraftwoodError, match=f"{name} is 0; give at least 1"):
-        llamacpp_lookup.LlamaCppLookup(**{name: 0})
 
 
 @pytest.mark.parametrize("missing", ["llama_cpp", "gguf"])

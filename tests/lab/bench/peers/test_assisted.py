@@ -12,6 +12,7 @@ from draftwood.lab.bench.generating import Generate, _tally
 from draftwood.lab.bench.peers.hf import HuggingFace
 from draftwood.lab.bench.peers.hf_assistant import HuggingFaceAssistant
 from draftwood.lab.bench.peers.hf_lookup import HuggingFaceLookup
+from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 from tests.lab.bench.peers.answers import (
@@ -127,6 +128,8 @@ def test_defaults_are_those_of_the_installed_transformers() -> None:
         (HuggingFaceLookup, {"tokens": 0}, "tokens is 0; give at least 1"),
         (HuggingFaceLookup, {"ngram": -1}, "ngram is -1; give at least 1"),
         (HuggingFaceAssistant, {"tokens": 0}, "tokens is 0; give at least 1"),
+        (LlamaCppLookup, {"tokens": 0}, "tokens is 0; give at least 1"),
+        (LlamaCppLookup, {"ngram": 0}, "ngram is 0; give at least 1"),
     ],
 )
 def test_settings_below_one_are_refused(peer: Any, settings: dict[str, int], said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
@@ -30,31 +30,28 @@ from tests.factories.tiny_llama import VOCAB as TINY_VOCAB
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 from tests.lab.inflate.tiny_shapes import LARGE, SMALL, ids, inflated, small_llama, with_config
 
-SHAPES = {
-    "everything": LARGE,
-    "the same": SMALL,
-    "wider": replace(SMALL, hidden=64),
-    "deeper": replace(SMALL, layers=5),
-    "more groups": replace(SMALL, heads=16, kv_heads=8),
-    "larger groups": replace(SMALL, heads=8),
-    "larger heads": replace(SMALL, head_dim=8),
-    "more neurons": replace(SMALL, ffn=25),
+LINEAR: dict[str, object] = {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}
+LLAMA3: dict[str, object] = {
+    **LINEAR,
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
 }
-SOURCES = {
-    "groups of two": SMALL,
-    "one key-value head": replace(SMALL, heads=2, kv_heads=1),
-    "a head each": replace(SMALL, heads=2, kv_heads=2),
-}
-ROTARY: dict[str, dict[str, object]] = {
-    "linear": {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0},
-    "llama3": {
-        "rope_type": "llama3",
-        "rope_theta": 500.0,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 32,
-    },
+PAIRS = {
+    "everything": (small_llama(), LARGE),
+    "tied": (small_llama(tied=True), LARGE),
+    "the same": (small_llama(), SMALL),
+    "wider": (small_llama(), replace(SMALL, hidden=64)),
+    "deeper": (small_llama(), replace(SMALL, layers=5)),
+    "more groups": (small_llama(), replace(SMALL, heads=16, kv_heads=8)),
+    "larger groups": (small_llama(), replace(SMALL, heads=8)),
+    "larger heads": (small_llama(), replace(SMALL, head_dim=8)),
+    "more neurons": (small_llama(), replace(SMALL, ffn=25)),
+    "from one key-value head": (small_llama(replace(SMALL, heads=2, kv_heads=1)), LARGE),
+    "from a head each": (small_llama(replace(SMALL, heads=2, kv_heads=2)), LARGE),
+    "linear angles": (small_llama(rope=LINEAR), LARGE),
+    "angles of Llama 3": (small_llama(rope=LLAMA3), LARGE),
 }
 
 
@@ -64,30 +61,25 @@ def difference(source: Any, model: Any) -> float:
         return float((source(tokens).logits - model(tokens).logits).abs().max())
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("large", SHAPES.values(), ids=SHAPES.keys())
-def test_logits_are_unchanged(large: LlamaShape, tied: bool) -> None:
-    source = small_llama(tied=tied)
+@pytest.mark.parametrize(("source", "large"), PAIRS.values(), ids=PAIRS.keys())
+def test_logits_are_unchanged(source: LlamaForCausalLM, large: LlamaShape) -> None:
+    before = {name: weight.clone() for name, weight in source.state_dict().items()}
+    check_rotary(source.config, large)
     model = inflated(source, large)
     assert shape_of(model.config) == large
-    assert model.config.tie_word_embeddings is tied
+    assert model.config.tie_word_embeddings is source.config.tie_word_embeddings
     assert difference(source, model) < 1e-4
     found = check(source, model, ids(10), 20)
     assert (found.positions, found.greedy_equal) == (30, 30)
+    # The source is left alone.
+    assert source.config.rms_norm_eps == 0.05
+    assert all(torch.equal(before[name], weight) for name, weight in source.state_dict().items())
 
 
-@pytest.mark.parametrize("small", SOURCES.values(), ids=SOURCES.keys())
-def test_sources_of_other_groups(small: LlamaShape) -> None:
-    source = small_llama(small)
-    assert difference(source, inflated(source)) < 1e-4
-
-
-@pytest.mark.parametrize("rope", ROTARY.values(), ids=ROTARY.keys())
-def test_rotary_scalings_by_frequency(rope: dict[str, object]) -> None:
-    source = small_llama(rope=rope)
-    check_rotary(source.config, LARGE)
-    assert difference(source, inflated(source)) < 1e-4
-    assert difference(source, small_llama()) > 1e-2, "the scaling is felt"
+def test_scalings_of_angles_change_the_logits() -> None:
+    plain, linear, llama3 = (small_llama(rope=rope) for rope in (None, LINEAR, LLAMA3))
+    assert difference(plain, linear) > 1e-2
+    assert difference(plain, llama3) > 1e-2
 
 
 def test_frequencies_are_the_same_to_the_bit() -> None:
@@ -160,15 +152,6 @@ def test_seeds_change_no_function() -> None:
     assert difference(one, other) < 1e-4
 
 
-def test_the_source_is_left_alone() -> None:
-    source = small_llama()
-    before = {name: weight.clone() for name, weight in source.state_dict().items()}
-    inflated(source)
-    assert shape_of(source.config) == SMALL
-    assert source.config.rms_norm_eps == 0.05
-    assert all(torch.equal(before[name], weight) for name, weight in source.state_dict().items())
-
-
 def test_built_narrow_is_built_wide_and_cast() -> None:
     source = small_llama()
     narrow = inflate(source, LARGE, dtype=torch.bfloat16, seed=0)
@@ -208,35 +191,34 @@ def test_agreement() -> None:
 
 
 def test_other_models_are_refused() -> None:
-    config = MistralConfig(
-        vocab_size=8,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-    )
     with pytest.raises(DraftwoodError, match="'m' is a MistralForCausalLM: only LlamaForCausalLM"):
-        as_llama(MistralForCausalLM(config), "m")
+        as_llama(MistralForCausalLM(MistralConfig(vocab_size=8, **SMALL.config)), "m")
     source = small_llama()
     assert as_llama(source, "s") is source
-    with pytest.raises(DraftwoodError, match="'s' has biases"):
-        as_llama(with_config(source, attention_bias=True), "s")
-    with pytest.raises(DraftwoodError, match="'s' has biases"):
-        as_llama(with_config(source, mlp_bias=True), "s")
-    with pytest.raises(DraftwoodError, match="'s' is quantized"):
-        as_llama(with_config(source, quantization_config={"bits": 4}), "s")
 
 
-def test_rotary_scalings_by_head_size_are_refused() -> None:
-    for parameters, complaint in (
-        ({"rope_type": "yarn", "rope_theta": 500.0, "factor": 2.0}, "rotary scaling 'yarn'"),
-        (
-            {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
-            "partial rotary positions",
-        ),
-    ):
-        config = with_config(small_llama(), rope_parameters=parameters).config
-        with pytest.raises(DraftwoodError, match=f"{complaint} .* keep --head-dim 4"):
-            check_rotary(config, LARGE)
-        check_rotary(config, replace(LARGE, head_dim=4))
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"attention_bias": True}, "'s' has biases"),
+        ({"mlp_bias": True}, "'s' has biases"),
+        ({"quantization_config": {"bits": 4}}, "'s' is quantized"),
+    ],
+)
+def test_llamas_of_other_rules_are_refused(setting: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
+        as_llama(with_config(small_llama(), **setting), "s")
+
+
+@pytest.mark.parametrize(
+    ("rope", "complaint"),
+    [
+        ({**LINEAR, "rope_type": "yarn"}, "rotary scaling 'yarn'"),
+        ({"rope_type": "default", "partial_rotary_factor": 0.5}, "partial rotary positions"),
+    ],
+)
+def test_rotary_scalings_by_head_size_are_refused(rope: dict[str, object], complaint: str) -> None:
+    config = with_config(small_llama(), rope_parameters=rope).config
+    with pytest.raises(DraftwoodError, match=f"{complaint} .* keep --head-dim 4"):
+        check_rotary(config, LARGE)
+    check_rotary(config, replace(LARGE, head_dim=4))

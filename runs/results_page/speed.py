@@ -18,6 +18,9 @@ GROUPS = (
 )
 
 
+BY_PREFIX = {"auto": GROUPS[1], "pld": GROUPS[3], "hf": GROUPS[4], "llamacpp": GROUPS[5]}
+
+
 def speedup(entry: dict[str, Any]) -> float:
     """Median speed-up over plain decoding; 0 if it is unknown."""
     return float(entry["speedup_vs_ar"]["median"] or 0.0)
@@ -25,13 +28,8 @@ def speedup(entry: dict[str, Any]) -> float:
 
 def kind(method: str) -> str:
     """Assign a method to one of ``GROUPS``."""
-    if method.startswith("auto"):
-        return GROUPS[1]
-    if method.startswith("llamacpp"):
-        return GROUPS[5]
-    if method.startswith("hf"):
-        return GROUPS[4]
-    return GROUPS[3] if method.partition(":")[0] == "pld" else GROUPS[2]
+    found = (group for prefix, group in BY_PREFIX.items() if method.startswith(prefix))
+    return next(found, GROUPS[2])
 
 
 def fastest(entries: dict[str, dict[str, Any]], group: str) -> str | None:

@@ -15,11 +15,8 @@ from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaLis
 
 from draftwood.engine.request import Completion, FinishReason, Request
 from draftwood.engine.stats import Tally
-from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.measure import Answer, Decode
-
-_TRIAL = Request([1, 1, 1], max_new_tokens=4)
-_REFUSALS = (AttributeError, RuntimeError, TypeError, ValueError)
+from draftwood.lab.bench.trial import tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +52,11 @@ class Generate:
         Raises:
             DraftwoodError: transformers cannot decode this model; the message has its reason.
         """
-        try:
-            self.decode([_TRIAL])
-        except _REFUSALS as error:
-            reason = str(error).strip() or type(error).__name__
-            raise DraftwoodError(
-                f"assisted generate does not work with {type(self.model).__name__} in the "
-                f"installed transformers, leave this peer out: {reason.splitlines()[0]}"
-            ) from error
-        return self
+        refusal = (
+            f"assisted generate does not work with {type(self.model).__name__} in the installed "
+            "transformers, leave this peer out"
+        )
+        return tried(self, refusal)
 
 
 def generate(

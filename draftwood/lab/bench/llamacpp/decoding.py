@@ -25,14 +25,13 @@ from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.llamacpp.gguf import file_of
 from draftwood.lab.bench.measure import Answer, Decode
+from draftwood.lab.bench.trial import tried
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
 
 Lookup: TypeAlias = Callable[..., Any]
 """A ``LlamaDraftModel``: maps int32 ids ``[L]`` to drafted int32 ids."""
 
-_TRIAL = Request([1, 1, 1], max_new_tokens=4)
-_REFUSALS = (AttributeError, OSError, RuntimeError, TypeError, ValueError)
 _BLOCK = 256
 """llama.cpp rounds contexts up to multiples of this number of tokens."""
 _SEEDS = 2**32 - 1
@@ -78,15 +77,9 @@ class LlamaCppDecoder:
             DraftwoodError: the installed llama.cpp cannot decode this file; the message has its
                 reason.
         """
-        try:
-            self.decode([_TRIAL])
-        except _REFUSALS as error:
-            reason = str(error).strip() or type(error).__name__
-            raise DraftwoodError(
-                "the installed llama-cpp-python cannot decode this model, leave its peers out: "
-                f"{reason.splitlines()[0]}"
-            ) from error
-        return self
+        return tried(
+            self, "the installed llama-cpp-python cannot decode this model, leave its peers out"
+        )
 
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
         """Answers in order; their seconds include the wait for earlier ones."""
@@ -131,7 +124,6 @@ class LlamaCppDecoder:
         starts: list[int] = []
         tokens: list[int] = []
         first = asked
-        reason: FinishReason = "length"
         llama.reset()  # else the common prefix with the previous request would be reused
         llama.set_seed(request.sampling.seed % _SEEDS)
         with closing(llama.generate(list(request.ids), **_sampling(request.sampling))) as stream:
@@ -141,12 +133,12 @@ class LlamaCppDecoder:
                 if len(drafts) > len(starts):
                     starts.append(len(tokens))
                 tokens.append(int(token))
-                if token in request.ends:
-                    reason = "eos"
-                if reason == "eos" or len(tokens) == request.max_new_tokens:
+                if token in request.ends or len(tokens) == request.max_new_tokens:
                     break
         ended = perf_counter()
-        tally = _plain(tokens) if self._drafts is None else _drafted(tokens, drafts, starts)
+        reason: FinishReason = "eos" if tokens[-1] in request.ends else "length"
+        plain = Tally(steps=len(tokens) - 1, committed=len(tokens) - 1)
+        tally = plain if self._drafts is None else _drafted(tokens, drafts, starts)
         return Answer(
             Completion(
                 tokens=tuple(tokens),
@@ -188,10 +180,6 @@ def _sampling(params: SamplingParams) -> dict[str, float]:
         "typical_p": 1.0,
         "repeat_penalty": 1.0,
     }
-
-
-def _plain(tokens: Sequence[int]) -> Tally:
-    return Tally(steps=len(tokens) - 1, committed=len(tokens) - 1)
 
 
 def _drafted(

@@ -18,7 +18,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures
-from draftwood.lab.replay.pricing import check_priced, expected_costs, read_costs
+from draftwood.lab.replay.pricing import expected_costs, read_costs
 
 if TYPE_CHECKING:
     from draftwood.lab.replay.substitute import ReplayMethod
@@ -69,7 +69,12 @@ class Output:
             found = expected_costs(self.gpu, self.shape, self.draft_shape, sources)
         else:
             return None
-        check_priced(found, sources)
+        missing = sorted(sources - set(found.drafters))
+        if missing:
+            raise DraftwoodError(
+                f"costs of drafters {', '.join(missing)} are not known: measure them with "
+                "'draftwood tune --draft', or give --draft-shape with --gpu"
+            )
         return found
 
     def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import click
 
 from draftwood.cli._options import numbers, progress
 from draftwood.cli._replay_flags import Output, output_options
+from draftwood.cli._settings_flags import settings_flags
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.lab.replay.simulated.language import Language
@@ -36,13 +38,7 @@ _T = TypeVar("_T")
     metavar="[SOURCE=]A1,A2,...",
     help="Acceptance rate of a drafter's candidates by rank. Repeatable.",
 )
-@click.option(
-    "--spread",
-    type=float,
-    default=0.5,
-    show_default=True,
-    help="Variation of the drafters' confidence, 0 to 1; confidence stays calibrated.",
-)
+@settings_flags("ranked", RankRates())
 @click.option(
     "--match",
     multiple=True,
@@ -51,18 +47,9 @@ _T = TypeVar("_T")
     metavar="[SOURCE=]SHARE,RUN",
     help="Share of steps with a copied chain, and its mean number of correct tokens. Repeatable.",
 )
-@click.option("--copied", type=int, default=20, show_default=True, help="Tokens per copied chain.")
-@click.option("--match-length", type=int, default=8, show_default=True, help="Tokens per match.")
+@settings_flags("copied", CopyRates())
 @click.option("--real", default="", metavar="SOURCE,...", help="Sources that keep their drafters.")
-@click.option("--vocabulary", type=int, default=32000, show_default=True, help="Vocabulary size.")
-@click.option("--entropy", type=float, default=2.0, show_default=True, help="Bits per token.")
-@click.option(
-    "--order",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Number of last tokens that the next one depends on; 0: the whole text.",
-)
+@settings_flags("language", Language())
 @click.option(
     "--sequences", type=click.IntRange(1), default=8, show_default=True, help="Texts to decode."
 )
@@ -80,23 +67,18 @@ _T = TypeVar("_T")
     show_default=True,
     help="Tokens to generate per text.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the language.")
 @output_options
 def simulate(
     methods: str,
     rates: tuple[str, ...],
-    spread: float,
+    ranked: RankRates,
     match: tuple[str, ...],
-    copied: int,
-    match_length: int,
+    copied: CopyRates,
     real: str,
-    vocabulary: int,
-    entropy: float,
-    order: int,
+    language: Language,
     sequences: int,
     prompt_tokens: int,
     max_new_tokens: int,
-    seed: int,
     output: Output,
 ) -> None:
     """Run methods on synthetic text with synthetic drafters.
@@ -106,14 +88,14 @@ def simulate(
     """
     names = spellings(methods)
 
-    def ranked(text: str) -> RankRates:
-        return RankRates(_floats("--rates", text), spread)
+    def rank_rates(text: str) -> RankRates:
+        return replace(ranked, ranks=_floats("--rates", text))
 
-    def copying(text: str) -> CopyRates:
-        numbers = _floats("--match", text)
-        if len(numbers) != 2:
+    def copy_rates(text: str) -> CopyRates:
+        found = _floats("--match", text)
+        if len(found) != 2:
             raise DraftwoodError(f"--match {text!r}: write a share and a length, such as {_MATCH}")
-        return CopyRates(*numbers, length=copied, match_length=match_length)
+        return replace(copied, match=found[0], run=found[1])
 
     from draftwood.lab.replay.figures import figures
     from draftwood.lab.replay.simulated.run import Simulation
@@ -122,12 +104,12 @@ def simulate(
     from draftwood.lab.replay.substitute import replay_method
 
     simulation = Simulation(
-        Language(vocabulary, entropy, order, seed),
-        _by_source(rates, _RATES, ranked),
-        _by_source(match, _MATCH, copying),
+        language,
+        _by_source(rates, _RATES, rank_rates),
+        _by_source(match, _MATCH, copy_rates),
         frozenset(name for name in real.split(",") if name),
     )
-    info = SimulatedTarget(simulation.language).info
+    info = SimulatedTarget(language).info
     chosen = {name: replay_method(method(name), info) for name in names}
     costs = output.costs(chosen.values())
     found = []
@@ -144,9 +126,8 @@ def simulate(
             for number in progress(range(sequences), name)
         ]
         found.append(figures(name, runs, output.loads, costs))
-    output.write(
-        found, {"rates": list(rates), "spread": spread, "match": list(match), "seed": seed}
-    )
+    facts = {"spread": ranked.spread, "match": list(match), "seed": language.seed}
+    output.write(found, {"rates": list(rates), **facts})
 
 
 def _by_source(given: Sequence[str], default: str, parse: Callable[[str], _T]) -> dict[str, _T]:

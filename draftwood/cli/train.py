@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._train_flags import run_flags, settings_flags, vocabulary_flag
+from draftwood.cli._settings_flags import settings_flags
+from draftwood.cli._train_flags import run_flags, vocabulary_flag
 from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import (
     DRAFT_RECIPE,

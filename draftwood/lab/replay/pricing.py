@@ -58,17 +58,3 @@ def expected_costs(
 def assumed_costs() -> StepCosts:
     """Step costs if none are known: a node costs 1 % of a plain step."""
     return StepCosts(Curve((1, 101), (1.0, 2.0)))
-
-
-def check_priced(costs: StepCosts, sources: Iterable[str]) -> None:
-    """Refuse costs without those of a drafter.
-
-    Raises:
-        DraftwoodError: a drafter's costs are missing.
-    """
-    missing = sorted(set(sources) - set(costs.drafters))
-    if missing:
-        raise DraftwoodError(
-            f"costs of drafters {', '.join(missing)} are not known: measure them with "
-            "'draftwood tune --draft', or give --draft-shape with --gpu"
-        )

@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
-from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import (
@@ -75,8 +74,6 @@ class Recorder:
     def __init__(
         self, target: Target, tokenizer: PreTrainedTokenizerBase, settings: RecordingSettings
     ) -> None:
-        if settings.width < 1:
-            raise DraftwoodError(f"cannot record rows of {settings.width} tokens: give at least 1")
         width = min(settings.width, target.info.vocab_size)
         self.settings = replace(settings, width=width)
         self._rows = _RowCollector(width)

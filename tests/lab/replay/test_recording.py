@@ -114,11 +114,6 @@ def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
 # --- refusals ----------------------------------------------------------------------------------
 
 
-def test_sampled_methods_are_refused(at: Stage) -> None:
-    with pytest.raises(DraftwoodError, match="'traversal' samples its drafts"):
-        replay_method(method("traversal"), at.facts.info())
-
-
 def test_a_method_that_weighs_nodes_by_cost_needs_costs(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=4)
     with pytest.raises(DraftwoodError, match="--costs FILE"):
@@ -139,11 +134,6 @@ def test_a_drafter_that_reads_wider_rows_is_refused(at: Stage) -> None:
         DraftwoodError, match=r"the 8 likeliest .* has 6: record again with --top 8"
     ):
         replayed(Replayer(recording), "tr", recording.prompts[0])
-
-
-def test_rows_without_tokens_are_refused(at: Stage) -> None:
-    with pytest.raises(DraftwoodError, match="rows of 0 tokens"):
-        at.record(PROMPTS[:1], width=0)
 
 
 def test_an_unrecorded_context_is_refused(at: Stage) -> None:

@@ -193,16 +193,16 @@ def test_permutations_are_complete_and_differ() -> None:
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: Language(vocabulary=1), "at least 2"),
+        (lambda: Language(vocabulary=1), "give at least 2"),
         (lambda: Language(vocabulary=8, entropy=4.0), "between 0 and 3.0"),
-        (lambda: Language(order=-1), "order of 0 or more"),
+        (lambda: Language(order=-1), "give at least 0"),
         (lambda: RankRates((0.2, 0.3)), "fall from rank to rank"),
         (lambda: RankRates((0.8, 0.3)), "add up to at most 1"),
         (lambda: RankRates(()), "probabilities above 0"),
         (lambda: RankRates((0.5,), 2.0), "spread is 2.0"),
-        (lambda: CopyRates(1.5, 3.0), "a share in"),
-        (lambda: CopyRates(0.5, -1.0), "0 tokens or more"),
-        (lambda: CopyRates(0.5, 1.0, length=0), "at least 1"),
+        (lambda: CopyRates(1.5, 3.0), "at most 1"),
+        (lambda: CopyRates(0.5, -1.0), "run is -1.0; give at least 0"),
+        (lambda: CopyRates(0.5, 1.0, copied=0), "copied is 0; give at least 1"),
     ],
 )
 def test_invalid_parameters_are_refused(made: object, message: str) -> None:

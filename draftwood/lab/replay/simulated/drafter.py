@@ -155,7 +155,7 @@ class SimulatedDrafter(Drafter):
             return ()
         tokens: list[int] = []
         going = True
-        for i in range(copies.length):
+        for i in range(copies.copied):
             right = language.next_token(state)
             token = right
             going = going and uniform(mix(key, 5 + i)) < copies.rate

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import Part, setting
 
 _MASK = (1 << 64) - 1
 _STEEPEST = 64.0
@@ -42,30 +43,24 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Language:
+class Language(Part):
     """Parameters of a synthetic language.
 
-    Attributes:
-        vocabulary: number of tokens.
-        entropy: entropy of every row, in bits.
-        order: number of last tokens that decide which tokens are likely; 0: the whole text.
-        seed: seed of the hashes.
+    ``entropy`` is that of every row. The last ``order`` tokens decide which tokens are likely.
 
     Raises:
-        DraftwoodError: fewer than 2 tokens, a negative order, or an impossible entropy.
+        DraftwoodError: a parameter is out of range, or the entropy impossible.
     """
 
-    vocabulary: int = 32000
-    entropy: float = 2.0
-    order: int = 0
-    seed: int = 0
+    vocabulary: int = setting(32000, "Vocabulary size.", least=2)
+    entropy: float = setting(2.0, "Bits per token.")
+    order: int = setting(
+        0, "Number of last tokens that the next one depends on; 0: the whole text.", least=0
+    )
+    seed: int = setting(0, "Seed of the language.")
 
     def __post_init__(self) -> None:
-        if self.vocabulary < 2 or self.order < 0:
-            raise DraftwoodError(
-                f"a language of {self.vocabulary} tokens and order {self.order}: give at least 2 "
-                "tokens, and an order of 0 or more"
-            )
+        super().__post_init__()
         if not 0.0 <= self.entropy <= math.log2(self.vocabulary):
             raise DraftwoodError(
                 f"{self.vocabulary} tokens cannot have an entropy of {self.entropy} bits: give "

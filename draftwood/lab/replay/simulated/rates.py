@@ -7,32 +7,38 @@ this rank with probability q. The mean of q over texts is the given rate.
 from dataclasses import dataclass
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import Part, setting
 
 
 @dataclass(frozen=True)
-class RankRates:
+class RankRates(Part):
     """Acceptance rates by rank.
+
+    A ``spread`` of 1 is the most that keeps ranks in order.
 
     Attributes:
         ranks: probability that the target's token has each rank, descending.
-        spread: variation of q over texts, from 0 (none) to 1 (the most that keeps ranks in order).
 
     Raises:
         DraftwoodError: rates increase, are no probabilities, or add up to more than 1.
     """
 
-    ranks: tuple[float, ...]
-    spread: float = 0.5
+    ranks: tuple[float, ...] = setting((0.6, 0.14, 0.07, 0.04, 0.02), "")
+    spread: float = setting(
+        0.5,
+        "Variation of the drafters' confidence, 0 to 1; confidence stays calibrated.",
+        least=0,
+        most=1,
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         falling = all(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False))
         if not self.ranks or not falling or self.ranks[-1] <= 0.0 or sum(self.ranks) > 1.0 + 1e-9:
             raise DraftwoodError(
                 f"acceptance by rank is {self.ranks}: give probabilities above 0 that fall from "
                 "rank to rank and add up to at most 1"
             )
-        if not 0.0 <= self.spread <= 1.0:
-            raise DraftwoodError(f"spread is {self.spread}; give a number in [0, 1]")
 
     def at(self, u: float) -> list[float]:
         """q by rank for a text, from its number ``u``, uniform in [0, 1).
@@ -52,34 +58,18 @@ class RankRates:
 
 
 @dataclass(frozen=True)
-class CopyRates:
+class CopyRates(Part):
     """Rates of copied chains.
 
     Attributes:
         match: share of steps with a copied chain.
         run: mean number of correct tokens of a chain without end.
-        length: length of a chain, in tokens.
-        match_length: length of its match in the context, in tokens.
-
-    Raises:
-        DraftwoodError: the share is not in [0, 1], the run is negative or a length is below 1.
     """
 
-    match: float
-    run: float
-    length: int = 20
-    match_length: int = 8
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.match <= 1.0 or self.run < 0.0:
-            raise DraftwoodError(
-                f"copies match in {self.match} of all steps for {self.run} tokens: give a share "
-                "in [0, 1] and 0 tokens or more"
-            )
-        if self.length < 1 or self.match_length < 1:
-            raise DraftwoodError(
-                f"copies have {self.length} tokens after {self.match_length}: give at least 1"
-            )
+    match: float = setting(0.3, "", least=0, most=1)
+    run: float = setting(4.0, "", least=0)
+    copied: int = setting(20, "Tokens per copied chain.", least=1)
+    match_length: int = setting(8, "Tokens per match.", least=1)
 
     @property
     def rate(self) -> float:

@@ -98,7 +98,9 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise DraftwoodError(f"{path} is a directory: name a file in it")
     if not path.parent.is_dir():
-        raise DraftwoodError(f"cannot write to {path.parent}: there is no such directory")
+        raise DraftwoodError(
+            f"cannot write to {path.parent}: there is no such directory; make it first"
+        )
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
             pass

@@ -330,7 +330,7 @@ def test_a_directory_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.Mon
     code, _, err = run("bench", *asked(tmp_path), "--methods", "ar", "--json", str(out))
     assert (code, err) == (
         2,
-        f"draftwood: cannot write to {out.parent}: there is no such directory\n",
+        f"draftwood: cannot write to {out.parent}: there is no such directory; make it first\n",
     )
 
 

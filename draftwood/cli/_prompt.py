@@ -60,11 +60,13 @@ def check_prompt(text: str, what: str) -> str:
     if not text:
         raise DraftwoodError(f"{what} is empty: give some text")
     if "\0" in text:
-        raise DraftwoodError(f"{what} contains a NUL character: it is not text")
+        raise DraftwoodError(f"{what} contains a NUL character: give text")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise DraftwoodError(f"{what} is not valid UTF-8, at character {error.start}") from None
+        raise DraftwoodError(
+            f"{what} is not valid UTF-8, at character {error.start}: convert it to UTF-8"
+        ) from None
     return text
 
 
@@ -72,7 +74,9 @@ def _text(content: bytes, what: str) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DraftwoodError(f"{what} is not valid UTF-8, at byte {error.start}") from None
+        raise DraftwoodError(
+            f"{what} is not valid UTF-8, at byte {error.start}: convert it to UTF-8"
+        ) from None
     return check_prompt(text.removesuffix("\n").removesuffix("\r"), what)
 
 

@@ -20,7 +20,7 @@ def check(path: Path) -> None:
     """
     need("matplotlib", "lab")
     if path.suffix not in _FORMATS:
-        raise DraftwoodError(f"{path}: plots can be {', '.join(_FORMATS)}")
+        raise DraftwoodError(f"{path} is no plot file: end its name in {', '.join(_FORMATS)}")
     check_writable(path)
 
 

@@ -53,5 +53,7 @@ def _made(directory: Path) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DraftwoodError(f"cannot make {directory}: {error.strerror}") from error
+        raise DraftwoodError(
+            f"cannot make {directory}: {error.strerror}; name another directory"
+        ) from error
     return directory

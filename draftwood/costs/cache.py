@@ -103,7 +103,7 @@ def write(kind: str, key: Mapping[str, object], value: object, about: str) -> Pa
         write_text(path, json.dumps({"about": about, "key": _plain(key), "value": value}) + "\n")
     except OSError as error:
         raise DraftwoodError(
-            f"cannot keep {kind} in {path}: {error.strerror}; name another directory in {VARIABLE}"
+            f"cannot cache {kind} in {path}: {error.strerror}; name another directory in {VARIABLE}"
         ) from error
     return path
 

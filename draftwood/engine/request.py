@@ -174,7 +174,7 @@ def _ids(name: str, given: Any) -> tuple[int, ...]:
     found = tuple(given)
     for number in found:
         if isinstance(number, bool) or not isinstance(number, Integral):
-            raise DraftwoodError(f"{name} is or holds {number!r}, which is no integer")
+            raise DraftwoodError(f"{name} is or holds {number!r}: give integers")
     return tuple(map(int, found))
 
 
@@ -211,7 +211,10 @@ def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
     if not len(request.ids):
         raise DraftwoodError("the prompt is empty: give at least one token")
     if not all(0 <= token < info.vocab_size for token in request.ids):
-        raise DraftwoodError(f"the prompt holds token ids outside 0..{info.vocab_size - 1}")
+        raise DraftwoodError(
+            f"the prompt holds token ids outside 0..{info.vocab_size - 1}: encode it with the "
+            "model's own tokenizer"
+        )
     if request.max_new_tokens < 1:
         raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
     free = info.context_limit - len(request.ids)

@@ -89,7 +89,8 @@ def probe_cache(
     if sorted(recorder.seen) != list(range(layers)):
         raise DraftwoodError(
             f"{type(model).__name__} caches keys and values in {len(recorder.seen)} of its "
-            f"{layers} layers; the state of the others cannot branch into a tree"
+            f"{layers} layers; the state of the others cannot branch into a tree; "
+            "decode it without draftwood"
         )
     if len(survey.groups) != 1:
         raise DraftwoodError(

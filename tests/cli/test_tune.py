@@ -86,7 +86,7 @@ def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
         (["--seconds", "0"], "--seconds is 0: give a number above 0"),
         (["--seconds", "nan"], "--seconds is nan: give a number above 0"),
         (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
-        (["--plot", str(tmp_path / "x.txt")], "plots can be .png, .svg, .pdf"),
+        (["--plot", str(tmp_path / "x.txt")], "end its name in .png, .svg, .pdf"),
     ]
     for argv, message in cases:
         with pytest.raises(DraftwoodError, match=message):

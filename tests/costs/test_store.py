@@ -115,11 +115,11 @@ def test_a_cache_that_cannot_be_written_only_warns(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(cached.VARIABLE, str(tmp_path / "file"))
-    with pytest.raises(DraftwoodError, match=r"cannot keep costs in .*DRAFTWOOD_CACHE"):
+    with pytest.raises(DraftwoodError, match=r"cannot cache costs in .*DRAFTWOOD_CACHE"):
         store.write(KEY, COSTS)
     assert neighbours.share == 0.0
     assert store.read_or_measure(KEY, lambda: COSTS) == COSTS
-    assert "cannot keep costs" in caplog.text
+    assert "cannot cache costs" in caplog.text
 
 
 def test_the_identity_depends_on_the_config_but_not_the_path() -> None:

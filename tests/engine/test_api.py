@@ -118,7 +118,7 @@ def test_requests_in_any_form(given: dict[str, Any], kept: dict[str, Any]) -> No
     [
         ({"prompt": "text"}, "a prompt that is text needs a tokenizer"),
         ({"prompt": 5}, "the prompt is 5: give a sequence of integers"),
-        ({"prompt": [1.0, 2.0]}, "the prompt is or holds 1.0, which is no integer"),
+        ({"prompt": [1.0, 2.0]}, "the prompt is or holds 1.0: give integers"),
         ({"prompt": torch.tensor([IDS])}, r"the prompt is or holds \[5, 17, 44, 5, 17\]"),
         ({"prompt": [True]}, "holds True"),
         ({"prompt": []}, "the prompt is empty"),

@@ -136,7 +136,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DraftwoodError(f"cannot read {path}: {error}") from error
     if not isinstance(found, dict):
-        raise DraftwoodError(f"{path} holds no JSON object")
+        raise DraftwoodError(f"{path} holds no JSON object; give a directory with an EAGLE-3 head")
     return found
 
 
@@ -148,7 +148,10 @@ def _read_tensors(directory: Path) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
         for shard in sorted(shards):
             if Path(shard).name != shard:
-                raise DraftwoodError(f"{directory / _INDEX} names {shard!r}, not a file beside it")
+                raise DraftwoodError(
+                    f"{directory / _INDEX} names {shard!r}, not a file beside it; download the "
+                    "head again"
+                )
             found |= _read_safe(directory / shard)
         return found
     if (directory / _PICKLED).is_file():
@@ -172,7 +175,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         reason = _first_line(error)
         raise DraftwoodError(f"cannot read {path} as plain tensors: {reason}") from error
     if not isinstance(found, dict) or not all(isinstance(t, torch.Tensor) for t in found.values()):
-        raise DraftwoodError(f"{path} holds something other than named tensors")
+        raise DraftwoodError(f"{path} holds other things than named tensors; give an EAGLE-3 head")
     return found
 
 
@@ -261,15 +264,17 @@ def _check_tensors(
     unknown = sorted(tensors.keys() - expected.keys())
     if unknown:
         raise DraftwoodError(
-            f"the checkpoint has tensors that an EAGLE-3 head has not: {', '.join(unknown)}; it is "
-            "of another kind or a variant of it"
+            f"the checkpoint has tensors that an EAGLE-3 head has not: {', '.join(unknown)}; give "
+            "an EAGLE-3 head of a supported variant"
         )
     implied = {"t2d"}
     if same_ids or head.config.draft_vocab_size == head.config.vocab_size:
         implied.add("d2t")
     missing = sorted(expected.keys() - tensors.keys() - implied)
     if missing:
-        raise DraftwoodError(f"the checkpoint lacks {', '.join(missing)}")
+        raise DraftwoodError(
+            f"the checkpoint lacks {', '.join(missing)}; give a complete EAGLE-3 head"
+        )
     for name, tensor in tensors.items():
         found, wanted = list(tensor.shape), list(expected[name].shape)
         if name == "fc.weight" and found[:1] == wanted[:1] and len(found) == 2:
@@ -277,11 +282,14 @@ def _check_tensors(
         if found != wanted:
             raise DraftwoodError(
                 f"{name} is {found} in the checkpoint, but its config.json and the target call for "
-                f"{wanted}"
+                f"{wanted}; give a head made for this target"
             )
         if not _same_kind(tensor.dtype, expected[name].dtype):
             kind = str(expected[name].dtype).removeprefix("torch.")
-            raise DraftwoodError(f"{name} holds {tensor.dtype} in the checkpoint; expected {kind}")
+            raise DraftwoodError(
+                f"{name} holds {tensor.dtype} in the checkpoint instead of {kind}; give an EAGLE-3 "
+                "head, not quantised"
+            )
 
 
 def _check_features(found: list[int], wanted: list[int], config: Eagle3Config) -> None:
@@ -312,9 +320,12 @@ def _vocabulary(
     if wrong:
         raise DraftwoodError(
             f"d2t maps draft id {wrong[0]} to {int(ids[wrong[0]])}, outside the target's "
-            f"vocabulary of {rows}"
+            f"vocabulary of {rows}; give a head made for this target"
         )
     counts = torch.bincount(ids, minlength=rows)
     if counts.max() > 1:
-        raise DraftwoodError(f"d2t maps two draft ids to token {int(counts.argmax())}")
+        raise DraftwoodError(
+            f"d2t maps two draft ids to token {int(counts.argmax())}; give a head whose d2t is "
+            "one to one"
+        )
     return {"d2t": d2t, "t2d": counts > 0}

@@ -51,7 +51,7 @@ def arguments(
         prompts, kwargs = None, {**inputs, **kwargs}
     if "input_ids" in kwargs:
         if prompts is not None:
-            raise DraftwoodError("the prompt is given twice: as inputs and as input_ids")
+            raise DraftwoodError("the prompt is given twice, as inputs and as input_ids: give one")
         prompts = kwargs.pop("input_ids")
     if prompts is None:
         if kwargs.get("inputs_embeds") is None:
@@ -89,7 +89,9 @@ def pad_token(*sources: Any) -> int | None:
 
 def _tensor(ids: torch.Tensor) -> torch.Tensor:
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise DraftwoodError(f"token ids are integers, but this tensor is {ids.dtype}")
+        raise DraftwoodError(
+            f"token ids are integers, but this tensor is {ids.dtype}: give an integer tensor"
+        )
     if ids.dim() not in {1, 2} or not ids.numel():
         raise DraftwoodError(
             f"token ids have the shape [L] or [B, L] with at least one token, but this tensor has "

@@ -63,10 +63,15 @@ def refuse_unsupported(
                 f"generate({name}={value!r}) cannot be combined with a Draftwood method: {reason}"
             )
     if config.use_cache is False:
-        raise DraftwoodError("generate(use_cache=False) cannot be honoured: drafting needs a cache")
+        raise DraftwoodError(
+            "generate(use_cache=False) cannot be honoured, because drafting needs a cache: leave "
+            "it out"
+        )
     for name, value in model_kwargs.items():
         if value is not None and name not in _KNOWN:
-            raise DraftwoodError(f"generate({name}=...) is not supported by a Draftwood method")
+            raise DraftwoodError(
+                f"generate({name}=...) is not supported by a Draftwood method: leave it out"
+            )
     _refuse_cache(model_kwargs.get("past_key_values"))
     _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
 
@@ -107,6 +112,6 @@ def _refuse_positions(positions: torch.Tensor | None, mask: torch.Tensor | None)
         same = positions.shape == mask.shape and bool(((positions == expected) | mask.eq(0)).all())
     if not same:
         raise DraftwoodError(
-            "generate(position_ids=...) is not supported: positions count the prompt's tokens "
-            "from 0"
+            "generate(position_ids=...) is not supported, because positions count the prompt's "
+            "tokens from 0: leave it out"
         )

@@ -258,7 +258,7 @@ def read(found: object) -> Document:
             of another type; the message names the place.
     """
     if not isinstance(found, Mapping) or "schema" not in found:
-        raise DraftwoodError("not a 'bench --json' file")
+        raise DraftwoodError("not a 'bench --json' file: give one")
     if found["schema"] != SCHEMA:
         raise DraftwoodError(
             f"this document has schema {found['schema']!r}, and this version reads schema "

@@ -44,7 +44,9 @@ class Outputs:
             try:
                 self.plots.mkdir(exist_ok=True)
             except OSError as error:
-                raise DraftwoodError(f"cannot make {self.plots}: {error.strerror}") from error
+                raise DraftwoodError(
+                    f"cannot make {self.plots}: {error.strerror}; name another directory"
+                ) from error
             check_writable(self.plots / "figure")
 
     def journal(self, *, resume: bool, warm: bool = False) -> Journal | None:

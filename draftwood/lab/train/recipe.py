@@ -29,10 +29,12 @@ class ModelShape(Part):
         super().__post_init__()
         if self.heads % self.kv_heads:
             raise DraftwoodError(
-                f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly."
+                f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}; give one."
             )
         if self.head_dim % 2:
-            raise DraftwoodError(f"Rotary positions need an even head size, got {self.head_dim}.")
+            raise DraftwoodError(
+                f"--head-dim is {self.head_dim}; rotary positions need an even one."
+            )
 
     def config(self, vocab_size: int) -> LlamaConfig:
         """The Hugging Face configuration; token 0 is begin and end of text."""
@@ -87,10 +89,10 @@ class TrainingRecipe(Part):
         super().__post_init__()
         if self.tokens < self.length * self.rows:
             raise DraftwoodError(
-                f"{self.tokens} tokens are fewer than one batch of {self.rows} x {self.length}."
+                f"--tokens {self.tokens} is less than one batch, {self.rows} x {self.length}."
             )
         if self.length % 2:
-            raise DraftwoodError(f"Rows have an even length, got {self.length}.")
+            raise DraftwoodError(f"--length is {self.length}; give an even one.")
 
     @property
     def steps(self) -> int:

@@ -42,9 +42,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
     """
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     if vocab_size < len(alphabet) + 1:
-        raise DraftwoodError(
-            f"A vocabulary needs {len(alphabet) + 1} tokens or more, got {vocab_size}."
-        )
+        raise DraftwoodError(f"--vocab-size is {vocab_size}; give {len(alphabet) + 1} or more.")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

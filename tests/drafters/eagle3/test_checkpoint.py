@@ -226,7 +226,7 @@ def test_d2t_that_is_not_one_to_one(tmp_path: Path) -> None:
     offsets = tiny_head().d2t.clone()
     offsets[5] = offsets[4] - 1
     token = int(4 + offsets[4])
-    with pytest.raises(DraftwoodError, match=f"two draft ids to token {token}$"):
+    with pytest.raises(DraftwoodError, match=f"two draft ids to token {token};"):
         load_head(broken(tmp_path, {"d2t": offsets}), TARGET)
 
 
@@ -257,13 +257,15 @@ def test_every_shape_is_checked(tmp_path: Path, name: str) -> None:
         load_head(path, TARGET)
     found = f"{name} is {list(wrong.shape)} in the checkpoint"
     assert str(error.value).startswith(found)
-    assert str(error.value).endswith(f"call for {list(wanted.shape)}")
+    assert str(error.value).endswith(
+        f"call for {list(wanted.shape)}; give a head made for this target"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(tiny_head().state_dict()) - {"t2d"}))
 def test_every_tensor_is_needed(tmp_path: Path, name: str) -> None:
     path = broken(tmp_path, {name: None})
-    with pytest.raises(DraftwoodError, match=f"lacks {name}$"):
+    with pytest.raises(DraftwoodError, match=f"lacks {name};"):
         load_head(path, TARGET)
 
 
@@ -280,7 +282,7 @@ def test_unknown_tensors(tmp_path: Path) -> None:
     strange = ("midlayer.self_attn.v_norm.weight", "mask_hidden")
     path = broken(tmp_path, {name: torch.ones(6) for name in strange})
     with pytest.raises(
-        DraftwoodError, match=r"mask_hidden, midlayer\.self_attn\.v_norm\.weight; it is"
+        DraftwoodError, match=r"mask_hidden, midlayer\.self_attn\.v_norm\.weight; give an"
     ):
         load_head(path, TARGET)
 
@@ -296,7 +298,7 @@ def test_unknown_tensors(tmp_path: Path) -> None:
 def test_kinds_of_numbers(tmp_path: Path, name: str, dtype: torch.dtype, expected: str) -> None:
     wrong = torch.zeros(tiny_head().state_dict()[name].shape, dtype=dtype)
     path = broken(tmp_path, {name: wrong})
-    with pytest.raises(DraftwoodError, match=f"{name} holds {dtype}.*expected {expected}"):
+    with pytest.raises(DraftwoodError, match=f"{name} holds {dtype}.*instead of {expected}"):
         load_head(path, TARGET)
 
 
@@ -367,7 +369,7 @@ def test_a_pickle_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load_head(tmp_path, TARGET)
     assert not (tmp_path / "harm").exists()
     torch.save([1, 2], tmp_path / "pytorch_model.bin")
-    with pytest.raises(DraftwoodError, match="other than named tensors"):
+    with pytest.raises(DraftwoodError, match="other things than named tensors"):
         load_head(tmp_path, TARGET)
 
 

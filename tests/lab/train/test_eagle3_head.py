@@ -68,8 +68,8 @@ def test_a_target_of_another_family_and_vocabulary() -> None:
         ({"unroll": 0}, "unroll is 0"),
         ({"draft_vocab": 41}, "1 to 40"),
         ({"heads": 3, "kv_heads": 1}, "cannot have 3 heads"),
-        ({"heads": 4, "kv_heads": 3}, "evenly"),
-        ({"head_dim": 5}, "even head size"),
+        ({"heads": 4, "kv_heads": 3}, "no multiple"),
+        ({"head_dim": 5}, "need an even one"),
     ],
 )
 def test_plans_that_do_not_fit_are_refused(plan: dict[str, Any], message: str) -> None:

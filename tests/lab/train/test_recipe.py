@@ -53,8 +53,8 @@ def test_impossible_recipes_are_refused(name: str, value: float) -> None:
     ("name", "value", "message"),
     [
         ("layers", 0, "layers is 0; give at least 1"),
-        ("kv_heads", 3, "evenly"),
-        ("head_dim", 15, "even head size"),
+        ("kv_heads", 3, "no multiple"),
+        ("head_dim", 15, "need an even one"),
     ],
 )
 def test_impossible_shapes_are_refused(name: str, value: int, message: str) -> None:

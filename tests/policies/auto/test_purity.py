@@ -2,20 +2,21 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import shipped
+from draftwood.policies.auto.features import Codes
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import Bid, Growth, Price, RequestLoad, StepReport, StepTimes
+from draftwood.protocols import Bid, Price, RequestLoad, StepReport, StepTimes
 from draftwood.tree import TokenTree
-from tests.factories.scripted_sources import Row, Sources, offer
+from tests.factories.scripted_sources import Row, offer
 from tests.policies.auto.known_costs import LINEAR, TrueCosts, outcome
+from tests.policies.auto.stage import By, Stage, model
 
 TABLE: Mapping[int, Row] = {
     0: [(1, 0.5), (3, 0.3), (9, 0.1)],
@@ -29,25 +30,11 @@ DRAFT = Curve((1, 64), (0.01, 0.02))
 
 def grown(policy: Auto, forecast: Forecast, of: AutoTuner | None = None) -> tuple[TokenTree, Bid]:
     """A tree from canned answers, at a given price or the tuner's."""
-    sources = {
-        # A model is asked where the others leave something open.
-        "context": Sources(() if policy.neural else offer(1, 2, 5)),
-        "adjacency": Sources((), {0: [(1, 0.03)]} if policy.neural else TABLE),
-        "draft": Sources(table=lambda token: MODEL.get(token, [(77, 0.01)]), ranking="draft"),
-    }
-    growing = policy.grow(Growth(0, 6, 64, forecast=forecast), None)
-    answer: Any = None
-    bids: list[Bid] = []
-    while True:
-        try:
-            query = growing.send(answer)
-        except StopIteration as end:
-            return end.value, bids[0]
-        if isinstance(query, Bid):
-            bids.append(query)
-            answer = Price(0.01, 64) if of is None else of.price([query])
-        else:
-            answer = sources[query.source].answer(query)
+    # A model is asked where the others leave something open.
+    offers, table = ((), {0: [(1, 0.03)]}) if policy.neural else (offer(1, 2, 5), TABLE)
+    stage = Stage(offers, table, model(lambda token: MODEL.get(token, [(77, 0.01)])))
+    price = (lambda bid: Price(0.01, 64)) if of is None else lambda bid: of.price([bid])
+    return stage.grow(policy, forecast, room=6, budget=64, price=price), stage.bid
 
 
 def plain(tree: TokenTree) -> dict[str, object]:
@@ -64,13 +51,11 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     if live:
         counts = of.calibration.at(0.0)
 
-        class Live:
-            """Reads the counts when it is asked: no snapshot."""
+        def latest(codes: Codes) -> float:
+            """From the counts as they are when it is called: no snapshot."""
+            return counts.acceptance.probability(codes)
 
-            def probability(self, codes: tuple[int, ...]) -> float:
-                return counts.acceptance.probability(codes)
-
-        first = dataclasses.replace(first, acceptance=Live())
+        first = dataclasses.replace(first, acceptance=By(latest))
     found = [grown(policy, first), grown(policy, first)]
     for _ in range(40):
         (forecast,) = of.begin([load], queued=False)

@@ -1,13 +1,12 @@
 """Trees of `auto` above temperature 0, where some of a model's tokens are drawn."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given as examples
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
@@ -15,18 +14,17 @@ from draftwood.lab.lossless.exact import EXACT, check_exact
 from draftwood.methods import method, recipes
 from draftwood.policies.auto import policy as auto
 from draftwood.policies.auto.features import NOT_LISTED, RANKED_CODES, Codes, sampled_code
+from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.sampled_pool import SampledPool
 from draftwood.protocols import (
     FREE,
     NOTHING_PAYS,
     Bid,
-    Continuation,
     Expand,
     Grower,
     Growth,
     Price,
-    Query,
     Verifier,
 )
 from draftwood.tree import ROOT, Draw, TokenTree
@@ -34,90 +32,29 @@ from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
 from tests.factories.enumerated_draws import Dice
-from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
+from tests.factories.scripted_sources import Row, check_shape, distributions, offer, paths
+from tests.policies.auto.stage import Stage, given, model
 
 WITHOUT = Draw.WITHOUT_REPLACEMENT
 
 
-@dataclass(frozen=True)
-class Given:
-    """A probability for each kind of candidate, whatever is said of it."""
+def given_kinds(
+    copied: float = 0.6,
+    ranked: float = 0.3,
+    top: float = 0.3,
+    drawn: tuple[float, float, float] = (0.5, 0.2, 0.05),
+    price: float = 0.1,
+) -> Forecast:
+    """A probability for each kind of candidate, and for each place among the sampled ones."""
 
-    copied: float = 0.6
-    ranked: float = 0.3
-    top: float = 0.3
-    drawn: tuple[float, float, float] = (0.5, 0.2, 0.05)
-    price: float = 0.1
-    cost: float = 0.0
-    token_weight: float = 1.0
-    floor: float = 0.001
-    coverage: float = 1.0
-    catch_up: float = 0.0
+    def probability(codes: Codes) -> float:
+        if codes[2] >= RANKED_CODES:
+            return drawn[min((codes[2] - RANKED_CODES) // 10, 2)]
+        if codes[0] > NOT_LISTED:
+            return copied
+        return ranked if codes[1] > NOT_LISTED else top
 
-    @property
-    def acceptance(self) -> "Given":
-        return self
-
-    def probability(self, codes: Codes) -> float:
-        copied, table, neural = codes
-        if neural >= RANKED_CODES:
-            return self.drawn[min((neural - RANKED_CODES) // 10, 2)]
-        if copied > NOT_LISTED:
-            return self.copied
-        return self.ranked if table > NOT_LISTED else self.top
-
-    def level_cost(self, width: int) -> float:
-        return self.cost
-
-
-@dataclass
-class Stage:
-    """Three sources, of which the model draws what ``drawn`` says, and a price."""
-
-    offers: tuple[Continuation, ...] = ()
-    table: Mapping[int, Row] | Callable[[int], Row] = field(default_factory=dict)
-    model: Sources = field(default_factory=lambda: Sources(ranking="draft"))
-    price: float = 0.0
-    bid: Bid | None = None
-    asked: list[Expand] = field(default_factory=list)
-    most: int = FREE.most
-
-    def grow(
-        self,
-        policy: Auto,
-        forecast: Any = None,
-        *,
-        temperature: float = 1.0,
-        room: int = 10**6,
-        budget: int = 10**6,
-    ) -> TokenTree:
-        sources: dict[str, Sources] = {
-            "adjacency": Sources((), self.table),
-            "context": Sources(self.offers),
-            "draft": self.model,
-        }
-        noise: Any = object()
-        growth = Growth(0, room, budget, temperature, noise, forecast or Given())
-        growing = policy.grow(growth, None)
-        answer: Any = None
-        while True:
-            try:
-                query: Query = growing.send(answer)
-            except StopIteration as end:
-                tree: TokenTree = end.value
-                return tree
-            if isinstance(query, Bid):
-                self.bid, answer = query, Price(self.price, self.most)
-                continue
-            if isinstance(query, Expand) and query.draw is WITHOUT:
-                assert query.noise is noise
-                assert query.temperature == temperature
-                self.asked.append(query)
-            answer = sources[query.source].answer(query)
-
-
-def model(rows: Mapping[int, Row], drawn: Mapping[tuple[int, ...], list[int]]) -> Sources:
-    return Sources(table=rows, ranking="draft", drawn=drawn)
+    return given(by=probability, cost=0.0, floor=0.001, coverage=1.0, price=price)
 
 
 ROWS: dict[int, Row] = {0: [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.1)]}
@@ -128,10 +65,15 @@ DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
 # --- what is drawn, and what is not ---------------------------------------------------------------
 
 
+def sampled(stage: Stage) -> list[Expand]:
+    """The queries for samples."""
+    return [query for query in stage.expansions("draft") if query.draw is WITHOUT]
+
+
 def test_the_likeliest_comes_last_and_is_excluded_from_sampling() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
-    tree = stage.grow(DRAWN, Given(top=0.3))
-    assert [(list(q.nodes), q.k, list(q.exclude)) for q in stage.asked] == [
+    tree = stage.grow(DRAWN, given_kinds(top=0.3), temperature=1.0)
+    assert [(list(q.nodes), q.k, list(q.exclude)) for q in sampled(stage)] == [
         ([ROOT], 2, [frozenset({1})])
     ]
     assert paths(tree) == [(4,), (3,), (1,)]
@@ -144,8 +86,8 @@ def test_the_likeliest_comes_last_and_is_excluded_from_sampling() -> None:
 
 def test_a_greedy_request_draws_nothing() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
-    tree = stage.grow(NEURAL, temperature=0.0)
-    assert not stage.asked
+    tree = stage.grow(NEURAL, given_kinds())
+    assert not sampled(stage)
     assert paths(tree) == [(1,), (2,), (3,), (4,)]
     assert set(tree.draws.tolist()) == {Draw.ONE_HOT}
 
@@ -165,35 +107,34 @@ def test_the_layout_that_is_expected_to_add_more(
 ) -> None:
     policy = Auto(neural="draft", max_depth=1, layout=layout)
     stage = Stage(model=model(ROWS, {(): [4, 3, 2]}))
-    assert paths(stage.grow(policy, Given(top=top))) == expected
+    assert paths(stage.grow(policy, given_kinds(top=top), temperature=1.0)) == expected
 
 
 @pytest.mark.parametrize(("price", "draws"), [(0.6, 0), (0.4, 1), (0.1, 2), (0.04, 3), (0.001, 3)])
 def test_as_many_are_sampled_as_pay(price: float, draws: int) -> None:
     stage = Stage(model=model(ROWS, {(): [2, 3, 4]}))
-    tree = stage.grow(DRAWN, Given(price=price))
+    tree = stage.grow(DRAWN, given_kinds(price=price), temperature=1.0)
     assert tree.draws.tolist().count(WITHOUT) == draws
 
 
 def test_a_candidate_that_does_not_pay_may_be_sampled() -> None:
     # The copied token and the model's best are too unlikely; one of them is drawn.
     stage = Stage(offer(7), model=model({0: [(1, 0.5), (7, 0.5)]}, {(): [7, 1]}))
-    forecast = Given(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
-    tree = stage.grow(NEURAL, forecast)
-    assert [(q.k, q.exclude) for q in stage.asked] == [(1, [frozenset()])]
+    forecast = given_kinds(copied=0.05, top=0.05, drawn=(0.5, 0.01, 0.01))
+    tree = stage.grow(NEURAL, forecast, temperature=1.0)
+    assert [(q.k, q.exclude) for q in sampled(stage)] == [(1, [frozenset()])]
     assert paths(tree) == [(7,), (1,)]
     assert tree.draws.tolist() == [Draw.ONE_HOT, WITHOUT, Draw.ONE_HOT]
     assert tree.sources == ("root", "draft", "draft")
     # Those who are sure to be drafted are kept out.
     stage = Stage(offer(7), model=model(ROWS, {(): [2]}))
-    stage.grow(DRAWN, Given(copied=0.5, top=0.2, drawn=(0.5, 0.01, 0.01)))
-    assert [list(q.exclude) for q in stage.asked] == [[frozenset({1, 7})]]
+    stage.grow(DRAWN, given_kinds(copied=0.5, top=0.2, drawn=(0.5, 0.01, 0.01)), temperature=1.0)
+    assert [list(q.exclude) for q in sampled(stage)] == [[frozenset({1, 7})]]
 
 
 def test_a_sampled_tokens_code_is_the_probability_its_siblings_leave() -> None:
     stage = Stage(model=model(ROWS, {(): [4, 3]}))
-    stage.grow(DRAWN, Given(top=0.3))
-    assert stage.bid is not None
+    stage.grow(DRAWN, given_kinds(top=0.3), temperature=1.0)
     codes, labelled = stage.bid.report.labelled((3,))
     # The model's likeliest, then the two that were drawn.
     assert [neural for _, _, neural in codes[1:]] == [sampled_code(0, 0.7), sampled_code(1, 0.7)]
@@ -203,14 +144,13 @@ def test_a_sampled_tokens_code_is_the_probability_its_siblings_leave() -> None:
 def test_sampled_nodes_stay_whatever_the_price() -> None:
     rows = ROWS | {4: [(5, 0.9)], 5: [(6, 0.9)]}
     policy = Auto(neural="draft", max_depth=3, layout="drawn")
-    forecast = Given(drawn=(0.5, 0.01, 0.01))
+    forecast = given_kinds(drawn=(0.5, 0.01, 0.01))
     drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
     for price in (FREE, Price(0.4, 9), Price(0.9, 9), Price(0.0, 1), Price(0.0, 0), NOTHING_PAYS):
-        stage = Stage(model=model(rows, drawn), price=price.least, most=price.most)
-        tree = stage.grow(policy, forecast)
+        stage = Stage(model=model(rows, drawn), price=price)
+        tree = stage.grow(policy, forecast, temperature=1.0)
         assert {(4,)} <= set(paths(tree))
         assert [tree.draws[i] for i, path in enumerate(paths(tree), 1) if path == (4,)] == [WITHOUT]
-        assert stage.bid is not None
         assert stage.bid.report.expected(price) == pytest.approx(1 + reach(tree))
     assert (1,) not in paths(tree), "what was not drawn must pay"
 
@@ -223,7 +163,7 @@ def reach(tree: TokenTree) -> float:
     return float(np.exp(found[1:]).sum())
 
 
-@given(
+@examples(
     seed=st.integers(0, 10**6),
     price=st.sampled_from([FREE, Price(0.1, 9), Price(0.4, 9), Price(0.0, 2), NOTHING_PAYS]),
 )
@@ -234,16 +174,15 @@ def test_shapes(seed: int, price: Price) -> None:
         offer(*rng.integers(0, 40, rng.integers(1, 5)).tolist()),
         distributions(seed + 1, most=4),
         Dice(table=rows, ranking="draft"),
-        price.least,
-        most=price.most,
+        price,
     )
     copied, ranked, top = rng.uniform(0.02, 0.9, 3).tolist()
     first, second, third = sorted(rng.uniform(0, 0.9, 3).tolist(), reverse=True)
     recent_price = float(rng.uniform(0.02, 0.3))
-    forecast = Given(copied, ranked, top, (first, second, third), recent_price)
+    forecast = given_kinds(copied, ranked, top, (first, second, third), recent_price)
     budget, room = int(rng.integers(1, 20)), int(rng.integers(1, 6))
     policy = Auto(neural="draft", layout=rng.choice(["either", "drawn"]))
-    tree = stage.grow(policy, forecast, budget=budget, room=room)
+    tree = stage.grow(policy, forecast, budget=budget, room=room, temperature=1.0)
     check_shape(tree, budget, room)
     kinds, parents = tree.draws.tolist(), tree.parents.tolist()
     for node in range(1, len(tree)):
@@ -278,7 +217,7 @@ def asked_paths(stage: Stage) -> Iterator[tuple[frozenset[int], tuple[int, ...]]
 
 
 class Priced(Auto):
-    """Told a price that depends on what was drawn, as those of a batch do."""
+    """Is given a price that depends on what was drawn, as those of a batch do."""
 
     def grow(self, growth: Growth, state: None) -> Grower:
         growing = super().grow(growth, state)
@@ -312,16 +251,16 @@ class Careless(Priced):
 
 
 FORECASTS = (
-    Given(0.6, 0.3, 0.3, (0.3, 0.3, 0.3)),
-    Given(0.05, 0.05, 0.5, (0.4, 0.4, 0.4)),
-    Given(0.05, 0.05, 0.05, (0.4, 0.1, 0.05)),
-    Given(0.05, 0.3, 0.05, (0.4, 0.4, 0.4), price=0.02),
-    Given(0.5, 0.05, 0.05, (0.5, 0.5, 0.5)),
+    given_kinds(0.6, 0.3, 0.3, (0.3, 0.3, 0.3)),
+    given_kinds(0.05, 0.05, 0.5, (0.4, 0.4, 0.4)),
+    given_kinds(0.05, 0.05, 0.05, (0.4, 0.1, 0.05)),
+    given_kinds(0.05, 0.3, 0.05, (0.4, 0.4, 0.4), price=0.02),
+    given_kinds(0.5, 0.05, 0.05, (0.5, 0.5, 0.5)),
 )
 
 
 @contextmanager
-def given_forecast(forecast: Given) -> Iterator[None]:
+def given_forecast(forecast: Forecast) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auto, "DEFAULT_FORECAST", forecast)
         yield
@@ -329,7 +268,7 @@ def given_forecast(forecast: Given) -> Iterator[None]:
 
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection()], ids=["traversal", "rejection"])
 @pytest.mark.parametrize("forecast", FORECASTS)
-def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier) -> None:
+def test_it_is_lossless_whatever_is_expected(forecast: Forecast, verifier: Verifier) -> None:
     with given_forecast(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1, layout="either"), verifier)
     assert check.passed, str(check)
@@ -341,7 +280,7 @@ def test_it_is_lossless_whatever_is_expected(forecast: Given, verifier: Verifier
 @pytest.mark.parametrize("verifier", [Traversal(), Rejection(), Walk()], ids=type)
 @pytest.mark.parametrize("forecast", FORECASTS[1:4])
 def test_coupled_candidates_may_be_dropped_and_stay_lossless(
-    forecast: Given, verifier: Verifier
+    forecast: Forecast, verifier: Verifier
 ) -> None:
     with given_forecast(forecast):
         check = check_exact("auto", Priced(neural="draft", width=1), verifier)

@@ -51,6 +51,22 @@ def integer(name: str, value: object) -> int:
     return int(value)
 
 
+def integers(name: str, given: Any) -> tuple[int, ...]:
+    """Convert a sequence, an array or a tensor to integers.
+
+    Raises:
+        DraftwoodError: it is no sequence, or holds something else.
+    """
+    given = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DraftwoodError(f"{name} is {given!r}: give a sequence of integers")
+    found = tuple(given)
+    for number in found:
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise DraftwoodError(f"{name} holds {number!r}: give integers")
+    return tuple(map(int, found))
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'?"``, or ``""`` if no known word is similar."""
     near = get_close_matches(word, list(known), n=1)

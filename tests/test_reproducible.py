@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +23,6 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Finished, Request
 from draftwood.methods import method
-from draftwood.protocols import Built
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
@@ -65,27 +63,18 @@ def requests() -> list[Request]:
     ]
 
 
-class Unmeasured(ModelHost):
-    """Costs are a guess, which the steps' own times refine: no two runs know the same."""
-
-    def costs(self, drafters: Mapping[str, Built]) -> LiveCosts:
-        curve = Curve((1, 64), (0.001, 0.002))
-        return LiveCosts(StepCosts(curve, dict.fromkeys(drafters, curve)))
-
-
 @cache
-def models() -> tuple[Unmeasured, Runner, object]:
+def models() -> tuple[ModelHost, Runner, object]:
     """A target, and a draft model that agrees with it to some extent."""
     target, draft = tiny_llama(), tiny_llama()
     other = dict(tiny_llama(seed=3).named_parameters())
     for name, weight in draft.named_parameters():
         weight.data.lerp_(other[name].data, 0.1)
     runner = attach(target, self_test=False)
-    return Unmeasured(runner), runner, draft
+    return ModelHost(runner), runner, draft
 
 
 def engine(name: str, max_batch: int) -> Engine:
-    """Of a method; nothing is known of another engine's steps."""
     host, target, draft = models()
     options = {} if name in {"ar", "auto", "goose"} else {"draft": draft}
     return Engine(target, method(name, **options), max_batch=max_batch, host=host)

@@ -258,10 +258,9 @@ class Engine:
     ) -> None:
         """Finish the request if it has failed or there is a reason."""
         error = failures.get(sequence.number)
-        if error is not None:
-            self._finish(sequence, "error", error)
-        elif reason:
-            self._finish(sequence, reason)
+        reason = reason if error is None else "error"
+        if reason:
+            self._finish(sequence, reason, error)
 
     def _finish(
         self, sequence: RunningRequest, reason: FinishReason, error: Exception | None = None

@@ -32,9 +32,7 @@ class ModelHost:
     def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self.target = target
         self.tokenizer = tokenizer
-        self._models: dict[str, DraftModel] = {}
         self._shared: dict[Hashable, Any] = {}
-        self._heads: dict[str, tuple[DraftHead, DraftModel]] = {}
 
     @property
     def info(self) -> TargetInfo:
@@ -47,9 +45,7 @@ class ModelHost:
             self._compare(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
             return runner_of(name)
-        if name not in self._models:
-            self._models[name] = self._load(name)
-        return self._models[name]
+        return self.share(("model", name), lambda: self._load(name))
 
     def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
         """See :meth:`draftwood.protocols.Host.head`."""
@@ -58,11 +54,7 @@ class ModelHost:
         if not isinstance(name, str):
             self._check_place(name, "EAGLE-3 head", "head")
             return name, attach(name, self_test=False)
-        if name not in self._heads:
-            where, target = models.location(name), self.target
-            head = load_head(where, self.info, target.embedding(), target.lm_head())
-            self._heads[name] = head, attach(head, self_test=False)
-        return self._heads[name]
+        return self.share(("head", name), lambda: self._load_head(name))
 
     def identity(self, name: Any) -> str:
         """See :meth:`draftwood.protocols.Host.identity`."""
@@ -80,6 +72,12 @@ class ModelHost:
         loaded = models.load(name, dtype=dtype, device=str(self.info.device))
         self._compare(loaded.model, loaded.tokenizer, name)
         return attach(loaded.model)
+
+    def _load_head(self, name: str) -> tuple[DraftHead, DraftModel]:
+        target = self.target
+        where = models.location(name)
+        head = load_head(where, self.info, target.embedding(), target.lm_head())
+        return head, attach(head, self_test=False)
 
     def _check_place(self, given: Any, what: str, called: str) -> None:
         """Refuse an object whose weights are on another device than the target's."""

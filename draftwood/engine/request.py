@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from draftwood.engine.stats import StepStats, Tally
-from draftwood.errors import DraftwoodError, RequestFailed
+from draftwood.errors import DraftwoodError, RequestFailed, integer, integers
 from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
@@ -160,22 +160,11 @@ def prepared(
         raise DraftwoodError(f"stop is {stop!r}: give strings")
     return replace(
         request,
-        prompt=_ids("the prompt", prompt),
-        max_new_tokens=_ids("max_new_tokens", [request.max_new_tokens])[0],
-        eos=frozenset(_ids("eos", [ends] if isinstance(ends, Integral) else ends)),
+        prompt=integers("the prompt", prompt),
+        max_new_tokens=integer("max_new_tokens", request.max_new_tokens),
+        eos=frozenset(integers("eos", [ends] if isinstance(ends, Integral) else ends)),
         stop=tuple(stop),
     )
-
-
-def _ids(name: str, given: Any) -> tuple[int, ...]:
-    given = given.tolist() if hasattr(given, "tolist") else given
-    if not isinstance(given, Iterable):
-        raise DraftwoodError(f"{name} is {given!r}: give a sequence of integers")
-    found = tuple(given)
-    for number in found:
-        if isinstance(number, bool) or not isinstance(number, Integral):
-            raise DraftwoodError(f"{name} is or holds {number!r}: give integers")
-    return tuple(map(int, found))
 
 
 def checked(events: Iterable[Event]) -> Iterator[Event]:

@@ -43,11 +43,6 @@ logger = logging.getLogger(__name__)
 UNBOUNDED = 1 << 30
 """``context_limit`` of a model whose config names none."""
 
-_OWN_ATTENTION = (
-    "{} computes attention by itself and ignores set_attn_implementation; decode it without "
-    "draftwood"
-)
-
 
 def attach(
     model: Any,
@@ -106,8 +101,6 @@ def attach(
         undo.callback(unmark_attached, model)
         undo.callback(model.set_attn_implementation, original)
         model.set_attn_implementation(name)
-        if config._attn_implementation != name:
-            raise DraftwoodError(_OWN_ATTENTION.format(type(model).__name__))
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device)
@@ -211,7 +204,10 @@ def refuse_model(model: Any) -> None:
             "not see; decode it without draftwood"
         )
     if not getattr(model, "_can_set_attn_implementation", lambda: True)():
-        raise DraftwoodError(_OWN_ATTENTION.format(kind))
+        raise DraftwoodError(
+            f"{kind} computes attention by itself and ignores set_attn_implementation; decode it "
+            "without draftwood"
+        )
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:

@@ -33,19 +33,17 @@ class _Eager:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._lock:
-            self._users += 1
-            if self._switch is None:
+            if not self._users:
                 self._switch = torch.compiler.set_stance("force_eager")
                 self._switch.__enter__()
+            self._users += 1
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
                 if not self._users:
-                    switch, self._switch = self._switch, None
-                    if switch is not None:
-                        switch.__exit__(None, None, None)
+                    self._switch.__exit__(None, None, None)
 
 
 eager = _Eager()

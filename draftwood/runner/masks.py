@@ -94,6 +94,11 @@ def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
     return np.unpackbits(packed.reshape(n, width), axis=1, count=n, bitorder="little")
 
 
+def _one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
+    """The masks as models take them: by kind of layer if there are several kinds."""
+    return masks if len(masks) > 1 else next(iter(masks.values()))
+
+
 class TreeMasks:
     """Persistent mask buffers; :meth:`build` writes only the changes since the last forward.
 
@@ -120,7 +125,8 @@ class TreeMasks:
         self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any], torch.Tensor]] = {}
         self._dirty: list[tuple[int, int, int]] = []
         # Of the right rank, for attention that needs no mask.
-        self._unmasked = self._named(torch.zeros(1, 1, 1, 1, dtype=dtype, device=device))
+        unmasked = torch.zeros(1, 1, 1, 1, dtype=dtype, device=device)
+        self._unmasked = _one_or_all({kind.name: unmasked for kind in kinds})
 
     def build(
         self,
@@ -143,8 +149,6 @@ class TreeMasks:
         bits = self._planes[None][1]
         self._write_full(bits, lengths, trees, q, kv, done)
         shown = self._view(None, b, rows, kv)
-        if len(self._kinds) == 1 and self._kinds[0].reach == np.inf:
-            return Visibility.TREE, shown
         deepest = max(length + tree.depth for length, tree in zip(lengths, trees, strict=True))
         masks = {}
         for kind in self._kinds:
@@ -153,9 +157,7 @@ class TreeMasks:
             else:
                 self._write_reach(kind, bits, lengths, trees, q, kv, done)
                 masks[kind.name] = self._view(kind, b, rows, kv)
-        if len(self._kinds) == 1:
-            return Visibility.TREE, masks[self._kinds[0].name]
-        return Visibility.TREE, masks
+        return Visibility.TREE, _one_or_all(masks)
 
     def chunk(self, starts: Sequence[int], q: int, kv: int) -> tuple[Visibility, Masks]:
         """Masks of a prefill chunk: ``q`` consecutive tokens from position ``starts[i]`` on."""
@@ -169,12 +171,7 @@ class TreeMasks:
             hidden = (keys > queries) | kind.hidden(queries, keys)
             mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
-        return Visibility.CHUNK, masks if len(masks) > 1 else masks[self._kinds[0].name]
-
-    def _named(self, mask: torch.Tensor) -> Masks:
-        if len(self._kinds) == 1:
-            return mask
-        return {kind.name: mask for kind in self._kinds}
+        return Visibility.CHUNK, _one_or_all(masks)
 
     def _write_full(
         self,

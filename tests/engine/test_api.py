@@ -118,17 +118,17 @@ def test_requests_in_any_form(given: dict[str, Any], kept: dict[str, Any]) -> No
     [
         ({"prompt": "text"}, "a prompt that is text needs a tokenizer"),
         ({"prompt": 5}, "the prompt is 5: give a sequence of integers"),
-        ({"prompt": [1.0, 2.0]}, "the prompt is or holds 1.0: give integers"),
-        ({"prompt": torch.tensor([IDS])}, r"the prompt is or holds \[5, 17, 44, 5, 17\]"),
+        ({"prompt": [1.0, 2.0]}, "the prompt holds 1.0: give integers"),
+        ({"prompt": torch.tensor([IDS])}, r"the prompt holds \[5, 17, 44, 5, 17\]"),
         ({"prompt": [True]}, "holds True"),
         ({"prompt": []}, "the prompt is empty"),
         ({"prompt": [5, 999]}, "outside 0..259"),
         ({"prompt": [5] * 256}, "the model's context holds 256: shorten the prompt"),
         ({"stop": ("x",)}, "stop strings need a tokenizer"),
-        ({"max_new_tokens": "4"}, "max_new_tokens is or holds '4'"),
-        ({"max_new_tokens": 4.0}, "max_new_tokens is or holds 4.0"),
+        ({"max_new_tokens": "4"}, "max_new_tokens must be an integer, but is '4'"),
+        ({"max_new_tokens": 4.0}, "max_new_tokens must be an integer, but is 4.0"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
-        ({"eos": "x"}, "eos is or holds 'x'"),
+        ({"eos": "x"}, "eos is 'x': give a sequence of integers"),
         ({"eos": 1.5}, "eos is 1.5: give a sequence of integers"),
         ({"stop": 5}, "stop is 5: give strings"),
         ({"stop": [5]}, r"stop is \[5\]: give strings"),
@@ -168,7 +168,8 @@ def test_anything_but_a_list_of_requests_is_refused(given: Any) -> None:
     with pytest.raises(DraftwoodError, match=r"a list of requests: write \[request\]"):
         engine.generate(given)
     with pytest.raises(DraftwoodError, match=r"takes requests, such as .*but this is str"):
-        engine.generate(["text"])  # type: ignore[list-item]
+        engine.generate([Request(IDS), "text"])  # type: ignore[list-item]
+    assert not engine.busy, "a wrong request leaves none behind"
 
 
 def test_text_has_ids_only_once_it_is_encoded() -> None:

@@ -183,14 +183,6 @@ def test_leaving_a_stream_early_releases_everything() -> None:
     assert not target.cached
 
 
-def test_one_bad_request_leaves_none_behind() -> None:
-    target = MarkovTarget()
-    engine = Engine(target, method("goose"))
-    with pytest.raises(DraftwoodError, match="empty"):
-        engine.generate([Request(PROMPT), Request(())])
-    assert not engine.busy
-
-
 def test_draft_forwards_are_counted_and_shared_by_a_batch() -> None:
     target = MarkovTarget()
     engine = engine_of(target, "sd:budget=4")

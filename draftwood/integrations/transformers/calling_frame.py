@@ -15,6 +15,9 @@ from typing import Any
 
 from transformers import GenerationMixin
 
+_GENERATE: CodeType = inspect.unwrap(GenerationMixin.generate).__code__
+_EXTRACT: CodeType = GenerationMixin._extract_generation_mode_kwargs.__code__
+
 
 @dataclass(frozen=True, eq=False)
 class Withheld:
@@ -27,7 +30,7 @@ class Withheld:
 
 def withheld_from(model: object) -> Withheld:
     """The arguments withheld by the surrounding ``generate`` call of ``model``."""
-    frame = _nearest(_code("generate"))
+    frame = _nearest(_GENERATE)
     if frame is None or frame.f_locals.get("self") is not model:
         return Withheld()
     found = frame.f_locals
@@ -45,21 +48,15 @@ class TokenizerSignature:
     def __get__(self, instance: Any, owner: type) -> inspect.Signature:
         if instance is None:
             raise AttributeError("__signature__")  # the class keeps its constructor's signature
-        frame = _nearest(_code("_extract_generation_mode_kwargs"))
+        frame = _nearest(_EXTRACT)
         if frame is not None:
-            taken = frame.f_locals.get("generation_mode_kwargs") or {}
-            left = frame.f_locals.get("kwargs")
-            if taken.get("tokenizer") is not None and isinstance(left, dict):
-                left["tokenizer"] = taken["tokenizer"]
+            taken = frame.f_locals["generation_mode_kwargs"]
+            if "tokenizer" in taken:
+                frame.f_locals["kwargs"]["tokenizer"] = taken["tokenizer"]
         return inspect.signature(instance.__call__)
 
 
-def _code(name: str) -> CodeType | None:
-    function = getattr(GenerationMixin, name, None)
-    return getattr(inspect.unwrap(function), "__code__", None) if function else None
-
-
-def _nearest(code: CodeType | None) -> FrameType | None:
+def _nearest(code: CodeType) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

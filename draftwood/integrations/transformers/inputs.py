@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, integers
 
 Inputs: TypeAlias = (
     str
@@ -105,32 +105,14 @@ def _rows(prompts: Any, tokenizer: PreTrainedTokenizerBase | None) -> list[list[
         prompts = [prompts]
     if not isinstance(prompts, Iterable):
         raise DraftwoodError(f"a prompt cannot be {type(prompts).__name__}: give {_FORMS}")
-    parts: list[Any] = [
-        part.tolist() if isinstance(part, torch.Tensor) else part for part in prompts
-    ]
-    if parts and all(isinstance(part, str) for part in parts):
-        rows = [_encoded(text, tokenizer) for text in parts]
-    elif parts and not any(isinstance(part, (str, Iterable)) for part in parts):
-        rows = [_ids(parts)]
-    else:
-        rows = [_ids(part) for part in parts]
-    if not rows or not all(rows):
-        empty = next((i for i, row in enumerate(rows) if not row), 0)
-        raise DraftwoodError(f"prompt {empty} is empty: give every prompt at least one token")
+    parts = [part.tolist() if isinstance(part, torch.Tensor) else part for part in prompts]
+    if all(isinstance(part, Integral | float) for part in parts):
+        parts = [parts]
+    if all(isinstance(part, str) for part in parts):
+        if tokenizer is None:
+            raise DraftwoodError("a prompt that is text needs a tokenizer: give one, or token ids")
+        parts = [tokenizer(text)["input_ids"] for text in parts]
+    rows = [list(integers(f"prompt {i}", part)) for i, part in enumerate(parts)]
+    if not all(rows):
+        raise DraftwoodError(f"prompt {rows.index([])} is empty: give at least one token")
     return rows
-
-
-def _encoded(text: str, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
-    if tokenizer is None:
-        raise DraftwoodError("a prompt that is text needs a tokenizer: give one, or token ids")
-    return [int(token) for token in tokenizer(text)["input_ids"]]
-
-
-def _ids(row: Any) -> list[int]:
-    if isinstance(row, str) or not isinstance(row, Iterable):
-        raise DraftwoodError(f"{row!r} stands among prompts of another kind: give {_FORMS}")
-    ids = list(row)
-    wrong = [i for i in ids if isinstance(i, bool) or not isinstance(i, Integral)]
-    if wrong:
-        raise DraftwoodError(f"token ids are integers, but {wrong[0]!r} is none")
-    return [int(i) for i in ids]

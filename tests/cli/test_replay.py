@@ -39,21 +39,12 @@ def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: 
     code, _, err = run("replay", recorded, "--methods", "goose", "--harvest", "as-set")
     assert (code, "give --model" in err) == (2, True)
     first = replay(recorded, tmp_path / "1.json", "--methods", "ar,goose", "--model", checkpoint)
-    assert [one["live_prompts"] for one in first] == [0, 2]
     second = replay(recorded, tmp_path / "2.json", "--methods", "ar,goose")
-    assert [one["live_prompts"] for one in second] == [0, 0]
-    for one, other in zip(first, second, strict=True):
-        for name in (
-            "method",
-            "prompts",
-            "tokens",
-            "steps",
-            "mean_acceptance_length",
-            "acceptance_rate",
-            "drafted_per_step",
-        ):
-            assert one[name] == other[name]
     plain, goose = second
+    assert [one.pop("live_prompts") for one in (*first, *second)] == [0, 2, 0, 0]
+    for one in (*first, *second):
+        del one["steps_per_second"], one["live_steps_per_second"]
+    assert first == second
     assert plain["mean_acceptance_length"] == 1.0
     assert plain["acceptance_rate"] is None
     assert plain["steps"] == 2 * 15
@@ -74,23 +65,9 @@ def test_a_default_recording_can_be_replayed_with_default_methods(
     assert all(one["prompts"] == 2 for one in found.values())
     assert found["auto (accepted nodes only)"]["mean_acceptance_length"] > 1.0
     assert Path(recorded).read_bytes() == before
-    (accepted,) = replay(recorded, output, "--methods", "goose", "--harvest", "accepted")
-    assert found[fewer[0]]["steps"] == accepted["steps"]
-
-
-def test_with_the_model_methods_harvest_as_set(
-    recorded: str, checkpoint: str, tmp_path: Path
-) -> None:
-    found = replay(recorded, tmp_path / "o.json", "--model", checkpoint)
-    assert [one["method"] for one in found] == ["ar", "pld", "goose", "auto"]
-
-
-def test_learning_from_accepted_nodes_needs_no_model(recorded: str, tmp_path: Path) -> None:
-    before = Path(recorded).read_bytes()
-    argv = ("--methods", "goose,tr", "--harvest", "accepted", "--limit", "1")
-    found = replay(recorded, tmp_path / "o.json", *argv)
-    assert [one["prompts"] for one in found] == [1, 1]
-    assert Path(recorded).read_bytes() == before
+    accepted = ("--methods", "goose", "--harvest", "accepted")
+    assert replay(recorded, output, *accepted)[0]["steps"] == found[fewer[0]]["steps"]
+    assert replay(recorded, output, *accepted, "--limit", "1")[0]["prompts"] == 1
 
 
 def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> None:

@@ -60,19 +60,13 @@ def test_a_row_is_replaced_only_by_a_wider_one() -> None:
     assert table.take([0], 1)[0].dtype == np.int64
 
 
-def test_a_table_grows_with_its_rows() -> None:
-    table = RankedRows(1)
-    for key in range(500):
-        table.put([key], 1, row(key + 1), values(key / 2))
-    assert table.tokens[:, 0].tolist() == list(range(1, 501))
-    assert table.values[:, 0].tolist() == [key / 2 for key in range(500)]
-
-
 def test_a_growing_table_does_not_change_the_given_array() -> None:
     given = np.array([[1], [2]], dtype=np.int32)
     table = RankedRows(1, [0, 1], [1, 1], given, np.zeros((2, 1), dtype=np.float32))
-    table.put([2], 1, row(9), values(0.0))
-    assert table.tokens[:, 0].tolist() == [1, 2, 9]
+    for key in range(2, 500):
+        table.put([key], 1, row(key + 1), values(key / 2))
+    assert table.tokens[:, 0].tolist() == list(range(1, 501))
+    assert table.values[2:, 0].tolist() == [key / 2 for key in range(2, 500)]
     assert len(given) == 2
 
 
@@ -140,9 +134,7 @@ def test_a_batch_pads_trees_and_shares_draft_forwards() -> None:
     found = speed(steps, COSTS, BatchLoad(2, 0))
     assert found.tokens_per_second == pytest.approx(4 / seconds)
     assert found.speedup == pytest.approx(4 / seconds * (1.01 + 0.5) / 2)
-
-
-def test_every_step_counts_equally_in_a_batch() -> None:
+    # Every step counts equally in groups that do not divide them.
     steps = [step(5, n, 1) for n in (1, 2, 6)]
     per_step = (1.01 + 0.01 * 10 + 0.1 * 1.1 + 0.5) / 2  # 12 tokens and a level of 2, for two steps
     found = speed(steps, COSTS, BatchLoad(2, 0))

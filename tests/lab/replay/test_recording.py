@@ -114,10 +114,17 @@ def test_a_wider_query_asks_the_model_again(at: Stage, draft: str) -> None:
 # --- refusals ----------------------------------------------------------------------------------
 
 
-def test_a_method_that_weighs_nodes_by_cost_needs_costs(at: Stage) -> None:
-    recording = at.record(PROMPTS[:1], max_new_tokens=4)
-    with pytest.raises(DraftwoodError, match="--costs FILE"):
-        replayed(Replayer(recording), "auto", recording.prompts[0])
+@pytest.mark.parametrize(
+    ("spelt", "message"),
+    [
+        ("auto", "--costs FILE"),
+        ("tr", r"the 8 likeliest .* has 6: record again with --top 8"),
+    ],
+)
+def test_what_a_recording_lacks_is_named(at: Stage, spelt: str, message: str) -> None:
+    recording = at.record(PROMPTS[:1], max_new_tokens=4, width=6)
+    with pytest.raises(DraftwoodError, match=message):
+        replayed(Replayer(recording), spelt, recording.prompts[0])
 
 
 def test_a_loaded_draft_model_is_refused(at: Stage) -> None:
@@ -126,14 +133,6 @@ def test_a_loaded_draft_model_is_refused(at: Stage) -> None:
         DraftwoodError, match="has a loaded LlamaForCausalLM: give the model by name"
     ):
         drafter_name(spec)
-
-
-def test_a_drafter_that_reads_wider_rows_is_refused(at: Stage) -> None:
-    recording = at.record(PROMPTS[:1], max_new_tokens=4, width=6)
-    with pytest.raises(
-        DraftwoodError, match=r"the 8 likeliest .* has 6: record again with --top 8"
-    ):
-        replayed(Replayer(recording), "tr", recording.prompts[0])
 
 
 def test_an_unrecorded_context_is_refused(at: Stage) -> None:

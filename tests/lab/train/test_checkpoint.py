@@ -19,22 +19,16 @@ CHECKPOINT = Checkpoint(
 )
 
 
-def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "new", CHECKPOINT)
-    found = load_checkpoint(tmp_path / "new", CHECKPOINT.identity)
-    assert found is not None
-    assert (found.step, found.wall_seconds, found.cpu_seconds) == (7, 1.5, 2.5)
-    assert torch.equal(found.model["w"], CHECKPOINT.model["w"])
-    assert torch.equal(found.optimisers[0]["state"][0]["momentum"], torch.ones(2))
-
-
-def test_a_later_one_replaces_it_and_leaves_nothing_else(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, CHECKPOINT)
-    save_checkpoint(tmp_path, replace(CHECKPOINT, step=8))
-    found = load_checkpoint(tmp_path, CHECKPOINT.identity)
-    assert found is not None
-    assert found.step == 8
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+def test_a_checkpoint_comes_back_and_a_later_one_replaces_it(tmp_path: Path) -> None:
+    directory = tmp_path / "new"
+    for step in (7, 8):
+        save_checkpoint(directory, replace(CHECKPOINT, step=step))
+        found = load_checkpoint(directory, CHECKPOINT.identity)
+        assert found is not None
+        assert (found.step, found.wall_seconds, found.cpu_seconds) == (step, 1.5, 2.5)
+        assert torch.equal(found.model["w"], CHECKPOINT.model["w"])
+        assert torch.equal(found.optimisers[0]["state"][0]["momentum"], torch.ones(2))
+    assert [path.name for path in directory.iterdir()] == ["checkpoint.pt"]
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from draftwood.lab.train.corpus import (
     sample_texts,
     split_documents,
 )
+from tests.lab.train.conftest import write_domain
 
 
 def test_sources_are_named_after_files(corpus: Path) -> None:
@@ -34,14 +35,11 @@ def test_a_missing_or_empty_directory_is_refused(tmp_path: Path) -> None:
 def test_documents_end_at_the_separator(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.txt.gz", "wt", newline="") as file:
         file.write("one\r\n\n<|endoftext|>\ntwo\n<|endoftext|>\n\n<|endoftext|>\n")
-    assert read_documents(find_sources(tmp_path)[0]) == ["one\r\n", "two"]
-
-
-def test_a_corpus_without_documents_is_refused(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
-        file.write("\n<|endoftext|>\n")
+    write_domain(tmp_path, "empty", [""])
+    full, empty = find_sources(tmp_path)
+    assert read_documents(full) == ["one\r\n", "two"]
     with pytest.raises(DraftwoodError, match="two or more"):
-        read_documents(find_sources(tmp_path)[0])
+        read_documents(empty)
 
 
 def test_the_last_half_percent_is_held_out() -> None:

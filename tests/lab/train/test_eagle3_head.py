@@ -37,15 +37,8 @@ def test_what_is_not_asked_for_is_the_targets() -> None:
     assert config.max_position_embeddings == 256
     assert config.rms_norm_eps == 1e-6
     asked = HeadPlan(1, (0, 3), 7, heads=2, kv_heads=1, head_dim=4, ffn=10)
-    assert list(describe(asked.config(teacher(VOCABULARY))).values()) == [
-        16,
-        2,
-        1,
-        4,
-        10,
-        [0, 3],
-        7,
-    ]
+    found = describe(asked.config(teacher(VOCABULARY)))
+    assert list(found.values()) == [16, 2, 1, 4, 10, [0, 3], 7]
 
 
 def test_a_target_of_another_family_and_vocabulary() -> None:
@@ -97,8 +90,6 @@ def test_a_new_head_starts_from_its_target() -> None:
     assert torch.equal(head.lm_head.weight, target.head[[3, 4, 9]])
     assert head.get_input_embeddings() is target.model.get_input_embeddings()
     weights = dict(head.named_parameters())
-    assert not weights["midlayer.self_attn.o_proj.weight"].any()
-    assert not weights["midlayer.mlp.down_proj.weight"].any()
     norms = [weight for name, weight in weights.items() if "norm" in name]
     assert len(norms) == 4
     assert all(torch.equal(weight, torch.ones(16)) for weight in norms)

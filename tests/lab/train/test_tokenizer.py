@@ -1,5 +1,6 @@
 """The shared tokenizer: lossless for any text, and dialogue as the corpus writes it."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -44,29 +45,36 @@ def test_digits_stand_alone(tokenizer: PreTrainedTokenizerFast) -> None:
     assert [tokenizer.decode([i]) for i in ids][-7:] == list("1234567")
 
 
-def test_chat_template_writes_turns(tokenizer: PreTrainedTokenizerFast) -> None:
-    messages = [
-        {"role": "user", "content": "Hello there."},
-        {"role": "assistant", "content": "Hi."},
-        {"role": "user", "content": "Code?"},
-    ]
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert text == "User: Hello there.\n\nAssistant: Hi.\n\nUser: Code?\n\nAssistant:"
-    finished = [*messages, {"role": "assistant", "content": "\n```python\npass\n```"}]
-    text = tokenizer.apply_chat_template(finished, tokenize=False)
-    assert isinstance(text, str)
-    assert text.endswith("User: Code?\n\nAssistant:\n```python\npass\n```")
+ASKED = [
+    ("user", "Hello there."),
+    ("assistant", "Hi."),
+    ("user", "Code?"),
+]
+TURNS = "User: Hello there.\n\nAssistant: Hi.\n\nUser: Code?\n\nAssistant:"
 
 
-def test_chat_template_puts_the_system_text_first(tokenizer: PreTrainedTokenizerFast) -> None:
-    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi."}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
-    assert text == "Be kind.\n\nUser: Hi."
-
-
-def test_chat_template_refuses_other_roles(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(TemplateError, match="Roles"):
-        tokenizer.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
+@pytest.mark.parametrize(
+    ("turns", "answer", "text"),
+    [
+        (ASKED, True, TURNS),
+        ([*ASKED, ("assistant", "\n```\npass\n```")], False, TURNS + "\n```\npass\n```"),
+        ([("system", "Be kind."), ("user", "Hi.")], False, "Be kind.\n\nUser: Hi."),
+        ([("tool", "x")], False, None),
+    ],
+)
+def test_chat_template_writes_turns(
+    tokenizer: PreTrainedTokenizerFast,
+    turns: list[tuple[str, str]],
+    answer: bool,
+    text: str | None,
+) -> None:
+    messages = [{"role": role, "content": content} for role, content in turns]
+    refused = pytest.raises(TemplateError, match="Roles") if text is None else nullcontext()
+    with refused:
+        found = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=answer
+        )
+        assert found == text
 
 
 def test_a_vocabulary_holds_all_bytes() -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Check = ExactCheck | Refusal | SampledCheck | GreedyCheck
 
 
+REFUSED = "refused"
+"""Kind of a pair that is not checked."""
+
 PROMPT = "The cat saw the dog, and the dog saw the cat, and the cat"
 
 
@@ -145,17 +148,13 @@ def _checks(
 
 def line(check: Check) -> str:
     """A check as one line: outcome, subject, result."""
-    from draftwood.lab.lossless.pairs import Refusal
-
-    how = "  -  " if check.kind == Refusal.kind else "  ok " if check.passed else "FAIL "
+    how = "  -  " if check.kind == REFUSED else "  ok " if check.passed else "FAIL "
     return f"{how} {check.subject}: {check}"
 
 
 def verdict(checks: Sequence[Check]) -> str:
     """The last line: whether all checks passed."""
-    from draftwood.lab.lossless.pairs import Refusal
-
-    run = [check for check in checks if check.kind != Refusal.kind]
+    run = [check for check in checks if check.kind != REFUSED]
     failed = sum(not check.passed for check in run)
     if failed:
         return f"NOT lossless: {failed} of {len(run)} checks failed"

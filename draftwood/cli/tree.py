@@ -15,8 +15,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.tree import Tree
     from transformers import PreTrainedTokenizerBase
 
@@ -103,11 +101,17 @@ def _find_step(
     Raises:
         DraftwoodError: there is no such step.
     """
+    from draftwood.engine.request import Delta, Stepped, checked
+
     seen = 0
-    for stats, committed in _steps(engine, request):
-        seen += 1
-        if seen == step or (step is None and stats.tree.drafted):
-            return seen, stats, committed
+    committed: tuple[int, ...] = ()
+    for event in checked(engine.stream([request])):
+        if isinstance(event, Delta):
+            committed = event.tokens
+        elif isinstance(event, Stepped):
+            seen += 1
+            if seen == step or (step is None and event.stats.tree.drafted):
+                return seen, event.stats, committed
     if step is None:
         raise DraftwoodError(
             f"none of the {seen} steps drafted anything: give another prompt or --method"
@@ -115,18 +119,6 @@ def _find_step(
     raise DraftwoodError(
         f"there is no step {step}: the text ended after {seen} steps; give an earlier --step"
     )
-
-
-def _steps(engine: Engine, request: Request) -> Iterator[tuple[StepStats, tuple[int, ...]]]:
-    """Statistics and committed tokens of every step."""
-    from draftwood.engine.request import Delta, Stepped, checked
-
-    committed: tuple[int, ...] = ()
-    for event in checked(engine.stream([request])):
-        if isinstance(event, Delta):
-            committed = event.tokens
-        elif isinstance(event, Stepped):
-            yield event.stats, committed
 
 
 def picture(stats: StepStats, tokenizer: PreTrainedTokenizerBase) -> Tree:
@@ -168,13 +160,6 @@ def as_svg(
     """The step's tree as SVG; the bonus is the last of the ``committed`` tokens."""
     from draftwood.lab.picture import svg
 
-    return svg(stats.tree, stats.path, *_texts(stats, committed, tokenizer), title=title)
-
-
-def _texts(
-    stats: StepStats, committed: Sequence[int], tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[str], str | None]:
-    """Text of each node, and of the bonus token if it was committed."""
     texts = [str(tokenizer.decode([token])) for token in stats.tree.tokens.tolist()]
     bonus = [str(tokenizer.decode([token])) for token in committed[len(stats.path) :]]
-    return texts, bonus[0] if bonus else None
+    return svg(stats.tree, stats.path, texts, bonus[0] if bonus else None, title=title)

@@ -1,5 +1,6 @@
 """Policies made to be enumerated: right ones, and some that select after drawing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ from draftwood.tree import ROOT, Draw, TreeBuilder
 
 @dataclass(frozen=True)
 class Stateless(Policy):
-    """What the policies below have in common."""
+    """Draws a tree with a number of children by level."""
 
     shape: tuple[int, ...] = (2, 1)
     draw: Draw = Draw.WITHOUT_REPLACEMENT
@@ -29,7 +30,13 @@ class Stateless(Policy):
         return self.draw if growth.temperature else Draw.ONE_HOT
 
     def ask(
-        self, growth: Growth, builder: TreeBuilder, nodes: list[int], k: int, draw: Draw
+        self,
+        growth: Growth,
+        builder: TreeBuilder,
+        nodes: list[int],
+        k: int,
+        draw: Draw,
+        exclude: Sequence[frozenset[int]] = (),
     ) -> Expand:
         return Expand(
             self.source,
@@ -37,13 +44,26 @@ class Stateless(Policy):
             nodes,
             k,
             draw,
-            temperature=growth.temperature or 1.0,
-            noise=growth.noise,
+            exclude,
+            growth.temperature or 1.0,
+            growth.noise,
         )
 
     def kept(self, tokens: list[int], logq: list[float]) -> list[int]:
         """Which of a node's candidates become nodes, in this order."""
         return list(range(len(tokens)))
+
+    def add(
+        self, builder: TreeBuilder, most: int, node: int, answer: Candidates, i: int, draw: Draw
+    ) -> list[int]:
+        """The children of a node, the i-th in the answer, in a tree of ``most`` nodes."""
+        tokens = [token for token in answer.tokens[i].tolist() if token >= 0]
+        logq = answer.logq[i].tolist()
+        handle = -1 if answer.q_rows is None else int(answer.q_rows[i])
+        return [
+            builder.add(node, tokens[j], self.source, logq=logq[j], draw=draw, q_row=handle)
+            for j in self.kept(tokens, logq)[: most - builder.drafted]
+        ]
 
     def grow(self, growth: Growth, state: None) -> Grower:
         builder = TreeBuilder(growth.anchor)
@@ -55,21 +75,7 @@ class Stateless(Policy):
             answer: Candidates = yield self.ask(growth, builder, level, k, draw)
             below: list[int] = []
             for i, node in enumerate(level):
-                tokens = [token for token in answer.tokens[i].tolist() if token >= 0]
-                logq = answer.logq[i].tolist()
-                handle = -1 if answer.q_rows is None else int(answer.q_rows[i])
-                for j in self.kept(tokens, logq):
-                    if builder.drafted < growth.budget:
-                        below.append(
-                            builder.add(
-                                node,
-                                tokens[j],
-                                self.source,
-                                logq=logq[j],
-                                draw=draw,
-                                q_row=handle,
-                            )
-                        )
+                below += self.add(builder, growth.budget, node, answer, i, draw)
             level = below
         return builder.build()
 
@@ -83,21 +89,10 @@ class Adaptive(Stateless):
         draw, node = self.wanted(growth), ROOT
         for k in self.shape[: growth.room]:
             answer: Candidates = yield self.ask(growth, builder, [node], k, draw)
-            handle = -1 if answer.q_rows is None else int(answer.q_rows[0])
-            added = []
-            for token, logq in zip(answer.tokens[0].tolist(), answer.logq[0].tolist(), strict=True):
-                if token >= 0 and builder.drafted < growth.budget:
-                    added.append(
-                        (
-                            logq,
-                            builder.add(
-                                node, token, self.source, logq=logq, draw=draw, q_row=handle
-                            ),
-                        )
-                    )
+            added = self.add(builder, growth.budget, node, answer, 0, draw)
             if not added:
                 break
-            node = max(added)[1]
+            node = max(added, key=lambda child: (builder.logq[child], child))
         return builder.build()
 
 
@@ -110,27 +105,10 @@ class SampledThenBest(Stateless):
         if growth.room < 1 or growth.budget < 2 or not growth.temperature:
             return builder.build()
         best: Candidates = yield self.ask(growth, builder, [ROOT], 1, Draw.ONE_HOT)
-        top = int(best.tokens[0, 0])
-        drawn: Candidates = yield Expand(
-            self.source,
-            builder,
-            [ROOT],
-            1,
-            self.draw,
-            [frozenset({top})],
-            growth.temperature,
-            growth.noise,
-        )
-        assert drawn.q_rows is not None
-        if drawn.tokens[0, 0] >= 0:
-            builder.add(
-                ROOT,
-                int(drawn.tokens[0, 0]),
-                self.source,
-                draw=self.draw,
-                q_row=int(drawn.q_rows[0]),
-            )
-        builder.add(ROOT, top, self.source)
+        top = [frozenset({int(best.tokens[0, 0])})]
+        drawn: Candidates = yield self.ask(growth, builder, [ROOT], 1, self.draw, top)
+        self.add(builder, growth.budget, ROOT, drawn, 0, self.draw)
+        self.add(builder, growth.budget, ROOT, best, 0, Draw.ONE_HOT)
         return builder.build()
 
 
@@ -143,19 +121,19 @@ class Sorted(Stateless):
 
 
 @dataclass(frozen=True)
+class Reranking(Sorted):
+    """Wrong: keeps the likeliest one of those drawn."""
+
+    def kept(self, tokens: list[int], logq: list[float]) -> list[int]:
+        return super().kept(tokens, logq)[:1]
+
+
+@dataclass(frozen=True)
 class Pruning(Stateless):
     """Wrong: drops what was drawn and is unlikely."""
 
     def kept(self, tokens: list[int], logq: list[float]) -> list[int]:
         return [j for j in range(len(tokens)) if logq[j] > -1.0]
-
-
-@dataclass(frozen=True)
-class Reranking(Stateless):
-    """Wrong: keeps the likeliest one of those drawn."""
-
-    def kept(self, tokens: list[int], logq: list[float]) -> list[int]:
-        return sorted(range(len(tokens)), key=lambda j: -logq[j])[:1]
 
 
 @dataclass(frozen=True)
@@ -178,8 +156,6 @@ class TopCalledSampled(Stateless):
             return builder.build()
         drawn: Candidates = yield self.ask(growth, builder, [ROOT], 1, self.draw)
         best: Candidates = yield self.ask(growth, builder, [ROOT], 2, Draw.ONE_HOT)
-        assert drawn.q_rows is not None
-        for token in best.tokens[0].tolist():
-            if token >= 0:
-                builder.add(ROOT, token, self.source, draw=self.draw, q_row=int(drawn.q_rows[0]))
+        sampled = Candidates(best.tokens, best.logq, drawn.q_rows)
+        self.add(builder, growth.budget, ROOT, sampled, 0, self.draw)
         return builder.build()

@@ -1,4 +1,4 @@
-"""Verifiers as the papers write their loops, and a wrong one."""
+"""Token-level rejection as a plain loop, a base of wrong verifiers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,67 +69,3 @@ class Rejection:
                 left = left / left.sum() if left.sum() > 0 else left
             else:
                 return Verdict(tuple(path), case.noise.choose(len(path), left))
-
-
-@dataclass(frozen=True)
-class Traversal:
-    """Traversal verification as its loop is printed: from the leaves up, redoing the parents."""
-
-    accepts: ClassVar = ALL
-    branching: ClassVar = True
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        return [self._one(case) for case in cases]
-
-    def _one(self, case: Verification) -> Verdict:
-        tree, q = case.tree, proposals(case)
-        p = {n: case.p.probabilities([n])[0].double() for n in range(len(tree))}
-        below = {n: children(tree, n) for n in range(len(tree))}
-        share = {ROOT: 1.0}
-
-        def refresh(node: int) -> None:
-            for child in below[node]:
-                token = int(tree.tokens[child])
-                mine = float(q[child][token])
-                ratio = share[node] * float(p[node][token]) / mine if mine > 0 else 0.0
-                share[child] = min(1.0, ratio)
-                refresh(child)
-
-        refresh(ROOT)
-        while True:
-            node = ROOT
-            while below[node]:
-                node = below[node][0]
-            if node == ROOT or case.noise.accepts(node, share[node]):
-                path = tree.path(node)
-                return Verdict(path, case.noise.choose(len(path), p[node]))
-            above = int(tree.parents[node])
-            below[above].remove(node)
-            left = (share[above] * p[above] - q[node]).clamp(min=0)
-            total = float(left.sum())
-            if above != ROOT:
-                share[above] = total / (total + 1 - share[above]) if total > 0 else 0.0
-            if total > 0:
-                p[above] = left / total
-            refresh(above)
-
-
-@dataclass(frozen=True)
-class Twice:
-    """Wrong: judges a node twice, hoping for a second chance."""
-
-    accepts: ClassVar = ALL
-    branching: ClassVar = True
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        found = []
-        for case in cases:
-            token = case.p.draw(ROOT, case.noise)
-            child = 1 if len(case.tree) > 1 else None
-            if child is not None and (
-                case.noise.accepts(child, 0.5) or case.noise.accepts(child, 0.5)
-            ):
-                found.append(Verdict((child,), 0))
-            else:
-                found.append(Verdict((), token))
-        return found

@@ -24,9 +24,10 @@ from draftwood.protocols import (
     Verifier,
 )
 from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.verifiers.traversal import Traversal
 from tests.factories import enumerable_policies, literal_verifiers
 from tests.factories.enumerable_policies import Stateless
-from tests.factories.literal_verifiers import Rejection, Traversal
+from tests.factories.literal_verifiers import Rejection
 
 START = StepStart((0,), None)
 WITHOUT, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
@@ -56,7 +57,7 @@ def named(policies: Sequence[Policy]) -> list[Any]:
 
 @pytest.mark.parametrize("verifier", [Rejection(), Traversal()], ids=["rejection", "traversal"])
 @pytest.mark.parametrize("policy", named(RIGHT))
-def test_literal_rules_are_lossless(policy: Policy, verifier: Verifier) -> None:
+def test_right_pairs_are_lossless(policy: Policy, verifier: Verifier) -> None:
     check = check_exact("it", policy, verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
@@ -118,6 +119,15 @@ class Astray(Rejection):
 
 
 @dataclass(frozen=True)
+class Twice(Rejection):
+    """Wrong: tests a node twice, hoping for a second chance."""
+
+    def _one(self, case: Verification) -> Verdict:
+        accepted = len(case.tree) > 1 and any(case.noise.accepts(1, 0.5) for _ in range(2))
+        return Verdict((1,) if accepted else (), case.p.draw(ROOT, case.noise))
+
+
+@dataclass(frozen=True)
 class LookingAhead(Rejection):
     """Wrong: chooses a token deep down and then commits nothing there."""
 
@@ -168,7 +178,7 @@ class Elsewhere(Stateless):
 @pytest.mark.parametrize(
     ("policy", "verifier", "complaint"),
     [
-        (Stateless(), literal_verifiers.Twice(), "tested twice"),
+        (Stateless(), Twice(), "tested twice"),
         (Stateless(), Astray(), "not a path from the root"),
         (Stateless(), LookingAhead(), "the next step draws the same numbers"),
         (Oversized(), Rejection(), "4 deep where 6 and 3 are allowed"),

@@ -1,6 +1,5 @@
 """The EAGLE-3 drafter against a plain, slow re-computation of the recurrence, path by path."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,11 @@ import torch
 from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Candidates, Expand, Outcome, Prefill
+from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from draftwood.tree import ROOT, TreeBuilder
-from tests.drafters.expand_and_check import check, drive, sampled
+from draftwood.tree import ROOT
+from tests.drafters.expand_and_check import Text, drive, sampled
 from tests.factories.eagle3_heads import tiny_config
 from tests.factories.tiny_llama import VOCAB, tiny_llama
 
@@ -37,7 +35,8 @@ def made_head(vocab: int = VOCAB) -> Eagle3Head:
         taps=TAPS,
         initializer_range=0.3,
     )
-    head = Eagle3Head(config, torch.nn.Embedding(VOCAB, 32))
+    head = Eagle3Head(config)
+    head.set_input_embeddings(torch.nn.Embedding(VOCAB, 32))
     head.train(mode=False)
     return head
 
@@ -47,32 +46,26 @@ def head() -> Eagle3Head:
     return made_head()
 
 
-class Text:
-    """One request: a target that really decodes, and the head run over every path from scratch."""
+class DecodedText(Text):
+    """A request of a target that really decodes, and the head run over every path from scratch."""
 
     def __init__(
         self, target: Runner, head: Eagle3Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
     ) -> None:
-        self.target, self.head, self.drafter, self.slot = target, head, drafter, slot
+        self.target, self.head, self.needs = target, head, drafter.needs
         self.where = target.open(len(prompt) + 64)
-        rows = target.prefill([self.where], [prompt], drafter.needs)[0]
-        first = int(rows.argmax[-1])
-        drafter.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
-        self.tokens = [*prompt, first]
-        self.builder = TreeBuilder(first)
+        rows = target.prefill([self.where], [prompt], self.needs)[0]
+        ids = np.array(prompt, dtype=np.int64)
+        super().__init__(drafter, slot, Prefill(ids, int(rows.argmax[-1]), rows))
 
     @torch.no_grad()
     def logits(self, node: int) -> torch.Tensor:
         model: Any = self.target.model
-        path: list[int] = []
-        while node != ROOT:
-            path.append(self.builder.tokens[node])
-            node = self.builder.parents[node]
         before = torch.tensor([self.tokens[:-1]])
         states = model(input_ids=before, output_hidden_states=True).hidden_states
         features = torch.cat([states[tap] for tap in TAPS], dim=-1)
         ids, hidden = self.tokens[1:], self.head.project(features)
-        for token in [*path[::-1], None]:
+        for token in [*self.path(node), None]:
             output = self.head(input_ids=torch.tensor([ids]), hidden=hidden)
             if token is not None:
                 ids = [*ids, token]
@@ -81,20 +74,10 @@ class Text:
         found[torch.from_numpy(self.head.target_ids())] = output.logits[0, -1]
         return found
 
-    def check(self, query: Expand, answer: Candidates) -> None:
-        check(self.drafter, self, query, answer)
-
-    def query(self, nodes: Sequence[int], k: int) -> Expand:
-        return Expand("draft", self.builder, nodes, k)
-
-    def finish(self, *path: int, bonus: int) -> None:
-        tree = self.builder.build()
-        rows = self.target.forward([self.where], [tree], self.drafter.needs)[0]
+    def finish(self, *path: int, bonus: int = 3, rows: Any = None) -> None:
+        rows = self.target.forward([self.where], [self.builder.build()], self.needs)[0]
         self.target.commit([self.where], [path])
-        committed = (*(int(tree.tokens[node]) for node in path), bonus)
-        self.drafter.observe(self.slot, Outcome(tree, path, committed, rows))
-        self.tokens += committed
-        self.builder = TreeBuilder(bonus)
+        super().finish(*path, bonus=bonus, rows=rows)
 
 
 def drafter_of(target: Runner, head: Eagle3Head) -> tuple[Eagle3Drafter, Runner]:
@@ -114,7 +97,7 @@ def test_every_answer_equals_the_plain_recurrence(
 ) -> None:
     rng = np.random.default_rng(0)
     texts = [
-        Text(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
+        DecodedText(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 21), (2, 1))
     ]
     forwards = drive(drafter, texts, rng, 5, VOCAB)
@@ -124,12 +107,10 @@ def test_every_answer_equals_the_plain_recurrence(
 def test_copied_nodes_are_forwarded_a_generation_at_a_time(
     target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
 ) -> None:
-    text = Text(target, head, drafter, 0, [1, 2, 3])
+    text = DecodedText(target, head, drafter, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13], "context")
     text.builder.add(1, 14, "context")
-    query = text.query([3, 4, ROOT], 4)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
+    text.ask([3, 4, ROOT], 4)
     assert drafter.forwards == 4  # the root's, and one per depth
 
 
@@ -137,15 +118,11 @@ def test_a_reduced_vocabulary_uses_the_targets_ids(target: Runner) -> None:
     head = made_head(vocab=24)
     head.d2t.copy_(torch.arange(24) * 9)
     drafter, _ = drafter_of(target, head)
-    text = Text(target, head, drafter, 0, [1, 2, 3])
-    query = text.query([ROOT], 24)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
+    text = DecodedText(target, head, drafter, 0, [1, 2, 3])
+    answer = text.ask([ROOT], 24)
     assert sorted(answer.tokens[0].tolist()) == list(range(0, 240, 10))
     for kind in (1, 2):
-        query = sampled(text.query([ROOT], 9), kind, seed=3)
-        [answer] = drafter.expand([0], [query])
-        text.check(query, answer)
+        answer = text.answered(sampled(text.query([ROOT], 9), kind, seed=3))
         assert set(answer.tokens[0].tolist()) <= set(range(0, 240, 10))
         assert answer.q_rows is not None
         [q] = drafter.proposals(0, answer.q_rows.tolist())
@@ -159,8 +136,3 @@ def test_the_host_loads_the_head_once_and_shares_the_embedding(target: Runner) -
     assert all(a is b for a, b in zip(first, second, strict=True))
     spec = Eagle3(given)
     assert spec.build(host).needs.taps == TAPS
-
-
-def test_a_head_for_another_target_is_refused(target: Runner) -> None:
-    with pytest.raises(DraftwoodError, match="no such directory"):
-        Eagle3("nowhere/nothing").build(ModelHost(target))

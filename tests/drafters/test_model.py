@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from draftwood.drafters.model import Model, ModelDrafter
-from draftwood.protocols import Candidates, Expand, Outcome, Prefill, TargetInfo, TargetOutput
+from draftwood.protocols import Expand, Prefill, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TreeBuilder
-from tests.drafters.expand_and_check import check, drive
+from tests.drafters.expand_and_check import Text, drive
 from tests.factories.markov_target import FakeHost
 from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import plain_logits
@@ -36,46 +36,25 @@ def target_of(vocab: int) -> TargetInfo:
     return TargetInfo(vocab, 256, 1, 1, torch.device("cpu"), torch.float32)
 
 
-class Text:
-    """One request with its drafter, checked against the plain model."""
+class PlainText(Text):
+    """A request, checked against the plain model."""
 
     def __init__(self, drafter: ModelDrafter, model: Any, slot: int, prompt: Sequence[int]) -> None:
-        self.drafter, self.model, self.slot = drafter, model, slot
-        self.tokens = [*prompt, 7]
-        prefill = Prefill(np.array(prompt, dtype=np.int64), 7, ANY_ROWS)
-        drafter.begin(slot, prefill)
-        self.builder = TreeBuilder(7)
+        super().__init__(drafter, slot, Prefill(np.array(prompt, dtype=np.int64), 7, ANY_ROWS))
+        self.model = model
 
     def logits(self, node: int) -> torch.Tensor:
-        text = list(self.tokens)
-        path: list[int] = []
-        while node != ROOT:
-            path.append(self.builder.tokens[node])
-            node = self.builder.parents[node]
-        return plain_logits(self.model, text + path[::-1])[-1]
+        return plain_logits(self.model, self.tokens + self.path(node))[-1]
 
     def best(self, node: int, k: int) -> list[int]:
         found: list[int] = self.logits(node).topk(k).indices.tolist()
         return found
 
-    def check(self, query: Expand, answer: Candidates) -> None:
-        check(self.drafter, self, query, answer)
-
-    def finish(self, *path: int, bonus: int = 3) -> None:
-        tree = self.builder.build()
-        committed = (*(int(tree.tokens[node]) for node in path), bonus)
-        self.drafter.observe(self.slot, Outcome(tree, path, committed, ANY_ROWS))
-        self.tokens += committed
-        self.builder = TreeBuilder(bonus)
-
-    def query(self, nodes: Sequence[int], k: int) -> Expand:
-        return Expand("draft", self.builder, nodes, k)
-
 
 def test_every_answer_equals_the_plain_model(drafter: ModelDrafter, runner: Runner) -> None:
     rng = np.random.default_rng(0)
     texts = [
-        Text(drafter, runner.model, slot, rng.integers(VOCAB, size=n).tolist())
+        PlainText(drafter, runner.model, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((5, 9), (0, 23), (2, 1))
     ]
     forwards = drive(drafter, texts, rng, 6, VOCAB)
@@ -85,21 +64,17 @@ def test_every_answer_equals_the_plain_model(drafter: ModelDrafter, runner: Runn
 def test_nodes_of_other_drafters_are_forwarded_as_ancestors(
     drafter: ModelDrafter, runner: Runner
 ) -> None:
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13], "context")
-    query = text.query([ROOT, 3], 4)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
+    text.ask([ROOT, 3], 4)
     assert drafter.forwards == 1
     # Node 2 lies on node 3's path: it is known, even for more candidates than were asked for.
-    query = text.query([2, 1], 9)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
+    text.ask([2, 1], 9)
     assert drafter.forwards == 1
 
 
 def test_another_tree_may_be_verified(drafter: ModelDrafter, runner: Runner) -> None:
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     first = text.builder.add(ROOT, 11, "draft")
     second = text.builder.add(ROOT, 12, "draft")
     drafter.expand([0], [text.query([ROOT, first, second], 2)])
@@ -107,15 +82,13 @@ def test_another_tree_may_be_verified(drafter: ModelDrafter, runner: Runner) -> 
     text.builder = TreeBuilder(7)
     text.builder.add(ROOT, 12, "draft")
     text.finish(bonus=11)
-    query = text.query([ROOT], 3)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
+    text.ask([ROOT], 3)
 
 
 def test_excluded_tokens_are_replaced_by_the_next_ones(
     drafter: ModelDrafter, runner: Runner
 ) -> None:
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     best = text.best(ROOT, 4)
     exclude = [frozenset({best[0], best[2]})]
     [answer] = drafter.expand([0], [Expand("draft", text.builder, [ROOT], 2, exclude=exclude)])
@@ -125,14 +98,14 @@ def test_excluded_tokens_are_replaced_by_the_next_ones(
 def test_smaller_vocabularies_on_either_side(runner: Runner) -> None:
     # The target has fewer tokens: the draft model's others are never offered.
     drafter = ModelDrafter(runner, target_of(4))
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     everything = text.best(ROOT, VOCAB)
     [answer] = drafter.expand([0], [text.query([ROOT], VOCAB)])
     offered = [token for token in everything if token < 4]
     assert answer.tokens[0].tolist() == offered + [-1] * (VOCAB - 4)
     # The target has more: they are shown to the draft model as its last one.
     drafter = ModelDrafter(runner, target_of(VOCAB + 9))
-    text = Text(drafter, runner.model, 0, [1, VOCAB + 5, 3])
+    text = PlainText(drafter, runner.model, 0, [1, VOCAB + 5, 3])
     text.tokens[1] = VOCAB - 1
     text.builder.add(ROOT, VOCAB + 2, "context")
     query = text.query([ROOT, 1], 2)
@@ -149,7 +122,7 @@ def test_outputs_beyond_the_target_are_masked_before_ranking(runner: Runner, k: 
         # The model is all but certain of tokens that the target does not have.
         head.weight[kept:] = 50 * head.weight[kept:]
     drafter = ModelDrafter(runner, target_of(kept))
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     text.builder.add_chain([5, 6], "context")
     for nodes in ([ROOT], [ROOT, 1, 2]):
         wanted = torch.stack([text.logits(node)[:kept] for node in nodes]).log_softmax(-1)
@@ -175,8 +148,8 @@ def test_beyond_the_draft_models_context_there_are_no_candidates(runner: Runner)
     limit = runner.info.context_limit
     drafter = ModelDrafter(runner, target_of(VOCAB))
     rng = np.random.default_rng(1)
-    long = Text(drafter, runner.model, 0, rng.integers(VOCAB, size=limit - 1).tolist())
-    short = Text(drafter, runner.model, 1, [4, 5])
+    long = PlainText(drafter, runner.model, 0, rng.integers(VOCAB, size=limit - 1).tolist())
+    short = PlainText(drafter, runner.model, 1, [4, 5])
     for text in (long, short):
         text.builder.add(ROOT, 11, "draft")
     queries = [long.query([ROOT], 3), short.query([ROOT], 3)]
@@ -200,7 +173,7 @@ def test_ranking_a_level_equals_ranking_node_by_node(runner: Runner, vocab: int)
     for slot, node_by_node in enumerate((False, True)):
         drafter = ModelDrafter(runner, target_of(vocab))
         drafter._rollout.node_by_node = node_by_node
-        text = Text(drafter, runner.model, slot, [1, 2, 3])
+        text = PlainText(drafter, runner.model, slot, [1, 2, 3])
         text.builder.add_chain([5, 6], "context")
         found = [
             drafter.expand([slot], [text.query(nodes, k)])[0]
@@ -211,12 +184,10 @@ def test_ranking_a_level_equals_ranking_node_by_node(runner: Runner, vocab: int)
 
 
 def test_estimates_at_another_temperature(drafter: ModelDrafter, runner: Runner) -> None:
-    text = Text(drafter, runner.model, 0, [1, 2, 3])
+    text = PlainText(drafter, runner.model, 0, [1, 2, 3])
     text.builder.add(ROOT, 8, "given")
     query = dataclasses.replace(text.query([ROOT, 1], 4), temperature=0.6)
-    [answer] = drafter.expand([0], [query])
-    text.check(query, answer)
-    assert answer.q_rows is None
+    assert text.answered(query).q_rows is None
     best = text.best(ROOT, 3)
     query = dataclasses.replace(query, exclude=[frozenset({best[1]}), frozenset()], k=VOCAB)
     [answer] = drafter.expand([0], [query])
@@ -230,7 +201,7 @@ def test_estimates_at_another_temperature(drafter: ModelDrafter, runner: Runner)
 
 def test_slots_are_released(drafter: ModelDrafter, runner: Runner) -> None:
     for _ in range(3):
-        text = Text(drafter, runner.model, 4, [1, 2, 3])
+        text = PlainText(drafter, runner.model, 4, [1, 2, 3])
         drafter.expand([4], [text.query([ROOT], 2)])
     drafter.release(4)
     drafter.release(4)

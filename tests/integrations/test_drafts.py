@@ -95,7 +95,8 @@ def test_a_detached_draft_is_attached_again() -> None:
 def test_a_detached_head_is_attached_again() -> None:
     target: Any = tiny_llama()
     config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
-    head = Eagle3Head(config, target.get_input_embeddings())
+    head = Eagle3Head(config)
+    head.set_input_embeddings(target.get_input_embeddings())
     head.train(mode=False)
     method = draftwood.eagle3(head=head)
     first = accepted(target, method)

@@ -27,6 +27,7 @@ from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
 from draftwood.errors import DraftwoodError
+from draftwood.files import read_json
 from draftwood.protocols import TargetInfo
 
 _CONFIG = "config.json"
@@ -55,11 +56,8 @@ def load_head(
     target: TargetInfo,
     embedding: nn.Module | None = None,
     output: nn.Module | None = None,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
 ) -> Eagle3Head:
-    """Load an EAGLE-3 head for a target, in evaluation mode.
+    """Load an EAGLE-3 head for a target, in evaluation mode, with its dtype and on its device.
 
     Args:
         name: a directory, or else a hub id.
@@ -67,8 +65,6 @@ def load_head(
         embedding: the target's input embedding, used if the checkpoint has none. Without it, call
             :meth:`Eagle3Head.set_input_embeddings` afterwards.
         output: the target's ``lm_head``, likewise; :meth:`Eagle3Head.share_output`.
-        dtype: of the weights; None: the target's.
-        device: of the weights; None: the target's.
 
     Raises:
         DraftwoodError: there is no such checkpoint, or it is no EAGLE-3 head for this target; the
@@ -76,7 +72,7 @@ def load_head(
     """
     directory = _locate(str(name))
     tensors = canonical(_read_tensors(directory))
-    raw = _read_json(directory / _CONFIG)
+    raw = _read_object(directory / _CONFIG)
     _fit_output(tensors, target.vocab_size)
     _complete(tensors, raw, output)
     config = read_config(raw, target, _stored(tensors))
@@ -86,13 +82,12 @@ def load_head(
     _fit_embedding(tensors, config)
     _check_tensors(tensors, head, same_ids=raw.get("draft_vocab_size") is None)
     tensors |= _vocabulary(tensors, config)
-    dtype, device = dtype or target.dtype, torch.device(device or target.device)
     placed = {
-        key: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+        key: tensor.to(target.device, target.dtype if tensor.is_floating_point() else tensor.dtype)
         for key, tensor in tensors.items()
     }
     head.load_state_dict(placed, assign=True)
-    head.rotary_emb = LlamaRotaryEmbedding(config).to(device)
+    head.rotary_emb = LlamaRotaryEmbedding(config).to(target.device)
     if embedding is not None and not config.own_embedding:
         head.set_input_embeddings(embedding)
     if output is not None and not config.own_output:
@@ -130,11 +125,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DraftwoodError(f"cannot read {path}: {error}") from error
+def _read_object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
     if not isinstance(found, dict):
         raise DraftwoodError(f"{path} holds no JSON object; give a directory with an EAGLE-3 head")
     return found
@@ -144,7 +136,7 @@ def _read_tensors(directory: Path) -> dict[str, torch.Tensor]:
     if (directory / _SAFE).is_file():
         return _read_safe(directory / _SAFE)
     if (directory / _INDEX).is_file():
-        shards = set(_read_json(directory / _INDEX).get("weight_map", {}).values())
+        shards = set(_read_object(directory / _INDEX).get("weight_map", {}).values())
         found: dict[str, torch.Tensor] = {}
         for shard in sorted(shards):
             if Path(shard).name != shard:

@@ -279,8 +279,7 @@ def _layer_fields(
         fields.setdefault("head_dim", stored.head_dim)
     if is_qwen3:
         default = Qwen3Config()
-        unset = {name for name in _LLAMA if not name.startswith("rope")} - fields.keys()
-        fields |= {name: getattr(default, name) for name in unset & _QWEN3}
+        fields |= {name: getattr(default, name) for name in _QWEN3 - fields.keys()}
     layers = fields.setdefault("num_hidden_layers", _known(stored.layers, 1))
     if layers != _known(stored.layers, layers):
         raise DraftwoodError(

@@ -101,13 +101,11 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
 
     Args:
         config: sizes, vocabulary and the target's layers that are read.
-        embedding: the target's input embedding, ``[V, H]`` or longer. It is shared, not owned:
-            neither ``state_dict`` nor ``to()`` of the head includes it. It can be given later by
-            :meth:`set_input_embeddings`. A head with ``own_embedding`` takes none.
-        output: the target's ``lm_head``, for a head without ``own_output``. It is shared too, and
-            can be given later by :meth:`share_output`.
 
-    A new head drafts the first Vd tokens of the target's vocabulary (``d2t`` is zero).
+    A head without ``own_embedding`` is given the target's by :meth:`set_input_embeddings`, and one
+    without ``own_output`` the target's ``lm_head`` by :meth:`share_output`. Both are shared, not
+    owned: neither ``state_dict`` nor ``to()`` of the head includes them. A new head drafts the
+    first Vd tokens of the target's vocabulary (``d2t`` is zero).
     """
 
     config: Eagle3Config
@@ -117,12 +115,7 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
     d2t: torch.Tensor
     t2d: torch.Tensor
 
-    def __init__(
-        self,
-        config: Eagle3Config,
-        embedding: nn.Module | None = None,
-        output: nn.Module | None = None,
-    ) -> None:
+    def __init__(self, config: Eagle3Config) -> None:
         super().__init__(config)
         width, drafted, eps = config.hidden_size, config.draft_vocab_size, config.rms_norm_eps
         taps, tapped = len(config.taps), config.target_hidden_size
@@ -147,10 +140,6 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
             self.embed_tokens = nn.Embedding(config.vocab_size, width)
         self._shared_embedding: tuple[nn.Module, ...] = ()
         self._shared_output: tuple[nn.Module, ...] = ()
-        if embedding is not None:
-            self.set_input_embeddings(embedding)
-        if output is not None:
-            self.share_output(output)
         self.post_init()  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
@@ -169,7 +158,7 @@ class Eagle3Head(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         return self._shared_embedding[0]
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Share ``value.weight``, the target's embedding.
+        """Share ``value.weight``, the target's embedding ``[V, H]`` or longer.
 
         Only the table is used. Published heads do not scale embeddings, even if their target
         does (Gemma).

@@ -21,14 +21,10 @@ def canonical(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     starts = {start for start in _FIRST for name in bare if name.startswith(start)}
-    if not starts:
+    if len(starts) != 1:
+        both, nor = ("both", "and") if starts else ("neither", "nor")
         raise DraftwoodError(
-            "the checkpoint has neither midlayer.* (original layout) nor layers.0.* (speculators "
-            "layout) tensors; give an EAGLE-3 head, which has one of them"
-        )
-    if len(starts) > 1:
-        raise DraftwoodError(
-            "the checkpoint has both midlayer.* (original layout) and layers.0.* (speculators "
+            f"the checkpoint has {both} midlayer.* (original layout) {nor} layers.0.* (speculators "
             "layout) tensors; give an EAGLE-3 head, which has one of them"
         )
     start = starts.pop()

@@ -298,7 +298,8 @@ def test_features_and_embeddings_of_another_dtype() -> None:
 
 def test_the_embedding_is_shared() -> None:
     lent = embedding()
-    head = Eagle3Head(tiny_head().config, lent)
+    head = Eagle3Head(tiny_head().config)
+    head.set_input_embeddings(lent)
     assert head.get_input_embeddings() is lent
     assert not [name for name in head.state_dict() if "embed" in name]
     assert all(parameter is not lent.weight for parameter in head.parameters())

@@ -53,6 +53,11 @@ Estimate: TypeAlias = Median | Ratio
 """A figure with its 95 % interval."""
 
 
+def ends(of: Estimate) -> tuple[float, float] | None:
+    """The ends of an interval; None if it is unknown."""
+    return None if of.low is None or of.high is None else (of.low, of.high)
+
+
 def median_interval(values: Sequence[float], resamples: int = RESAMPLES) -> Median:
     """The median of ``values``, one per group, with its interval. One value has no interval."""
     if len(values) < 2:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.figures import DepthRate
+from draftwood.lab.bench.intervals import ends
 from draftwood.lab.bench.plots.style import LINE, Mark, method_marks, panels, ticks
 
 TITLE = "Acceptance by depth"
@@ -57,11 +58,7 @@ def _points(curve: Sequence[DepthRate]) -> tuple[list[int], list[float]]:
 
 
 def _curve(axes: Axes, curve: Sequence[DepthRate], mark: Mark) -> None:
-    bounds = [
-        (p.depth, p.rate.low, p.rate.high)
-        for p in curve
-        if p.rate.low is not None and p.rate.high is not None
-    ]
+    bounds = [(p.depth, *known) for p in curve if (known := ends(p.rate))]
     if bounds:
         depths, lows, highs = zip(*bounds, strict=True)
         axes.fill_between(depths, lows, highs, color=mark.colour, alpha=0.22, lw=0)

@@ -6,14 +6,13 @@ it drafts are wasted. Each method is one point over all rows, where the paper jo
 several data sets. Peers are left out: their drafts cannot be counted from outside.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import Document
-from draftwood.lab.bench.intervals import Estimate
+from draftwood.lab.bench.intervals import Estimate, ends
 from draftwood.lab.bench.plots.style import (
     DASHED,
     LINE,
@@ -36,28 +35,24 @@ CAPTION = (
 HEIGHT = 260.0
 """Height of the figure if there are few methods, in points."""
 WASTE = "#d55e00"
-
-
-@dataclass(frozen=True)
-class _Point:
-    """δ and τ of a method with their intervals."""
-
-    name: str
-    x: float
-    y: float
-    across: tuple[float, float]
-    up: tuple[float, float]
+_Span: TypeAlias = tuple[float, float, float]
+"""A figure between the ends of its interval."""
 
 
 def draw(document: Document) -> Figure | None:
     """The figure, or None if no method drafts with a model."""
-    points = sorted(_points(document), key=lambda point: -point.y)
-    if not any(point.x for point in points):
+    drafting = [m for m in document.methods.values() if m.time_share]
+    points = [
+        (m.name, _span(m.draft_efficiency), _span(m.mean_acceptance_length)) for m in drafting
+    ]
+    known = [(name, x, y) for name, x, y in points if x and y]
+    known.sort(key=lambda point: -point[2][1])
+    if not any(delta for _, (_, delta, _), _ in known):
         return None
-    figure = sheet(max(HEIGHT, 3 * LINE_HEIGHT + 1.2 * LINE_HEIGHT * len(points)))
+    figure = sheet(max(HEIGHT, 3 * LINE_HEIGHT + 1.2 * LINE_HEIGHT * len(known)))
     axes = figure.subplots()
-    right = 1.08 * max(1.0, *(point.across[1] for point in points))
-    high = 1.08 * max(1.0, *(point.up[1] for point in points))
+    right = 1.08 * max(1.0, *(x[2] for _, x, _ in known))
+    high = 1.08 * max(1.0, *(y[2] for _, _, y in known))
     axes.set_xlim(-0.04 * right, right)
     axes.set_ylim(0, high)
     axes.set_xlabel("draft forwards per target forward, δ")
@@ -65,36 +60,25 @@ def draw(document: Document) -> Figure | None:
     axes.grid(color=LINE)
     _oracle(axes, right, high)
     mark = method_marks(list(document.methods))
-    for point in points:
-        _draw(axes, point, mark[point.name])
+    for name, x, y in known:
+        _draw(axes, x, y, mark[name], shortened(name))
     figure.legend(loc="outside right upper")
     return figure
 
 
-def _points(document: Document) -> Iterator[_Point]:
-    for m in document.methods.values():
-        x, y = m.draft_efficiency, m.mean_acceptance_length
-        if m.time_share and x.middle is not None and y.middle is not None:
-            yield _Point(m.name, x.middle, y.middle, _bounds(x, x.middle), _bounds(y, y.middle))
+def _span(of: Estimate) -> _Span | None:
+    if of.middle is None:
+        return None
+    low, high = ends(of) or (of.middle, of.middle)
+    return low, of.middle, high
 
 
-def _bounds(of: Estimate, middle: float) -> tuple[float, float]:
-    return (middle if of.low is None else of.low), (middle if of.high is None else of.high)
-
-
-def _draw(axes: Axes, point: _Point, mark: Mark) -> None:
-    axes.plot(point.across, [point.y] * 2, color=mark.colour, lw=1.2)
-    axes.plot([point.x] * 2, point.up, color=mark.colour, lw=1.2)
-    axes.plot(
-        [point.x],
-        [point.y],
-        mark.marker,
-        color=mark.colour,
-        ms=6,
-        mec=PAPER,
-        mew=0.6,
-        label=shortened(point.name),
-    )
+def _draw(axes: Axes, across: _Span, up: _Span, mark: Mark, label: str) -> None:
+    _, x, _ = across
+    _, y, _ = up
+    axes.plot(across[::2], [y] * 2, color=mark.colour, lw=1.2)
+    axes.plot([x] * 2, up[::2], color=mark.colour, lw=1.2)
+    axes.plot([x], [y], mark.marker, color=mark.colour, ms=6, mec=PAPER, mew=0.6, label=label)
 
 
 def _oracle(axes: Axes, right: float, high: float) -> None:

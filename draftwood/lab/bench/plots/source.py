@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.figures import SourceRate
+from draftwood.lab.bench.intervals import ends
 from draftwood.lab.bench.plots.style import INK, LINE_HEIGHT, MUTED, method_marks, rows, sheet
 
 TITLE = "Acceptance by source"
@@ -39,19 +40,11 @@ def draw(document: Document) -> Figure | None:
         if found is None:
             axes.get_yticklabels()[y].set_fontweight("bold")
             continue
-        rate = found.rate
-        if rate.low is not None and rate.high is not None:
-            axes.plot([rate.low, rate.high], [y] * 2, color=INK, lw=1.2)
-        if rate.middle is not None:
-            axes.plot(
-                [rate.middle],
-                [y],
-                mark[name].marker,
-                color=mark[name].colour,
-                ms=7,
-                clip_on=False,
-                zorder=3,
-            )
+        if known := ends(found.rate):
+            axes.plot(known, [y] * 2, color=INK, lw=1.2)
+        if found.rate.middle is not None:
+            own, x = mark[name], found.rate.middle
+            axes.plot([x], [y], own.marker, color=own.colour, ms=7, clip_on=False, zorder=3)
     numbers = axes.twinx()
     rows(numbers, ["" if found is None else _numbers(found) for _, _, found in lines])
     numbers.tick_params(labelcolor=MUTED)

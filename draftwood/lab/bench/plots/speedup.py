@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from draftwood.lab.bench.document import PEER, REFERENCE, Document
 from draftwood.lab.bench.figures import Metrics
+from draftwood.lab.bench.intervals import ends
 from draftwood.lab.bench.plots.style import (
     DASHED,
     INK,
@@ -61,16 +62,14 @@ def draw(document: Document) -> Figure | None:
 
 def _panels(document: Document) -> list[tuple[str, Mapping[str, Metrics]]]:
     """Title and metrics of each panel: of everything, then of each task if there are several."""
-    whole = {m.name: m for m in document.methods.values()}
-    panels: list[tuple[str, Mapping[str, Metrics]]] = [("All tasks", whole)]
-    for task in document.tasks:
-        panels.append(
-            (
-                task,
-                {m.name: m.by_task[task] for m in document.methods.values() if task in m.by_task},
-            )
-        )
-    return panels if len(panels) > 2 else [(" ".join(document.tasks), whole)]
+    methods, tasks = document.methods.values(), document.tasks
+    whole = {m.name: m for m in methods}
+    if len(tasks) < 2:
+        return [(" ".join(tasks), whole)]
+    parts = [
+        (task, {m.name: m.by_task[task] for m in methods if task in m.by_task}) for task in tasks
+    ]
+    return [("All tasks", whole), *parts]
 
 
 def _bars(
@@ -84,14 +83,12 @@ def _bars(
             axes.text(0, y, " unknown", color=MUTED, va="center_baseline")
             continue
         axes.barh(y, speed.middle, height=0.66, color=mark[name].colour)
-        end = speed.middle
-        if speed.low is not None and speed.high is not None:
-            for colour, thick in ((PAPER, 3.6), (INK, 1.2)):  # visible on its bar and beside it
-                axes.plot([speed.low, speed.high], [y] * 2, color=colour, lw=thick)
-            end = max(end, speed.high)
+        known = ends(speed) or (speed.middle, speed.middle)
+        for colour, thick in ((PAPER, 3.6), (INK, 1.2)):  # visible on its bar and beside it
+            axes.plot(known, [y] * 2, color=colour, lw=thick)
         axes.annotate(
             f"{speed.middle:.2f}",
-            (end, y),
+            (max(speed.middle, known[1]), y),
             (4, 0),
             textcoords="offset points",
             va="center_baseline",

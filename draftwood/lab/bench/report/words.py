@@ -4,7 +4,7 @@ A model may write anything: control characters, half characters, marks that turn
 text. Jinja2 escapes HTML; :func:`printable` makes the rest harmless.
 """
 
-from draftwood.lab.bench.intervals import Estimate
+from draftwood.lab.bench.intervals import Estimate, ends
 from draftwood.lab.picture.layout import printable as escaped
 
 UNKNOWN = "–"
@@ -22,6 +22,4 @@ def number(value: float | None, form: str) -> str:
 
 def interval(value: Estimate, form: str, between: str = "–") -> str:
     """The ends of the interval, or nothing."""
-    if value.low is None or value.high is None:
-        return ""
-    return f"{form.format(value.low)}{between}{form.format(value.high)}"
+    return between.join(map(form.format, ends(value) or ()))

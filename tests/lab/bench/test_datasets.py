@@ -103,37 +103,38 @@ def test_a_dataset_is_loaded_once_and_its_origin_is_recorded(library: Library) -
     assert len(library.loads) == 1
 
 
-def test_names_are_without_owner() -> None:
-    for source, name in (("openai/gsm8k:main:test", "gsm8k"), ("gsm8k", "gsm8k")):
-        assert dataset(f"hf:{source}").name == name
-    assert dataset("hf:/data/own/").name == "own"
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("hf:openai/gsm8k:main:test", "gsm8k"), ("hf:gsm8k", "gsm8k"), ("hf:/data/own/", "own")],
+)
+def test_names_are_without_owner(source: str, name: str) -> None:
+    assert dataset(source).name == name
 
 
-@pytest.mark.parametrize("source", ["hf:", "hf::main", "hf:a/b:", "hf:a/b::test", "hf:a:b:c:d"])
-def test_malformed_names_are_refused(source: str) -> None:
-    with pytest.raises(DraftwoodError, match=r"is no dataset: write hf:OWNER/NAME"):
+MALFORMED = ("hf:", "hf::main", "hf:a/b:", "hf:a/b::test", "hf:a:b:c:d")
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        *((source, r"is no dataset: write hf:OWNER/NAME") for source in MALFORMED),
+        ("hf:openai/gsm8k:dev", r"'dev', neither .*: its splits are train, test"),
+        ("hf:openai/gsm8k:socratic:test", r"no 'test'.*: its splits are train$"),
+        (
+            "hf:openai/gsm8k:nope:test",
+            r"^cannot read prompts from hf:openai/gsm8k:nope:test: BuilderConfig 'nope' not found",
+        ),
+    ],
+)
+def test_names_of_no_dataset_are_refused(source: str, complaint: str) -> None:
+    with pytest.raises(DraftwoodError, match=complaint):
         dataset(source)
-
-
-def test_unknown_splits_are_refused() -> None:
-    with pytest.raises(DraftwoodError, match=r"'dev', neither .*: its splits are train, test"):
-        dataset("hf:openai/gsm8k:dev")
-    with pytest.raises(DraftwoodError, match=r"no 'test'.*: its splits are train$"):
-        dataset("hf:openai/gsm8k:socratic:test")
 
 
 def test_several_splits_without_a_test_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONFIGS, "main", {"train": [], "validation": []})
     with pytest.raises(DraftwoodError, match="has no test: its splits are train, validation"):
         dataset("hf:openai/gsm8k")
-
-
-def test_errors_of_the_library_become_one_line() -> None:
-    with pytest.raises(DraftwoodError) as caught:
-        dataset("hf:openai/gsm8k:nope:test")
-    assert str(caught.value) == (
-        "cannot read prompts from hf:openai/gsm8k:nope:test: BuilderConfig 'nope' not found."
-    )
 
 
 @pytest.mark.parametrize("error", [ConnectionError("x"), RuntimeError("x"), LibraryError("x")])

@@ -17,6 +17,7 @@ import torch
 
 from draftwood import attach, load
 from draftwood.costs.busy import watched
+from draftwood.costs.measure import Grid, measure_target
 from draftwood.drafters.adjacency import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine.engine import Engine
@@ -25,41 +26,11 @@ from draftwood.engine.request import Finished, Request, Stepped
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
-from draftwood.protocols import Host, Needs, Outcome, Prefill, Target, TargetOutput
-from draftwood.tree import TreeBuilder
+from draftwood.protocols import Host, Outcome, Prefill, TargetOutput
+from draftwood.tree import tree_of
 
-NODES = (1, 2, 4, 8, 16, 32, 64)
-
-
-def tree_of(count: int, rng: np.random.Generator, vocab: int) -> TreeBuilder:
-    """A random recursive tree of ``count`` nodes, root included."""
-    builder = TreeBuilder(int(rng.integers(vocab)))
-    while len(builder) < count:
-        builder.add(int(rng.integers(len(builder))), int(rng.integers(vocab)), "random")
-    return builder
-
-
-def cost_curve(
-    target: Target, context: int, rounds: int = 50, warm_up: int = 10
-) -> dict[int, float]:
-    """Median milliseconds of one target call by nodes, at ``context`` cached tokens.
-
-    Sizes take turns, so that a slow moment of the machine meets all of them.
-    """
-    rng = np.random.default_rng(0)
-    vocab = target.info.vocab_size
-    slot = target.open(context + 128)
-    target.prefill([slot], [rng.integers(vocab, size=context).tolist()], Needs())
-    trees = {count: tree_of(count, rng, vocab).build() for count in NODES}
-    times: dict[int, list[float]] = {count: [] for count in NODES}
-    for turn in range(warm_up + rounds):
-        for count, tree in trees.items():
-            start = time.perf_counter()
-            target.forward([slot], [tree], Needs())
-            if turn >= warm_up:
-                times[count].append(time.perf_counter() - start)
-    target.release(slot)
-    return {count: statistics.median(found) * 1e3 for count, found in times.items()}
+SECONDS = 10.0
+"""Time limit of a curve."""
 
 
 def outside_model(
@@ -116,7 +87,8 @@ def index_memory(host: Host, tokens: int) -> dict[str, float]:
         drafter.begin(0, begun)
     seen = 1000
     while seen < tokens:
-        tree = tree_of(60, rng, info.vocab_size).build()
+        parents = [-1, *(int(rng.integers(node)) for node in range(1, 60))]
+        tree = tree_of(rng.choice(info.vocab_size, 60, replace=False).tolist(), parents)
         path = tree.path(int(rng.integers(60)))
         bonus = int(rng.integers(info.vocab_size))
         committed = (*(int(tree.tokens[i]) for i in path), bonus)
@@ -156,7 +128,8 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
             if target is not None:
                 target.detach()
             target = attach(loaded.model, packing=packing)
-            curves[name] = cost_curve(target, context)
+            samples = measure_target(target, Grid(contexts=(context,), seconds=SECONDS))
+            curves[name] = {found.tokens: found.seconds * 1e3 for found in samples}
         assert target is not None
         prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
         steps = {

@@ -18,12 +18,13 @@ import torch
 
 from draftwood import attach, load
 from draftwood.costs.busy import watched
+from draftwood.costs.measure import Grid, measure_target
 from draftwood.drafters._rollout.gumbel import gumbel_top_k
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods.registry import load as part
-from draftwood.protocols import Needs, TargetInfo, TargetOutput, Verification, Verifier
+from draftwood.protocols import TargetInfo, TargetOutput, Verification, Verifier
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -112,25 +113,18 @@ def main(threads: int, steps: int) -> None:
     torch.set_num_threads(threads)
     loaded = load("embedded")
     target = attach(loaded.model)
-    slot = target.open(1024)
-    target.prefill([slot], [list(range(5, 517))], Needs())
+    nodes = {depth: 2 ** (depth + 1) - 1 for depth in DEPTHS}
     found = {}
     with watched() as neighbours:
-        for depth in DEPTHS:
-            nodes = 2 ** (depth + 1) - 1
-            tree = cases(target.info.vocab_size, depth, 1)[0][1]
-            times = []
-            for _ in range(40):
-                start = time.perf_counter()
-                target.forward([slot], [tree], Needs())
-                times.append(time.perf_counter() - start)
-            row: dict[str, object] = {"target_forward_ms": statistics.median(times) * 1e3}
+        forwards = measure_target(target, Grid(tuple(nodes.values()), contexts=(512,)))
+        for depth, forward in zip(DEPTHS, forwards, strict=True):
+            row: dict[str, object] = {"target_forward_ms": forward.seconds * 1e3}
             for vocabulary in VOCABULARIES:
                 made = cases(vocabulary, depth, steps)
                 row[str(vocabulary)] = {
                     name: verifying(part("verifiers", name)(), made) for name in VERIFIERS
                 }
-            found[str(nodes)] = row
+            found[str(nodes[depth])] = row
     facts = provenance(
         model={"name": "embedded", "dtype": str(target.info.dtype)},
         settings={"threads": threads, "steps": steps},

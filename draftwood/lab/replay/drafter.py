@@ -4,13 +4,20 @@ Rows are found by a node's path from the beginning of the text. If the drafter i
 depend on the tree's root, as those of a head on hidden states do), the root is part of the key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.recording import MissingRowError, Text, draft_name, rooted_key
+from draftwood.lab.replay.recording import (
+    MissingRowError,
+    RecordedPrompt,
+    Recording,
+    Text,
+    draft_name,
+    rooted_key,
+)
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN, RankedRows
-from draftwood.protocols import Candidates, Drafter, Expand, Outcome, Prefill
+from draftwood.protocols import Candidates, Drafter, DrafterSpec, Expand, Host, Outcome, Prefill
 from draftwood.tree import TreeBuilder
 
 
@@ -26,33 +33,38 @@ class DraftedText:
     nodes: list[int] = field(default_factory=list)
 
 
-class ReplayDrafter(Drafter):
-    """Answers from a recording, over the turns of one prompt.
+class ReplayDrafter(DrafterSpec, Drafter):
+    """Settings and drafter in one: answers from a recording, over the turns of one prompt.
 
     Args:
         name: the drafter's name in the recording.
-        texts: turns, by their context.
-        rooted: whether each recorded drafter is rooted, by name.
+        prompt: the prompt to decode.
+        recording: the recording of the prompt.
+
+    Attributes:
         log: counts the forwards that the model would make.
     """
 
-    def __init__(
-        self,
-        name: str,
-        texts: Mapping[tuple[int, ...], Text],
-        rooted: Mapping[str, bool],
-        log: ForwardLog,
-    ) -> None:
+    def __init__(self, name: str, prompt: RecordedPrompt, recording: Recording) -> None:
+        self.log = ForwardLog()
         self._name = name
-        self._texts = texts
-        self._rooted = rooted
-        self._log = log
+        self._texts = prompt.by_context()
+        self._rooted = recording.rooted
         self._slots: dict[int, DraftedText] = {}
+
+    @property
+    def model(self) -> str:
+        """Name of the recorded drafter."""
+        return self._name
+
+    def build(self, host: Host) -> Drafter:  # noqa: ARG002
+        """This drafter, without its model."""
+        return self
 
     @property
     def forwards(self) -> int:
         """Forwards that the model would have made."""
-        return self._log.forwards
+        return self.log.forwards
 
     def backlog(self, slot: int) -> int:
         """Number of tokens that the model would not have cached."""
@@ -62,14 +74,14 @@ class ReplayDrafter(Drafter):
         """Start a request."""
         text = self._texts[tuple(prefill.prompt.tolist())]
         self._slots[slot] = DraftedText(text, len(prefill.prompt))
-        self._log.next_step()
+        self.log.next_step()
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """Move the root past the committed tokens."""
         state = self._slots[slot]
         state.root += len(outcome.committed)
         state.tree = None
-        self._log.next_step()
+        self.log.next_step()
 
     def release(self, slot: int) -> None:
         """Forget a request."""
@@ -107,7 +119,7 @@ class ReplayDrafter(Drafter):
         if len(known) < len(rows) or _truncated(table, known, wanted):
             raise missing
         state.cached = state.root
-        score = self._log.score_by_level if self._rooted[self._name] else self._log.score
+        score = self.log.score_by_level if self._rooted[self._name] else self.log.score
         score(tree, query.nodes)
         return first_allowed(Candidates(tokens, logq), query)
 

@@ -11,15 +11,16 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
-from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.recording import Text, draft_name
+from draftwood.lab.replay.recording import RecordedPrompt, Recording, Text, draft_name
 from draftwood.lab.replay.rows import NO_TOKEN, RankedRows
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import (
     Candidates,
     Continuation,
     Drafter,
+    DrafterSpec,
     Expand,
+    Host,
     Needs,
     Outcome,
     Prefill,
@@ -109,23 +110,24 @@ class RecordingDrafter(ReplayDrafter):
 
     Args:
         name: the drafter's name in the recording.
-        texts: turns, by their context.
-        rooted: whether each recorded drafter is rooted, by name.
-        log: counts the forwards of a replay, which must match the model's.
-        drafter: the drafter with its model.
+        prompt: the prompt to decode.
+        recording: the recording of the prompt.
+        spec: settings of the drafter with its model.
     """
 
     def __init__(
-        self,
-        name: str,
-        texts: Mapping[tuple[int, ...], Text],
-        rooted: Mapping[str, bool],
-        log: ForwardLog,
-        drafter: Drafter,
+        self, name: str, prompt: RecordedPrompt, recording: Recording, spec: DrafterSpec
     ) -> None:
-        super().__init__(name, texts, rooted, log)
-        self._drafter = drafter
-        self._before = drafter.forwards - log.forwards
+        super().__init__(name, prompt, recording)
+        self._spec = spec
+
+    def build(self, host: Host) -> Drafter:
+        """This drafter, with its model."""
+        self._drafter = self._spec.build(host)
+        self._before = self._drafter.forwards
+        # Hidden states are the target's at the root and the head's own estimates below it.
+        self._rooted[self._name] = bool(self.needs.taps)
+        return self
 
     @property
     def needs(self) -> Needs:
@@ -182,10 +184,10 @@ class RecordingDrafter(ReplayDrafter):
             self._learn(slot, query, answer)
         found = super().expand(slots, queries)
         made = self._drafter.forwards - self._before
-        if made != self._log.forwards:
+        if made != self.log.forwards:
             raise DraftwoodError(
                 f"drafter {self._name} made {made} forwards where a replay counts "
-                f"{self._log.forwards}: run this method live"
+                f"{self.log.forwards}: run this method live"
             )
         return found
 

@@ -13,11 +13,12 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Finished, Request, Stepped, checked
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.extend import RecordingTarget
+from draftwood.lab.replay.drafter import ReplayDrafter
+from draftwood.lab.replay.extend import RecordingDrafter, RecordingTarget
 from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
-from draftwood.lab.replay.substitute import RecordingSpec, ReplayMethod, ReplaySpec
+from draftwood.lab.replay.substitute import ReplayMethod
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import Host, Target
 from draftwood.sampling.sampler import Sampler, SamplingParams
@@ -143,20 +144,22 @@ class Replayer:
     ) -> PromptRun:
         given, recording = method.method.drafters, self.recording
         settings, info, texts = recording.settings, recording.model.info(), prompt.by_context()
-        specs = {s: ReplaySpec(name, prompt, recording) for s, name in method.recorded.items()}
-        logs = {source: spec.log for source, spec in specs.items()}
         host: Host = ModelFreeHost(info, self.costs)
         target: Target = ReplayTarget(info, texts, rejected=method.reads_rejected)
+        drafters = {
+            s: ReplayDrafter(name, prompt, recording) for s, name in method.recorded.items()
+        }
         if live is not None:
             host = live
             target = RecordingTarget(
                 live.target, texts, settings.width, rejected=method.reads_rejected
             )
-            specs = {
-                source: RecordingSpec(spec.name, prompt, recording, spec.log, spec=given[source])
-                for source, spec in specs.items()
+            drafters = {
+                source: RecordingDrafter(name, prompt, recording, given[source])
+                for source, name in method.recorded.items()
             }
-        offline = replace(method.method, drafters={**given, **specs})
+        offline = replace(method.method, drafters={**given, **drafters})
+        logs = {source: drafter.log for source, drafter in drafters.items()}
         turns = [
             Request(
                 text.prompt,

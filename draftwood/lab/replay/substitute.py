@@ -1,17 +1,13 @@
-"""A method for replay: drafters with a model are substituted by their recordings."""
+"""A method for replay: the drafters that a recording must answer for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.drafter import ReplayDrafter
-from draftwood.lab.replay.extend import RecordingDrafter
-from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.hosts import ModelFreeHost
-from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.methods.recipe import Method
-from draftwood.protocols import DrafterSpec, Host, TargetInfo
+from draftwood.protocols import DrafterSpec, TargetInfo
 from draftwood.protocols.settings import settings
 from draftwood.tree import Draw
 
@@ -81,52 +77,6 @@ def drafter_name(spec: DrafterSpec) -> str:
     values = ", ".join(f"{s.name}={getattr(spec, s.name)!r}" for s in settings(kind))
     # The name of a part is that of its package, whichever file of the package defines the class.
     return f"{kind.__module__.removesuffix('.drafter')}.{kind.__qualname__}({values})"
-
-
-@dataclass(frozen=True, eq=False)
-class ReplaySpec(DrafterSpec):
-    """Spec of a drafter that answers from a recording.
-
-    Attributes:
-        name: the drafter's name in the recording.
-        prompt: the prompt to decode.
-        recording: the recording of the prompt.
-        log: counts the drafter's forwards.
-    """
-
-    name: str
-    prompt: RecordedPrompt
-    recording: Recording
-    log: ForwardLog = field(default_factory=ForwardLog)
-
-    @property
-    def model(self) -> str:
-        """Name of the recorded drafter."""
-        return self.name
-
-    def build(self, host: Host) -> ReplayDrafter:  # noqa: ARG002
-        """Build the drafter, without its model."""
-        texts = self.prompt.by_context()
-        return ReplayDrafter(self.name, texts, self.recording.rooted, self.log)
-
-
-@dataclass(frozen=True, eq=False)
-class RecordingSpec(ReplaySpec):
-    """Spec of a drafter with its model, whose answers are added to the recording.
-
-    Attributes:
-        spec: settings of the drafter with its model.
-    """
-
-    spec: DrafterSpec = field(kw_only=True)
-
-    def build(self, host: Host) -> ReplayDrafter:
-        """Build the drafter with its model."""
-        texts, rooted = self.prompt.by_context(), self.recording.rooted
-        drafter = self.spec.build(host)
-        # Hidden states are the target's at the root and the head's own estimates below it.
-        rooted[self.name] = bool(drafter.needs.taps)
-        return RecordingDrafter(self.name, texts, rooted, self.log, drafter)
 
 
 def _drafters(method: Method) -> Mapping[str, Any]:

@@ -27,9 +27,20 @@ from draftwood.protocols import (
 from draftwood.tree import TreeBuilder
 
 
+@dataclass
+class SimulatedDraft:
+    """A request: the text up to the root, the number of tokens before the root that a model would
+    not have cached, and the states of the growing tree's nodes."""
+
+    root: State
+    uncached: int
+    tree: TreeBuilder | None = None
+    states: list[State] = field(default_factory=list)
+
+
 @dataclass(frozen=True, eq=False)
-class SimulatedSpec(DrafterSpec):
-    """Spec of a simulated drafter, in the place of any drafter of a method.
+class SimulatedDrafter(DrafterSpec, Drafter):
+    """Settings and drafter in one, in the place of any drafter of a method.
 
     Attributes:
         language: the target's language.
@@ -44,50 +55,31 @@ class SimulatedSpec(DrafterSpec):
     rates: RankRates
     copies: CopyRates
     log: ForwardLog | None = None
+    _slots: dict[int, SimulatedDraft] = field(default_factory=dict, init=False)
 
     @property
     def model(self) -> str | None:
         """The source name, if it simulates a model."""
         return self.source if self.log is not None else None
 
-    def build(self, host: Host) -> "SimulatedDrafter":  # noqa: ARG002
-        """Build the drafter."""
-        return SimulatedDrafter(self)
-
-
-@dataclass
-class SimulatedDraft:
-    """A request: the text up to the root, the number of tokens before the root that a model would
-    not have cached, and the states of the growing tree's nodes."""
-
-    root: State
-    uncached: int
-    tree: TreeBuilder | None = None
-    states: list[State] = field(default_factory=list)
-
-
-class SimulatedDrafter(Drafter):
-    """Offers the target's next token at the rates of its settings."""
-
-    def __init__(self, spec: SimulatedSpec) -> None:
-        self._spec = spec
-        self._name = zlib.crc32(spec.source.encode())
-        self._slots: dict[int, SimulatedDraft] = {}
+    def build(self, host: Host) -> Drafter:  # noqa: ARG002
+        """This drafter."""
+        return self
 
     @property
     def forwards(self) -> int:
         """Forwards that a draft model would have made."""
-        return self._spec.log.forwards if self._spec.log is not None else 0
+        return self.log.forwards if self.log is not None else 0
 
     def backlog(self, slot: int) -> int:
         """Number of tokens that a draft model would not have cached."""
-        return self._slots[slot].uncached if self._spec.log is not None else 0
+        return self._slots[slot].uncached if self.log is not None else 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Start a request."""
-        state = self._spec.language.start()
+        state = self.language.start()
         for token in (*prefill.prompt.tolist(), prefill.first):
-            state = self._spec.language.after(state, token)
+            state = self.language.after(state, token)
         self._slots[slot] = SimulatedDraft(state, len(prefill.prompt))
         self._next_step()
 
@@ -96,7 +88,7 @@ class SimulatedDrafter(Drafter):
         request = self._slots[slot]
         state = request.root
         for token in outcome.committed:
-            state = self._spec.language.after(state, token)
+            state = self.language.after(state, token)
         # A tree that the model has scored is cached, except for the next root.
         uncached = request.uncached + len(outcome.committed) if request.tree is None else 0
         self._slots[slot] = SimulatedDraft(state, uncached)
@@ -115,18 +107,18 @@ class SimulatedDrafter(Drafter):
         return [self._ranked(self._slots[s], q) for s, q in zip(slots, queries, strict=True)]
 
     def _next_step(self) -> None:
-        if self._spec.log is not None:
-            self._spec.log.next_step()
+        if self.log is not None:
+            self.log.next_step()
 
     def _ranked(self, request: SimulatedDraft, query: Expand) -> Candidates:
-        tree, after = query.tree, self._spec.language.after
+        tree, after = query.tree, self.language.after
         if request.tree is not tree:
             request.tree, request.states = tree, [request.root]
         for node in range(len(request.states), len(tree)):
             above = request.states[tree.parents[node]]
             request.states.append(after(above, tree.tokens[node]))
-        if self._spec.log is not None:
-            self._spec.log.score(tree, query.nodes)
+        if self.log is not None:
+            self.log.score(tree, query.nodes)
         rows = [self._row(request.states[node]) for node in query.nodes]
         tokens = np.array([offered for offered, _ in rows], dtype=np.int64)
         q = np.array([shares for _, shares in rows], dtype=np.float32)
@@ -134,8 +126,8 @@ class SimulatedDrafter(Drafter):
 
     def _row(self, state: State) -> tuple[list[int], list[float]]:
         """Tokens by rank, and the probability of each to be the target's token."""
-        language, key = self._spec.language, mix(state.whole, self._name)
-        q = self._spec.rates.at(uniform(mix(key, 1)))
+        language, key = self.language, mix(state.whole, zlib.crc32(self.source.encode()))
+        q = self.rates.at(uniform(mix(key, 1)))
         right = language.next_token(state)
         # One more than there are ranks, because the right token may be among them.
         others = permuted(mix(key, 2), language.vocabulary, 0, len(q) + 1)
@@ -149,8 +141,8 @@ class SimulatedDrafter(Drafter):
         return found, q
 
     def _copied(self, state: State) -> tuple[Continuation, ...]:
-        language, copies = self._spec.language, self._spec.copies
-        key = mix(state.whole, self._name)
+        language, copies = self.language, self.copies
+        key = mix(state.whole, zlib.crc32(self.source.encode()))
         if uniform(mix(key, 4)) >= copies.match:
             return ()
         tokens: list[int] = []

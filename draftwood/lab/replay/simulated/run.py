@@ -11,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, decode
-from draftwood.lab.replay.simulated.drafter import SimulatedSpec
+from draftwood.lab.replay.simulated.drafter import SimulatedDrafter
 from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.lab.replay.simulated.target import SimulatedTarget
@@ -77,7 +77,7 @@ def simulate(
     for source in method.method.policy.sources:
         if source not in simulation.real:
             rates, copies = _of(simulation.rates, source), _of(simulation.copies, source)
-            drafters[source] = SimulatedSpec(
+            drafters[source] = SimulatedDrafter(
                 simulation.language, source, rates, copies, logs.get(source)
             )
         elif source in logs:

@@ -1,45 +1,18 @@
-"""Bootstrap intervals, against resampling written out and against the truth they should cover."""
-
-import math
+"""Bootstrap intervals, against resampling written out."""
 
 import numpy as np
 import pytest
 
-from draftwood.lab.bench.intervals import Estimate, Median, Ratio, median_interval, ratio_intervals
+from draftwood.lab.bench.intervals import Median, Ratio, median_interval, ratio_intervals
 
 
-def test_a_median_has_its_interval_around_it_and_is_repeatable() -> None:
-    values = [1.0, 2.0, 3.0, 4.0, 100.0]
-    found = median_interval(values)
+def test_a_median_equals_resampling_written_out() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
+    drawn = np.median(values[np.random.default_rng(0).integers(5, size=(2000, 5))], axis=1)
+    found = median_interval(list(values))
     assert found.median == 3.0
-    low, high = ends(found)
-    assert 1.0 <= low <= 3.0 <= high <= 100.0
-    assert found == median_interval(values)
-
-
-def test_intervals_narrow_with_more_groups() -> None:
-    few, many = (ends(median_interval([1.0, 2.0, 3.0, 4.0] * n)) for n in (1, 50))
-    assert many[1] - many[0] < few[1] - few[0]
-
-
-def test_a_median_is_covered_about_as_often_as_it_says() -> None:
-    draws = np.random.default_rng(1).exponential(size=(200, 25))
-    found = [ends(median_interval(list(values), resamples=300)) for values in draws]
-    hits = sum(low <= math.log(2) <= high for low, high in found)
-    assert 0.88 <= hits / 200 <= 1.0
-
-
-def test_a_ratio_is_covered_about_as_often_as_it_says() -> None:
-    # Groups of unequal weight, three accepted of ten on average.
-    chance = np.random.default_rng(2)
-    hits = 0
-    for _ in range(200):
-        drafted = chance.integers(5, 200, size=(40, 1))
-        accepted = chance.binomial(drafted, 0.3)
-        (found,) = ratio_intervals(accepted.astype(float), drafted.astype(float), resamples=300)
-        low, high = ends(found)
-        hits += low <= 0.3 <= high
-    assert 0.88 <= hits / 200 <= 0.99
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
+    assert found == median_interval(list(values))
 
 
 def test_ratios_equal_resampling_written_out() -> None:
@@ -73,9 +46,3 @@ def test_too_little_data_is_none() -> None:
     assert ratio_intervals(np.zeros((3, 1)), np.zeros((3, 1))) == [Ratio()]
     assert ratio_intervals(np.zeros((0, 0)), np.zeros((0, 0))) == []
     assert ratio_intervals(np.zeros((0, 1)), np.zeros((0, 1))) == [Ratio()]
-
-
-def ends(found: Estimate) -> tuple[float, float]:
-    assert found.low is not None
-    assert found.high is not None
-    return found.low, found.high

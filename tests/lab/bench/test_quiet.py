@@ -80,18 +80,3 @@ def test_a_run_records_it_and_says_so_everywhere(
     assert "other processes used 25%" in str(objection(found))
     for said in (" ".join(err.split()), page.read_text()):
         assert "Other processes used 25% of the cores during this run" in said
-
-
-def test_it_is_null_where_the_system_does_not_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(busy, "counters", lambda: None)
-    out = tmp_path / "x.json"
-    model = str(save_tiny(tmp_path / "tiny"))
-    argv = ["--prompts", two_sets(tmp_path), "--limit", "1", "--model", model, "--methods", "ar"]
-    code, _, err = run_bench(*argv, "--json", str(out))
-    assert code == 0, err
-    assert "Other processes" not in err
-    found = json.loads(out.read_text())["provenance"]["other_processes"]
-    assert (found["share"], found["timed_share"]) == (None, None)
-    assert "/proc/stat" in found["unknown"]

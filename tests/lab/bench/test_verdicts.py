@@ -98,7 +98,8 @@ def test_a_wrong_token_is_a_fault_in_every_dtype(
     found, err = measured(tmp_path, checkpoint, "pld", dtype, temperature)
     entry = found["methods"]["pld"]
     assert (entry["identical"], entry["compared"]) == (0, 3)
-    assert (entry["rounding_prompts"], entry["fault_prompts"]) == (0, 3)
+    assert (entry["near_ties"], entry["rounding_prompts"], entry["fault_prompts"]) == (0, 0, 3)
+    assert [row["identical"] for row in entry["rows"]] == [False] * 3
     for divergence in entry["divergences"]:
         assert divergence["near_tie"] is False
         assert divergence["position"] == 2

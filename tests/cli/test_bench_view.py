@@ -1,15 +1,21 @@
-"""The table of a document."""
+"""The progress bar and the table of a benchmark."""
 
+import io
 from typing import cast
 
+import pytest
 from rich.console import Console
 
-from draftwood.cli._bench_view import table
+from draftwood.cli._bench_view import Bar, progress, table
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.document import SCHEMA, Document
 from draftwood.lab.bench.figures import RunRow
+from draftwood.lab.bench.measure import Item
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.bench.runs import Job
 from draftwood.lab.loops import Repeats
+from draftwood.sampling.sampler import SamplingParams
 from tests.factories.bench_rows import repeating, row
 
 
@@ -52,3 +58,25 @@ def test_figures_taken_on_looping_texts_are_marked() -> None:
     assert line.split()[1:] == ["10.0†", "1.00†", "-", "-", "100.0", "100.00†", "-", "-", "3/6"]
     assert "† 3 of 6 outputs loop" in " ".join(text.split())
     assert "here 50% of all" in " ".join(text.split())
+
+
+JOB = Job("goose", 0, 0, 0, (Item(Prompt("s/1", "t", "s", ("x",)), SamplingParams()),))
+
+
+def test_the_rest_is_estimated_from_what_this_process_ran() -> None:
+    now = 0.0
+    shown = progress(Console(file=io.StringIO()))
+    shown.get_time = lambda: now
+    counted = Bar(shown, ended=100, left=20)
+    (task,) = shown.tasks
+    assert (task.completed, task.total) == (100, 120)
+    counted(JOB, False)
+    assert task.description == "warm-up goose · s/1"
+    now = 1000.0  # a slow warm-up, which is not among what is left
+    for _ in range(6):
+        counted(JOB, True)
+        now += 90.0
+    assert task.description == "goose · s/1"
+    assert task.completed == 105
+    # Fifteen are left, 90 seconds each; the 100 of the other process took no time here.
+    assert task.time_remaining == pytest.approx(15 * 90.0)

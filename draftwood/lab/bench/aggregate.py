@@ -20,29 +20,17 @@ from draftwood.lab.bench.intervals import Median, Ratio, median_interval, ratio_
 from draftwood.lab.bench.reliability import reliability
 
 
-def speedup(tau: float, draft_cost: float, draft_efficiency: float) -> float:
-    """TALON's Eq. 7: ``tau / (1 + c * delta)``; verifying a tree costs what one token costs.
+def speedup(
+    tau: float, draft_cost: float, draft_efficiency: float, verification: float = 1.0
+) -> float:
+    """Eq. 7: ``tau / (1 + c * delta)``, where verifying a tree costs what one token costs.
 
     Args:
         tau: mean acceptance length, tokens per step.
         draft_cost: c, one draft forward over one target forward.
         draft_efficiency: delta, draft forwards per target forward.
+        verification: T(n) / T(1), cost of a target forward over a tree; it replaces the 1.
     """
-    return speedup_with_verification(tau, 1.0, draft_cost, draft_efficiency)
-
-
-def speedup_with_verification(
-    tau: float, verification: float, draft_cost: float, draft_efficiency: float
-) -> float:
-    """The speed-up where a target forward over a tree costs ``verification`` = T(n) / T(1).
-
-    ValueError for a cost or an efficiency below 0, or no verification at all.
-    """
-    if verification <= 0.0 or draft_cost < 0.0 or draft_efficiency < 0.0:
-        raise ValueError(
-            f"Costs are {verification} and {draft_cost} and draft efficiency is "
-            f"{draft_efficiency}; give at least 0, and more than 0 for verification."
-        )
     return tau / (verification + draft_cost * draft_efficiency)
 
 
@@ -113,10 +101,8 @@ def aggregate(rows: Sequence[RunRow], baselines: Baselines) -> Metrics:
 
 def section(rows: Sequence[RunRow], baselines: Baselines) -> Section:
     """Metrics of some rows, with and without looping outputs."""
-    return Section(
-        **vars(aggregate(rows, baselines)),
-        without_looping=aggregate(without_looping(rows), baselines),
-    )
+    calm = aggregate(without_looping(rows), baselines)
+    return Section(**vars(aggregate(rows, baselines)), without_looping=calm)
 
 
 def speeds(rows: Iterable[RunRow]) -> dict[GroupSeed, float]:
@@ -196,36 +182,24 @@ def _predicted(rows: Sequence[RunRow], plain: Sequence[RunRow]) -> tuple[float, 
     calls = sum(row.draft_calls for row in rows)
     cost = spent["draft"] / calls / alone if calls else 0.0
     tau, delta = sum(row.committed for row in rows) / steps, calls / steps
-    return speedup(tau, cost, delta), speedup_with_verification(tau, verification, cost, delta)
+    return speedup(tau, cost, delta), speedup(tau, cost, delta, verification)
 
 
 def _ratios(rows: Sequence[RunRow], acceptance: AcceptanceCounts) -> list[Ratio]:
     """τ, acceptance rate, δ, repeated 8-grams, then the rates by depth and by source."""
-    by_group: dict[int, list[RunRow]] = defaultdict(list)
+    groups = {group: i for i, group in enumerate(dict.fromkeys(row.group for row in rows))}
+    depths, sources = acceptance.by_depth, acceptance.by_source
+    sums = np.zeros((len(groups), 4 + len(depths) + len(sources), 2))
     for row in rows:
-        by_group[row.group].append(row)
-    pairs: list[list[tuple[int, int]]] = []
-    for members in by_group.values():
-        part = merged(row.acceptance for row in members)
-        steps = sum(row.steps for row in members)
-        of_parts = [
-            *(part.by_depth.get(depth, (0, 0)) for depth in acceptance.by_depth),
-            *(part.by_source.get(source, (0, 0)) for source in acceptance.by_source),
+        counts = row.acceptance
+        sums[groups[row.group]] += [
+            (row.committed, row.steps),
+            (row.accepted, row.drafted),
+            (row.draft_calls, row.steps),
+            (row.repeated_8grams, row.total_8grams),
+            *(counts.by_depth.get(depth, (0, 0))[::-1] for depth in depths),
+            *(counts.by_source.get(source, (0, 0))[::-1] for source in sources),
         ]
-        pairs.append(
-            [
-                (sum(row.committed for row in members), steps),
-                (sum(row.accepted for row in members), sum(row.drafted for row in members)),
-                (sum(row.draft_calls for row in members), steps),
-                (
-                    sum(row.repeated_8grams for row in members),
-                    sum(row.total_8grams for row in members),
-                ),
-                *((accepted, offered) for offered, accepted in of_parts),
-            ]
-        )
-    ratios = 4 + len(acceptance.by_depth) + len(acceptance.by_source)
-    sums = np.asarray(pairs, dtype=np.float64).reshape(len(pairs), ratios, 2)
     return ratio_intervals(sums[:, :, 0], sums[:, :, 1])
 
 

@@ -189,8 +189,7 @@ def chosen(text: str, defaults: Defaults | None = None) -> Choice:
 
 def unnamed_peers(names: Iterable[str]) -> list[str]:
     """Sorted names of the peers that are not among these contenders, with any settings."""
-    named = {name.partition(":")[0] for name in names}
-    return [name for name in peers.names() if name not in named]
+    return sorted(set(peers.names()) - {name.partition(":")[0] for name in names})
 
 
 def _peer(name: str, spelt: Sequence[str], given: Mapping[str, object]) -> peers.Peer:

@@ -83,7 +83,16 @@ class Outputs:
             OSError: one of them cannot be written; the message says where the result is.
         """
         try:
-            self._write(document)
+            if self.json is not None:
+                write_json(self.json, document)
+            if self.html is not None:
+                from draftwood.lab.bench.report import page
+
+                write_text(self.html, page.html(document))
+            if self.plots is not None:
+                from draftwood.lab.bench import plots
+
+                plots.save(document, self.plots)
         except OSError as error:
             raise self.unwritten(error, document) from error
 
@@ -102,15 +111,3 @@ class Outputs:
             name = "result.json" if self.json is None else self.json.name
             where = rescued(name, (json.dumps(encode(result), indent=1) + "\n").encode())
         return OSError(f"{reason(error)}; {where}")
-
-    def _write(self, document: Document) -> None:
-        if self.json is not None:
-            write_json(self.json, document)
-        if self.html is not None:
-            from draftwood.lab.bench.report import page
-
-            write_text(self.html, page.html(document))
-        if self.plots is not None:
-            from draftwood.lab.bench import plots
-
-            plots.save(document, self.plots)

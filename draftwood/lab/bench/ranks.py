@@ -6,14 +6,13 @@ are one level of the drafter's best tokens.
 """
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftwood.costs.fit import fit
 from draftwood.costs.measure import Grid, measure_target
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request, Stepped, checked
-from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
 
@@ -53,7 +52,8 @@ def count_ranks(engine: Engine, requests: Iterable[Request], ranks: int) -> Rank
         DraftwoodError: no step was drafted.
     """
     accepted, seconds, steps = [0] * ranks, [], 0
-    for step in _steps(engine, requests):
+    events = (event for request in requests for event in checked(engine.stream([request])))
+    for step in (event.stats for event in events if isinstance(event, Stepped)):
         if step.tree.drafted:
             steps += 1
             if step.draft_calls:
@@ -63,11 +63,6 @@ def count_ranks(engine: Engine, requests: Iterable[Request], ranks: int) -> Rank
     if not steps:
         raise DraftwoodError("no step was drafted: give longer answers or other prompts")
     return Ranks(tuple(accepted), steps, statistics.median(seconds) if seconds else 0.0)
-
-
-def _steps(engine: Engine, requests: Iterable[Request]) -> Iterator[StepStats]:
-    for request in requests:
-        yield from (e.stats for e in checked(engine.stream([request])) if isinstance(e, Stepped))
 
 
 def target_seconds(target: Target, nodes: int, context: int) -> list[float]:

@@ -10,40 +10,32 @@ if TYPE_CHECKING:
     from draftwood.lab.bench.document import Divergence, Document, MethodResult
 
 
-def verdict(same: int, compared: int, rounding: int, faults: int, dtype: str) -> str:
-    """Number of prompts with plain decoding's tokens, and the reasons for differences.
-
-    Args:
-        same: prompts with the same tokens.
-        compared: compared prompts.
-        rounding: prompts in which rounding explains every difference.
-        faults: prompts in which rounding does not explain a difference.
-        dtype: number format of the model.
-    """
-    parts = [f"{same} of {compared} the same"]
-    if rounding:
-        parts.append(f"{rounding} {_differ(rounding)} by {dtype} rounding")
-    if faults:
-        parts.append(f"{faults} {_differ(faults)} by more than rounding: a fault")
-    unknown = compared - same - rounding - faults
-    if unknown > 0:
-        parts.append(f"{unknown} {_differ(unknown)}, not examined")
-    return "; ".join(parts)
-
-
 def differences(document: Document) -> list[str]:
     """A line per method whose tokens differ: the verdict and an example."""
     return [
-        f"{name}: {of_method(method, document.dtype)}{_example(method.divergences)}"
+        f"{name}: {verdict(method, document.dtype)}{_example(method.divergences)}"
         for name, method in document.methods.items()
         if method.divergences
     ]
 
 
-def of_method(method: MethodResult, dtype: str) -> str:
-    """The verdict on a method's tokens."""
+def verdict(method: MethodResult, dtype: str) -> str:
+    """Number of prompts with plain decoding's tokens, and the reasons for differences.
+
+    Args:
+        method: that was compared with plain decoding.
+        dtype: number format of the model.
+    """
     rounding, faults = method.rounding_prompts, method.fault_prompts
-    return verdict(method.identical, method.compared, rounding, faults, dtype)
+    parts = [f"{method.identical} of {method.compared} the same"]
+    if rounding:
+        parts.append(f"{rounding} {_differ(rounding)} by {dtype} rounding")
+    if faults:
+        parts.append(f"{faults} {_differ(faults)} by more than rounding: a fault")
+    unknown = method.compared - method.identical - rounding - faults
+    if unknown > 0:
+        parts.append(f"{unknown} {_differ(unknown)}, not examined")
+    return "; ".join(parts)
 
 
 def _example(divergences: Sequence[Divergence]) -> str:

@@ -9,6 +9,7 @@ from draftwood.lab.bench.aggregate import (
     aggregate,
     method_entry,
     speeds,
+    speedup,
     without_looping,
 )
 from draftwood.lab.bench.document import MethodResult
@@ -184,6 +185,12 @@ def test_peak_memory_is_the_median_over_runs_that_know_it() -> None:
     rows = [row(str(i), group=i, peak_memory_mb=mb) for i, mb in enumerate([5.0, None, 7.0, 100.0])]
     assert alone(*rows).peak_memory_mb == 7.0
     assert alone(row()).peak_memory_mb is None
+
+
+def test_equation_7() -> None:
+    # Nine draft forwards at a thirtieth of the target each: 4.2 tokens in 1.3 target times.
+    assert speedup(4.2, 1 / 30, 9) == pytest.approx(4.2 / 1.3)
+    assert speedup(4.2, 1 / 30, 9, verification=1.7) == pytest.approx(2.1)
 
 
 def test_speed_ups_are_predicted_from_the_phases() -> None:

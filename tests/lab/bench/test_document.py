@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,17 @@ from draftwood.lab.bench.document import (
     read,
     summary,
 )
-from draftwood.lab.bench.figures import Metrics, RankCount, RunRow, SourceRate
+from draftwood.lab.bench.figures import (
+    Metrics,
+    RankCount,
+    Reliabilities,
+    Reliability,
+    RunRow,
+    SourceRate,
+    SourceReliability,
+)
 from draftwood.lab.bench.intervals import Median, Ratio
-from draftwood.lab.bench.predictions import predictions_of
+from draftwood.lab.bench.predictions import Bin, predictions_of
 from tests.factories.bench_rows import predicting, row, step, tree
 from tests.lab.bench.documents import TASKS, document, method, metrics, parsed
 
@@ -206,21 +214,10 @@ def test_a_file_is_named_with_its_fault(tmp_path: Path) -> None:
         load(path)
 
 
-def keys(found: object) -> Iterator[str]:
-    if isinstance(found, Mapping):
-        for key, value in found.items():
-            yield key
-            yield from keys(value)
-    elif isinstance(found, list):
-        for value in found:
-            yield from keys(value)
+FIGURES = (Metrics, RunRow, Reliabilities, Reliability, SourceReliability, Bin)
+WRITTEN = {f.name for kind in FIGURES for f in fields(kind) if f.metadata.get("written", True)}
 
 
-WRITTEN = [
-    f.name for kind in (Metrics, RunRow) for f in fields(kind) if f.metadata.get("written", 1)
-]
-
-
-@pytest.mark.parametrize("key", WRITTEN)
+@pytest.mark.parametrize("key", sorted(WRITTEN))
 def test_every_figure_is_defined_in_the_documentation(key: str) -> None:
     assert f"`{key}`" in DOCUMENTATION.read_text(encoding="utf-8")

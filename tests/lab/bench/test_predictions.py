@@ -15,7 +15,7 @@ from draftwood.lab.bench.predictions import (
     merged,
     predictions_of,
 )
-from tests.factories.bench_rows import predicting, random_steps, step, tree
+from tests.factories.bench_rows import predicting, random_steps
 
 
 def tenths(**filled: Bin) -> tuple[Bin, ...]:
@@ -56,32 +56,6 @@ def test_a_probability_on_a_border_is_in_the_upper_bin(probability: float, place
     assert sum(bins, Bin()).candidates == 1
 
 
-def test_steps_without_a_prediction_do_not_count() -> None:
-    plain = step(tree([-1, 0]), (1,))
-    one = predicting(2.0, 1, ("x", 0.5, True))
-    assert predictions_of([plain]) == predictions_of([]) == Predictions()
-    assert predictions_of([plain, one, plain]) == predictions_of([one])
-
-
-def test_a_step_without_candidates_has_its_tokens_all_the_same() -> None:
-    assert predictions_of([predicting(1.0, 0)]).all_steps == PredictionCounts(1, 1.0, 1)
-
-
-def test_tokens_that_a_limit_cut_off_were_committed() -> None:
-    cut = replace(predicting(3.5, 3), committed=1)
-    assert predictions_of([cut]).all_steps.committed == 4
-
-
-def test_late_steps_are_those_that_the_tuner_had_seen_enough_before() -> None:
-    steps = [
-        predicting(1.0, 0, ("x", 0.5, False), number=number) for number in (1, EARLY, EARLY + 1)
-    ]
-    found = predictions_of(steps)
-    assert (found.all_steps.steps, found.late_steps.steps) == (3, 1)
-    assert found.late_steps == predictions_of(steps[2:]).all_steps
-    assert EARLY == 200
-
-
 def randomly(count: int, seed: int) -> list[StepStats]:
     """Steps with up to six candidates, every third without a prediction."""
     generator = np.random.default_rng(seed)
@@ -93,7 +67,8 @@ def randomly(count: int, seed: int) -> list[StepStats]:
                 for p in generator.random(int(generator.integers(0, 7)))
             ]
             accepted, number = int(generator.integers(0, 4)), int(generator.integers(100, 300))
-            found[i] = predicting(1 + 3 * generator.random(), accepted, *candidates, number=number)
+            made = predicting(1 + 3 * generator.random(), accepted, *candidates, number=number)
+            found[i] = replace(made, committed=1)  # a limit may cut off what was committed
     return found
 
 
@@ -103,15 +78,22 @@ def test_counts_equal_those_of_a_walk_over_every_candidate(seed: int) -> None:
     found = predictions_of(steps)
     for forecast, first in ((found.all_steps, 1), (found.late_steps, EARLY + 1)):
         counted: dict[tuple[str, int], list[float]] = {}
+        tokens = [0.0, 0, 0]
         for one in steps:
             if one.prediction is None or one.prediction.step < first:
                 continue
+            tokens = [
+                tokens[0] + one.prediction.tokens,
+                tokens[1] + len(one.path) + 1,
+                tokens[2] + 1,
+            ]
             labelled = one.prediction.candidates
             for i, source in enumerate(labelled.sources):
                 probability = labelled.probabilities[i]
                 sums = counted.setdefault((source, int(str(probability)[2])), [0, 0.0, 0])
                 for k, value in enumerate((1, probability, labelled.taken[i])):
                     sums[k] += value
+        assert tokens == pytest.approx([forecast.predicted, forecast.committed, forecast.steps])
         given = {
             (source, k): [one.candidates, one.predicted, one.accepted]
             for source, bins in forecast.by_source.items()

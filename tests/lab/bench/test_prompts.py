@@ -132,13 +132,6 @@ def test_two_question_files_may_stand_side_by_side(tmp_path: Path) -> None:
     assert len({p.id for p in found}) == len(found) == 9
 
 
-def test_refuses_two_files_of_one_published_set(tmp_path: Path) -> None:
-    train = lines(tmp_path / "train.jsonl", dataset_rows.GSM8K[0])
-    test = lines(tmp_path / "test.jsonl", dataset_rows.GSM8K[1])
-    with pytest.raises(DraftwoodError, match=r"both set 'gsm8k': put them into one file"):
-        read([train, test])
-
-
 def test_datasets_are_recognised_like_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def table(source: str) -> reading.SourceTable:
         rows = dataset_rows.OWN if source.endswith("mine") else dataset_rows.GSM8K

@@ -1,13 +1,10 @@
 """Relative errors of predictions, worked out by hand."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from draftwood.files import encode
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.bench.predictions import predictions_of
@@ -15,7 +12,6 @@ from draftwood.lab.bench.reliability import reliability
 from draftwood.lab.bench.rows import row_of
 from tests.factories.bench_rows import predicting, row, run, step, tree, turn
 
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "bench.md"
 ALIKE = [
     predicting(4.0, 1, ("x", 0.5, True), ("x", 0.25, False), ("y", 0.75, False)),
     predicting(2.0, 1, ("x", 0.75, True), number=201),
@@ -79,22 +75,3 @@ def test_a_method_without_predictions_has_no_reliability() -> None:
     assert reliability(of([step(tree([-1, 0]), (1,))])) is None
     assert reliability([]) is None
     assert method_entry("x", of([]), Baselines(), [], {}).reliability is None
-
-
-def keys(found: object) -> Iterator[str]:
-    if isinstance(found, Mapping):
-        for key, value in found.items():
-            yield key
-            yield from keys(value)
-    elif isinstance(found, list):
-        for value in found:
-            yield from keys(value)
-
-
-def test_every_member_is_defined_in_the_documentation() -> None:
-    page = DOCUMENTATION.read_text(encoding="utf-8")
-    section = page[page.index("**Reliability.**") :].split("\n\n**")[0]
-    found = set(keys(encode(reliability(of(ALIKE))))) - {"x", "y"}
-    assert {"all_steps", "bins", "accepted", "error"} <= found
-    for key in found - {"value", "low", "high"}:
-        assert f"`{key}`" in section, key

@@ -20,13 +20,18 @@ from tests.factories.bench_command import two_sets
 from tests.lab.bench.documents import document, method, metrics
 
 
-def test_a_verdict_says_how_many_and_why() -> None:
-    assert verdict(8, 8, 0, 0, "float32") == "8 of 8 the same"
-    assert verdict(4, 8, 4, 0, "bfloat16") == "4 of 8 the same; 4 differ by bfloat16 rounding"
-    assert verdict(6, 8, 1, 1, "float16") == (
-        "6 of 8 the same; 1 differs by float16 rounding; 1 differs by more than rounding: a fault"
-    )
-    assert verdict(7, 8, 0, 0, "float32") == "7 of 8 the same; 1 differs, not examined"
+@pytest.mark.parametrize(
+    ("same", "rounding", "faults", "said"),
+    [
+        (8, 0, 0, "8 of 8 the same"),
+        (4, 4, 0, "4 of 8 the same; 4 differ by float16 rounding"),
+        (7, 0, 0, "7 of 8 the same; 1 differs, not examined"),
+    ],
+)
+def test_a_verdict_says_how_many_and_why(same: int, rounding: int, faults: int, said: str) -> None:
+    counts = {"rounding_prompts": rounding, "fault_prompts": faults}
+    x = method(metrics(identical=same, compared=8), **counts)
+    assert verdict(document(methods={"x": x}).methods["x"], "float16") == said
 
 
 def test_a_fault_is_the_example_if_there_is_one() -> None:

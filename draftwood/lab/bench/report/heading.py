@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from draftwood.lab.bench.document import PEER, REFERENCE, Document, MethodResult
 from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.report.words import interval
-from draftwood.lab.bench.verdicts import of_method
+from draftwood.lab.bench.verdicts import verdict
 
 
 def facts(document: Document) -> dict[str, object]:
@@ -111,4 +111,4 @@ def _equality(document: Document) -> Iterator[str]:
             "plain decoding's outputs."
         )
     for m in wrong:
-        yield f"{m.name}: {of_method(m, document.dtype)}."
+        yield f"{m.name}: {verdict(m, document.dtype)}."

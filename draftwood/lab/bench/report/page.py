@@ -21,7 +21,7 @@ from draftwood.lab.bench.plots.style import INK, LINE, MUTED, PAPER, rendered
 from draftwood.lab.bench.report import heading, tables
 from draftwood.lab.bench.report.traces import drawn, sources, visible
 from draftwood.lab.bench.report.words import printable
-from draftwood.lab.bench.verdicts import of_method
+from draftwood.lab.bench.verdicts import verdict
 from draftwood.lab.picture.svg import colours, style
 
 _VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"}
@@ -75,7 +75,7 @@ def page(document: Document, drawn_figures: Sequence[PageFigure] = ()) -> str:
             sources=names,
             drawn=drawn,
             compared=any(m.compared for m in methods if m.name != REFERENCE),
-            verdicts=[(m.name, of_method(m, document.dtype)) for m in methods if m.divergences],
+            verdicts=[(m.name, verdict(m, document.dtype)) for m in methods if m.divergences],
             faults=tables.differences(document, faults=True),
             others=tables.differences(document, faults=False),
             near_ties=sum(found.near_tie is True for m in methods for found in m.divergences),

@@ -166,5 +166,4 @@ def bench(
         finally:
             show(terminal, found)
         click.echo(json.dumps(summary(found, output)))
-    if journal is not None:
-        journal.remove()
+    journal.remove()

@@ -132,8 +132,7 @@ def search(
         write_json(output, found)
     except OSError as error:
         raise outputs.unwritten(error, found) from error
-    if journal is not None:
-        journal.remove()
+    journal.remove()
     terminal.print(_table(found))
     disturbed = warning(document.provenance)
     if disturbed is not None and by != best.TIMELESS:

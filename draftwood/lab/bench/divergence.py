@@ -15,8 +15,8 @@ from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.bench.margins import Margin
 from draftwood.lab.bench.rows import Run, row_of
 
-Ask: TypeAlias = Callable[[Sequence[int], Sequence[int]], Margin]
-"""The margin between tokens (the second argument) after others (the first)."""
+Ask: TypeAlias = Callable[[Sequence[int], Sequence[int], int], Margin]
+"""The margin between tokens (the second argument) after others (the first), drawn with a seed."""
 
 
 def divergence(run: Run, reference: Run) -> Divergence | None:
@@ -37,7 +37,7 @@ def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
         return replace(found, near_tie=False)
     turn = reference.turns[found.turn]
     tokens = (*turn.context.ids, *turn.completion.tokens[: found.position])
-    margin = ask(tokens, (found.expected, found.found))
+    margin = ask(tokens, (found.expected, found.found), reference.seed)
     return replace(found, gap=margin.gap, bound=margin.bound, near_tie=margin.near_tie)
 
 
@@ -62,17 +62,13 @@ def references(runs: Sequence[Run], method: str) -> dict[PromptSeed, Run]:
     }
 
 
-def compare(
-    runs: Sequence[Run],
-    against: Mapping[PromptSeed, Run],
-    explain: Callable[[Divergence, Run, Run], Divergence],
-) -> Compared:
+def compare(runs: Sequence[Run], against: Mapping[PromptSeed, Run], ask: Ask | None) -> Compared:
     """Compare the runs of one method with the reference.
 
     Args:
         runs: runs of the method; a run is not compared with itself.
         against: reference runs; a run whose prompt and seed are missing is not compared.
-        explain: adds the margin to the divergence of a run from its reference.
+        ask: for margins of divergences; None leaves divergences unexplained.
     """
     found = Compared([], [])
     for run in runs:
@@ -82,6 +78,6 @@ def compare(
             wrong = divergence(run, reference)
             identical = wrong is None
             if wrong is not None:
-                found.divergences.append(explain(wrong, run, reference))
+                found.divergences.append(explain(wrong, reference, ask) if ask else wrong)
         found.rows.append(row_of(run, identical))
     return found

@@ -49,7 +49,7 @@ class Journal:
     """The journal of one run.
 
     Args:
-        path: the file.
+        path: the file; None: nothing is stored.
         resume: continue the run of an existing file; without one, or if False, the run is new.
 
     Raises:
@@ -61,19 +61,19 @@ class Journal:
         parts: one entry for each process that finished a job, in order.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
+    def __init__(self, path: Path | None, *, resume: bool = False) -> None:
         self._path = path
         self._head: _FirstLine | None = None
         self.runs: list[Run] = []
         self.done: set[tuple[str, int, int, int]] = set()
         self.parts: list[Mapping[str, Any]] = []
-        if path.exists():
+        if path is not None and path.exists():
             if not resume:
                 raise DraftwoodError(
                     f"{path} is the journal of a run that did not end: add --resume to go on with "
                     "it, or delete the file to start anew"
                 )
-            self._read()
+            self._read(path)
 
     def check(self, facts: Mapping[str, object]) -> None:
         """Refuse to continue another run.
@@ -106,6 +106,8 @@ class Journal:
         Raises:
             OSError: the line cannot be written.
         """
+        if self._path is None:
+            return
         lines: list[object] = [_Finished(job.key, part, tuple(runs))]
         if self._head is None:
             self._head = _FirstLine(VERSION, encode(facts))
@@ -119,16 +121,16 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the file, if there is one: the document holds everything."""
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
-    def _read(self) -> None:
+    def _read(self, path: Path) -> None:
         try:
-            raw = self._path.read_bytes()
+            raw = path.read_bytes()
             whole = raw[: raw.rfind(b"\n") + 1]
-            if len(whole) < len(raw):
-                os.truncate(self._path, len(whole))
+            os.truncate(path, len(whole))
         except OSError as error:
-            raise DraftwoodError(f"cannot read {self._path}: {error.strerror}") from error
+            raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
         try:
             for number, line in enumerate(whole.splitlines()):
                 plain = json.loads(line)
@@ -137,18 +139,15 @@ class Journal:
                     if self._head.journal != VERSION:
                         raise DraftwoodError(f"it has version {self._head.journal}, not {VERSION}")
                 else:
-                    self._take(decode(_Finished, plain, f"line {number + 1}"))
+                    job = decode(_Finished, plain, f"line {number + 1}")
+                    self.done.add(job.job)
+                    self.runs += job.runs
+                    self.parts += [job.part] if job.part not in self.parts else []
         except (DraftwoodError, ValueError) as error:
             raise DraftwoodError(
-                f"{self._path} is damaged or no journal of this version ({error}): delete it to "
+                f"{path} is damaged or no journal of this version ({error}): delete it to "
                 "start anew"
             ) from error
-
-    def _take(self, line: _Finished) -> None:
-        self.done.add(line.job)
-        self.runs += line.runs
-        if line.part not in self.parts:
-            self.parts.append(line.part)
 
 
 def differences(recorded: object, now: object, name: str) -> list[str]:

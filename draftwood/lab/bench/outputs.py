@@ -49,8 +49,8 @@ class Outputs:
                 ) from error
             check_writable(self.plots / "figure")
 
-    def journal(self, *, resume: bool, warm: bool = False) -> Journal | None:
-        """The journal beside the document; None without a document, and for a warm run.
+    def journal(self, *, resume: bool, warm: bool = False) -> Journal:
+        """The journal beside the document; it stores nothing without one, and of a warm run.
 
         Raises:
             DraftwoodError: there is a journal and ``resume`` is False, or ``resume`` is True for a
@@ -70,11 +70,9 @@ class Outputs:
                 "--trace cannot be resumed, the steps of the part that has ended are not kept: "
                 "leave --trace out"
             )
-        if self.json is None:
-            return None
-        found = Journal(beside(self.json), resume=resume)
+        found = Journal(None if self.json is None else beside(self.json), resume=resume)
         # A warm run's tables are not written, so it cannot be resumed.
-        return None if warm else found
+        return Journal(None) if warm else found
 
     def write(self, document: Document) -> None:
         """Write the document, its page and its figures.

@@ -25,13 +25,13 @@ from draftwood.lab.bench.contenders import (
     unnamed_peers,
 )
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.divergence import Compared, compare, explain, references
-from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Divergence, Document, Excerpt
+from draftwood.lab.bench.divergence import compare, references
+from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Document, Excerpt
 from draftwood.lab.bench.excerpts import excerpt, first_of_each_task
 from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.journal import Journal
 from draftwood.lab.bench.margins import Margin, margin
-from draftwood.lab.bench.measure import Contender, Decoding, Item
+from draftwood.lab.bench.measure import Contender, Decoding
 from draftwood.lab.bench.prompts import Prompt, read
 from draftwood.lab.bench.provenance import decisive, part_of, provenance
 from draftwood.lab.bench.quiet import recorded
@@ -58,7 +58,7 @@ class Session:
             another run.
     """
 
-    def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
+    def __init__(self, settings: Settings, journal: Journal) -> None:
         need("scipy", "lab")
         self._began = busy.counters()
         self.settings = settings
@@ -74,9 +74,8 @@ class Session:
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
-        if journal is not None:
-            known = decisive(found)
-            journal.check({key: known[key] for key in known if key != "model"})
+        known = decisive(found)
+        journal.check({key: known[key] for key in known if key != "model"})
         self._stage = Stage(partial(settings.load, own))
         self._provenance = {**found, "model": self._stage.facts()}
         tokenizer = self._stage.loaded.tokenizer
@@ -98,12 +97,15 @@ class Session:
             )
             for seed in settings.seeds
         }
-        self._longest = max(groups[settings.seeds[0]], key=self._tokens)
-        self.jobs = plan(groups, list(self._contenders), settings.repeats)
-        self._runs: list[Run] = []
-        self.ended = 0
-        if journal is not None:
-            self._resume(journal)
+        self._longest = max(
+            groups[settings.seeds[0]],
+            key=lambda group: sum(self._contexts.most_tokens(item.prompt) for item in group),
+        )
+        self._journal.check(self._facts())
+        self._runs: list[Run] = list(self._journal.runs)
+        self.ended = len(self._journal.done)
+        jobs = plan(groups, list(self._contenders), settings.repeats)
+        self.jobs = [job for job in jobs if job.key not in self._journal.done]
 
     def execute(
         self,
@@ -128,19 +130,19 @@ class Session:
             quote=self._quote,
         )
         for job, runs in zip(self.jobs, running, strict=True):
-            if self._journal is not None:
-                self._journal.add(job, runs, self._facts(), part_of(self._provenance))
+            self._journal.add(job, runs, self._facts(), part_of(self._provenance))
             self._runs += runs
 
     def document(self, *, complete: bool) -> Document:
         """The output so far; gaps of divergences are looked up only for a complete run."""
-        explained = self._explained if complete else _unexplained
         against = references(self._runs, REFERENCE)
-        found: dict[str, Compared] = {}
+        found = {}
         for choice in self.choices:
             runs = [run for run in self._runs if run.method == choice.name]
             comparable = choice.same_tokens(self.settings.sampling.temperature)
-            found[choice.name] = compare(runs, against if comparable else {}, explained)
+            found[choice.name] = compare(
+                runs, against if comparable else {}, self._margin if complete else None
+            )
         hf = found[PEER].rows if PEER in found else ()
         baselines = Baselines(ar=found[REFERENCE].rows, hf=hf)
         entries = {
@@ -156,9 +158,7 @@ class Session:
         order = {choice.name: number for number, choice in enumerate(self.choices)}
         runs = sorted(self._runs, key=lambda run: (run.group, order[run.method]))
         quoted = (run.turns[0].excerpt for run in runs)
-        parts: list[Mapping[str, object]] = []
-        if self._journal is not None and self.ended:
-            parts = [*self._journal.parts, part_of(self._provenance)]
+        parts = [*self._journal.parts, part_of(self._provenance)] if self.ended else []
         best = self.settings.best
         return Document(
             schema=SCHEMA,
@@ -190,12 +190,6 @@ class Session:
         entered = {choice.name: choice.settings for choice in self.choices}
         return {**decisive(self._provenance), "contenders": entered}
 
-    def _resume(self, journal: Journal) -> None:
-        journal.check(self._facts())
-        self._runs = list(journal.runs)
-        self.ended = len(journal.done)
-        self.jobs = [job for job in self.jobs if job.key not in journal.done]
-
     def _timed(self, contenders: Mapping[str, Contender]) -> Mapping[str, Contender]:
         if not self.settings.warm:
             return contenders
@@ -216,16 +210,6 @@ class Session:
         tokenizer = self._stage.loaded.tokenizer
         return excerpt(tokenizer, job.method, prompt, context, answer, steps)
 
-    def _tokens(self, group: Sequence[Item]) -> int:
-        return sum(self._contexts.most_tokens(item.prompt) for item in group)
-
-    def _explained(self, found: Divergence, run: Run, reference: Run) -> Divergence:
-        def ask(tokens: Sequence[int], between: Sequence[int]) -> Margin:
-            sampling = replace(self.settings.sampling, seed=run.seed)
-            return margin(self._stage.stock, tokens, between, sampling)
-
-        return explain(found, reference, ask)
-
-
-def _unexplained(found: Divergence, run: Run, reference: Run) -> Divergence:  # noqa: ARG001
-    return found
+    def _margin(self, tokens: Sequence[int], between: Sequence[int], seed: int) -> Margin:
+        sampling = replace(self.settings.sampling, seed=seed)
+        return margin(self._stage.stock, tokens, between, sampling)

@@ -1,14 +1,12 @@
 """First differences of runs from the reference's runs, and what explains them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from draftwood.lab.bench.divergence import compare, divergence, explain, references
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.margins import Margin
-from draftwood.lab.bench.rows import Run
 from tests.factories.bench_rows import run, turn
 
 FIRST = run(turn((1, 2)), run_seed=0)
@@ -39,15 +37,15 @@ def test_a_later_turn_is_named() -> None:
 
 
 def test_explain_asks_for_both_tokens_behind_the_reference_up_to_the_difference() -> None:
-    asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    asked: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
 
-    def ask(tokens: Sequence[int], between: Sequence[int]) -> Margin:
-        asked.append((tuple(tokens), tuple(between)))
+    def ask(tokens: Sequence[int], between: Sequence[int], seed: int) -> Margin:
+        asked.append((tuple(tokens), tuple(between), seed))
         return Margin(gap=0.25, bound=0.5)
 
-    reference = run(turn((4, 5, 6), context=(1, 2)))
+    reference = run(turn((4, 5, 6), context=(1, 2)), run_seed=3)
     found = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, ask)
-    assert asked == [((1, 2, 4, 5), (6, 9))]
+    assert asked == [((1, 2, 4, 5), (6, 9), 3)]
     assert (found.gap, found.bound, found.near_tie) == (0.25, 0.5, True)
     assert not found.fault
     far = explain(Divergence("a/0", 5, 0, 0, 2, 6, 9), reference, lambda *_: Margin(0.6, 0.5))
@@ -65,13 +63,12 @@ def test_what_was_not_explained_is_no_fault() -> None:
     assert not Divergence("a/0", 5, 0, 0, 2, 6, 9).fault
 
 
-def _never(tokens: Sequence[int], between: Sequence[int]) -> Margin:
+def _never(tokens: Sequence[int], between: Sequence[int], seed: int) -> Margin:
     raise AssertionError((tokens, between))
 
 
-def with_seed(found: Divergence, wrong: Run, reference: Run) -> Divergence:
-    assert reference in (FIRST, OTHER)
-    return replace(found, gap=float(wrong.run_seed))
+def by_seed(tokens: Sequence[int], between: Sequence[int], seed: int) -> Margin:
+    return Margin(gap=float(seed), bound=0.5)
 
 
 def test_the_reference_is_its_first_run_of_every_prompt_and_seed() -> None:
@@ -82,23 +79,25 @@ def test_the_reference_is_its_first_run_of_every_prompt_and_seed() -> None:
 def test_seeds_are_compared_apart() -> None:
     against = references([FIRST, OTHER], "ar")
     same = [run(turn((1, 2)), method="x"), run(turn((5, 6)), method="x", run_seed=1)]
-    assert [row.identical for row in compare(same, against, with_seed).rows] == [True, True]
+    assert [row.identical for row in compare(same, against, by_seed).rows] == [True, True]
     swapped = [run(turn((5, 6)), method="x"), run(turn((1, 2)), method="x", run_seed=1)]
-    found = compare(swapped, against, with_seed)
+    found = compare(swapped, against, by_seed)
     assert [row.identical for row in found.rows] == [False, False]
     assert found.divergences == [
-        Divergence("a/0", 0, 0, 0, 0, 1, 5, gap=0.0),
-        Divergence("a/0", 1, 0, 0, 0, 5, 1, gap=1.0),
+        Divergence("a/0", 0, 0, 0, 0, 1, 5, 0.0, 0.5, near_tie=True),
+        Divergence("a/0", 1, 0, 0, 0, 5, 1, 1.0, 0.5, near_tie=False),
     ]
+    unexplained = compare(swapped, against, None).divergences
+    assert [each.near_tie for each in unexplained] == [None, None]
 
 
 def test_the_reference_is_compared_with_its_own_first_run() -> None:
-    found = compare([FIRST, AGAIN], references([FIRST, AGAIN], "ar"), with_seed)
+    found = compare([FIRST, AGAIN], references([FIRST, AGAIN], "ar"), by_seed)
     assert [row.identical for row in found.rows] == [None, False]
     assert [(d.repeat, d.position) for d in found.divergences] == [(1, 1)]
 
 
 def test_nothing_to_compare_with_is_not_a_difference() -> None:
-    found = compare([OTHER], references([FIRST], "ar"), with_seed)
+    found = compare([OTHER], references([FIRST], "ar"), by_seed)
     assert [row.identical for row in found.rows] == [None]
     assert found.divergences == []

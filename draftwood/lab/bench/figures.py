@@ -15,42 +15,9 @@ from draftwood.lab.loops import Repeats
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run in figures, as the document holds them.
+    """A run in figures, as the document holds them; ``docs/bench.md`` defines every written field.
 
     Attributes:
-        id: of the prompt, unique.
-        set: of the prompt.
-        task: of the prompt.
-        repeat: 0 for the first time.
-        group: number of the prompts that were decoded together.
-        run_seed: which of the run's seeds it was answered with.
-        seed: the request's own, used to sample.
-        turns: answers given.
-        prompt_tokens: context of the first turn.
-        truncated: whether a context was cut to fit.
-        tokens: generated over all turns.
-        seconds: from asking to the last token, over all turns.
-        group_seconds: the same for the whole group.
-        ttft: seconds to the first token of the first turn.
-        tpot: seconds per token after each turn's first; None if there are none.
-        steps: target forwards after prefill.
-        committed: tokens that these committed.
-        drafted: nodes.
-        draft_calls: forwards of draft models.
-        accepted: nodes.
-        mean_acceptance_length: committed tokens per step; None without a step.
-        routes: steps by the policy's route.
-        kinds: steps by the sources of the accepted path.
-        phases: seconds of decoding by phase; empty for peers.
-        overhead_ms_per_step: median milliseconds of a step outside the target's forward; None if
-            unknown.
-        finish_reasons: of each answer.
-        looping: whether an answer loops.
-        repeated_8grams: of all answers.
-        total_8grams: of all answers.
-        peak_memory_mb: most memory in use while the group was decoded; None if unknown.
-        other_processes: share of the cores that other processes used meanwhile; None if unknown.
-        identical: whether the tokens are the reference's; None if they were not compared.
         repeats: how much each answer repeats itself.
         acceptance: counts of the drafted nodes.
         forecasts: counts of predictions and their outcome.

@@ -30,14 +30,11 @@ from draftwood.lab.bench.document import (
 )
 from draftwood.lab.bench.figures import (
     Metrics,
-    RankCount,
     Reliabilities,
     Reliability,
     RunRow,
-    SourceRate,
     SourceReliability,
 )
-from draftwood.lab.bench.intervals import Median, Ratio
 from draftwood.lab.bench.predictions import Bin, predictions_of
 from tests.factories.bench_rows import predicting, row, step, tree
 from tests.lab.bench.documents import TASKS, document, method, metrics, parsed
@@ -124,21 +121,11 @@ def test_the_summary_is_a_part_of_the_document() -> None:
     assert "rows" not in short["methods"]["goose"]
 
 
-def test_figures_arrive_where_they_belong() -> None:
+def test_methods_are_sorted_by_speed_and_tasks_and_dtype_are_known() -> None:
     found = document()
     assert list(found.methods) == ["ar", "goose:budget=16", "pld", "hf"]
     assert [m.name for m in found.by_speed] == ["goose:budget=16", "pld", "ar", "hf"]
     assert (found.tasks, found.dtype) == (TASKS, "float32")
-    goose = found.methods["goose:budget=16"]
-    assert goose.speedup_vs_ar == Median(2.0, 1.9, 2.1)
-    assert goose.mean_acceptance_length == Ratio(2.5, 2.45, 2.55)
-    assert goose.acceptance_by_source["adjacency"] == SourceRate(
-        800, 120, goose.acceptance_by_source["adjacency"].rate
-    )
-    assert goose.acceptance_by_rank[4] == RankCount(2, 2, 20, 6)
-    assert goose.reliability is not None
-    assert goose.reliability.late_steps.steps == 20
-    assert found.methods["ar"].reliability is None
 
 
 def test_methods_without_a_speed_come_last() -> None:

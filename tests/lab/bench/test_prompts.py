@@ -9,7 +9,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import sources as reading
 from draftwood.lab.bench.formats._entry import SourceRow
-from draftwood.lab.bench.prompts import Prompt, evenly, read, sources
+from draftwood.lab.bench.prompts import Prompt, read, sources
 from tests.lab.bench import dataset_rows
 
 
@@ -43,15 +43,9 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
 
 def test_limit_takes_prompts_of_each_set_evenly(tmp_path: Path) -> None:
     first = lines(tmp_path / "a.jsonl", *(item(f"a/{i}") for i in range(10)))
-    second = lines(tmp_path / "b.jsonl", *(item(f"b/{i}") for i in range(2)))
+    second = lines(tmp_path / "b.jsonl", *(item(f"b/{i}") for i in range(3)))
     ids = [p.id for p in read([first, second], limit=3)]
-    assert ids == ["a/0", "a/3", "a/6", "b/0", "b/1"]
-
-
-def test_evenly_keeps_all_when_there_are_few(tmp_path: Path) -> None:
-    prompts = read([lines(tmp_path / "a.jsonl", *(item(f"{i}") for i in range(7)))])
-    assert evenly(prompts, 7) == prompts
-    assert len({p.id for p in evenly(prompts, 6)}) == 6
+    assert ids == ["a/0", "a/3", "a/6", "b/0", "b/1", "b/2"]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +73,11 @@ def test_refuses_a_bad_line(tmp_path: Path, line: object, said: str) -> None:
 
 
 def test_refuses_unreadable_and_empty_files(tmp_path: Path) -> None:
-    with pytest.raises(DraftwoodError, match="cannot read prompts"):
-        read([tmp_path / "missing.jsonl"])
-    with pytest.raises(DraftwoodError, match="cannot read prompts"):
-        read([tmp_path])
-    (tmp_path / "latin.jsonl").write_bytes(b"\xff\xfe\xe9")
-    with pytest.raises(DraftwoodError, match="cannot read prompts"):
-        read([tmp_path / "latin.jsonl"])
+    latin = tmp_path / "latin.jsonl"
+    latin.write_bytes(b"\xff\xfe\xe9")
+    for path in (tmp_path / "missing.jsonl", tmp_path, latin):
+        with pytest.raises(DraftwoodError, match="cannot read prompts"):
+            read([path])
     with pytest.raises(DraftwoodError, match="has no prompts"):
         read([lines(tmp_path / "empty.jsonl", "")])
     with pytest.raises(DraftwoodError, match="no prompts"):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -98,19 +97,6 @@ def jobs(path: Path) -> list[list[Any]]:
     return [line["job"] for line in lines if "job" in line]
 
 
-def warmed_up(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The contenders that every warm-up from here on is for."""
-    seen: list[list[str]] = []
-    honest = runs.warm_up
-
-    def watched(contenders: Any, *rest: Any) -> None:
-        seen.append(sorted(contenders))
-        honest(contenders, *rest)
-
-    monkeypatch.setattr("draftwood.lab.bench.session.warm_up", watched)
-    return seen
-
-
 def test_what_is_compared_is_not_nothing(whole: tuple[dict[str, Any], bytes]) -> None:
     kept = timeless(whole[0])
     goose = kept["methods"]["goose:budget=9"]
@@ -190,7 +176,14 @@ def test_only_methods_with_something_left_warm_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out, journal = tmp_path / "x.json", tmp_path / "x.journal.jsonl"
-    seen = warmed_up(monkeypatch)
+    seen: list[list[str]] = []
+    honest = runs.warm_up
+
+    def watched(contenders: Any, *rest: Any) -> None:
+        seen.append(sorted(contenders))
+        honest(contenders, *rest)
+
+    monkeypatch.setattr("draftwood.lab.bench.session.warm_up", watched)
     lines = whole[1].splitlines(keepends=True)
     journal.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"job": ["pld"')))
     assert len(jobs(journal)) == 12
@@ -199,15 +192,6 @@ def test_only_methods_with_something_left_warm_up(
     assert run(*command, "--json", str(out), "--resume")[0] == 0
     assert seen == [["pld"], []]
     assert timeless(json.loads(out.read_text())) == timeless(whole[0])
-
-
-def test_without_a_journal_it_simply_starts(
-    tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "x.json"
-    argv = [*command, "--limit", "1", "--seeds", "3", "--methods", "ar"]
-    assert run(*argv, "--json", str(out), "--resume")[0] == 0
-    assert json.loads(out.read_text())["provenance"]["resumed"] == []
 
 
 @pytest.mark.parametrize(
@@ -234,16 +218,6 @@ def test_another_run_is_refused_before_a_model_is_loaded(
     err = refused(*command, *given, "--json", str(tmp_path / "x.json"), "--resume")
     assert f"x.journal.jsonl is of another run: {said}" in err
     assert "or delete the file" in err
-
-
-def test_prompts_may_lie_elsewhere(
-    tmp_path: Path, command: list[str], whole: tuple[dict[str, Any], bytes]
-) -> None:
-    moved = tmp_path / "set.jsonl"
-    shutil.copy(command[2], moved)
-    (tmp_path / "x.journal.jsonl").write_bytes(whole[1])
-    out = str(tmp_path / "x.json")
-    assert run(*command, "--prompts", str(moved), "--json", out, "--resume")[0] == 0
 
 
 def test_other_versions_code_and_machines_are_other_runs(

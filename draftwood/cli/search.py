@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,8 +119,8 @@ def search(
     read(settings.prompts, limit)
     warn_if_busy(model.threads)
     tried = {name: grid.contenders(name, _made(name, output, settings)) for name in names}
-    everything = [text for texts in tried.values() for text in texts]
-    session = Session(settings.with_methods(everything), journal)
+    everything = tuple(text for texts in tried.values() for text in texts)
+    session = Session(replace(settings, methods=everything), journal)
     terminal = console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(stoppable())

@@ -1,7 +1,7 @@
 """Settings of a benchmark run, checked before anything is read or loaded."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode
@@ -85,10 +85,6 @@ class Settings:
     def defaults(self) -> Defaults:
         """Default settings of contenders."""
         return Defaults(self.budget, self.draft, self.head, self.warm)
-
-    def with_methods(self, methods: Sequence[str]) -> "Settings":
-        """The same settings for other contenders."""
-        return replace(self, methods=tuple(methods))
 
     def recorded(self) -> dict[str, object]:
         """Settings in JSON types; ``sampling`` without its seed, which is not used."""

@@ -38,11 +38,25 @@ def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
-def test_greedy_equals_plain_decoding(name: str, seed: int) -> None:
-    target = MarkovTarget(seed=seed)
-    tokens = decode(target, name, Request(PROMPT, max_new_tokens=60))
-    assert tokens == target.greedy(PROMPT, 60)
+@pytest.mark.parametrize(
+    ("seed", "count", "context", "reason"),
+    [
+        *((0, count, 256, "length") for count in (1, 2, 3, 60)),
+        *(pytest.param(seed, 60, 256, "length", marks=pytest.mark.slow) for seed in (1, 2)),
+        (0, 100, 30, "context"),
+        (0, 50, 256, "eos"),
+    ],
+)
+def test_greedy_tokens_and_their_end_are_those_of_plain_decoding(
+    name: str, seed: int, count: int, context: int, reason: str
+) -> None:
+    target = MarkovTarget(seed=seed, context_limit=context)
+    plain = target.greedy(PROMPT, min(count, context - len(PROMPT)))
+    eos = frozenset({plain[20], 99} if reason == "eos" else ())
+    end = next((i + 1 for i, token in enumerate(plain) if token in eos), len(plain))
+    completion = engine_of(target, name).generate([Request(PROMPT, count, eos=eos)])[0]
+    assert completion.tokens == plain[:end]
+    assert completion.reason == reason
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -98,34 +112,6 @@ def test_trees_save_target_calls() -> None:
     assert tally.steps == target.forwards
     assert tally.committed == len(completion.tokens) - 1
     assert tally.mean_acceptance_length == pytest.approx(99 / target.forwards)
-
-
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("count", [1, 2, 3, 17])
-def test_length_limit_is_exact(name: str, count: int) -> None:
-    target = MarkovTarget()
-    completion = engine_of(target, name).generate([Request(PROMPT, count)])[0]
-    assert completion.tokens == target.greedy(PROMPT, count)
-    assert completion.reason == "length"
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_context_limit_ends_the_request(name: str) -> None:
-    target = MarkovTarget(context_limit=30)
-    completion = engine_of(target, name).generate([Request(PROMPT, 100)])[0]
-    assert completion.tokens == target.greedy(PROMPT, 30 - len(PROMPT))
-    assert completion.reason == "context"
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_any_of_several_eos_ends_the_request(name: str) -> None:
-    target = MarkovTarget()
-    plain = target.greedy(PROMPT, 50)
-    eos = frozenset({plain[20], 99})
-    end = next(i for i, token in enumerate(plain) if token in eos)
-    completion = engine_of(target, name).generate([Request(PROMPT, 50, eos=eos)])[0]
-    assert completion.tokens == plain[: end + 1]
-    assert completion.reason == "eos"
 
 
 def test_should_stop_is_asked_after_every_token() -> None:

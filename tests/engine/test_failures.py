@@ -39,11 +39,12 @@ class Broken(LogitsProcessor):
 
     keeps_state = False
 
-    def __init__(self, what: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, what: Callable[[torch.Tensor], torch.Tensor], after: int = AFTER) -> None:
         self.what = what
+        self.length = len(BAD) + after
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return self.what(scores) if input_ids.shape[1] >= len(BAD) + AFTER else scores
+        return self.what(scores) if input_ids.shape[1] >= self.length else scores
 
 
 def raising(scores: torch.Tensor) -> torch.Tensor:
@@ -65,10 +66,11 @@ def observing(learnt: object) -> None:
         raise LookupError("an observer")
 
 
-def by(what: Callable[[torch.Tensor], torch.Tensor], temperature: float) -> Request:
-    return Request(
-        BAD, 40, sampler=Sampler.from_processors([Broken(what)], temperature=temperature)
-    )
+def by(
+    what: Callable[[torch.Tensor], torch.Tensor], temperature: float, after: int = AFTER
+) -> Request:
+    sampler = Sampler.from_processors([Broken(what, after)], temperature=temperature)
+    return Request(BAD, 40, sampler=sampler)
 
 
 KINDS: dict[str, tuple[Callable[[float], Request], str]] = {
@@ -146,19 +148,11 @@ def test_a_completion_has_what_was_committed_before(kind: str, temperature: floa
 def test_a_request_may_fail_at_its_first_token() -> None:
     target = MarkovTarget()
     engine = engine_of(target, "goose", 4)
-    bad = Request(BAD, 9, sampler=Sampler.from_processors([Now()], temperature=0.0))
-    good, ended = engine.generate([Request(PROMPT, 20), bad])
+    good, ended = engine.generate([Request(PROMPT, 20), by(raising, 0.0, after=0)])
     assert good.tokens == target.greedy(PROMPT, 20)
     assert (ended.tokens, ended.reason) == ((), "error")
     assert not target.cached
     assert engine.generate([Request(PROMPT, 20)])[0].tokens == good.tokens
-
-
-class Now(LogitsProcessor):
-    keeps_state = False
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("now")
 
 
 def test_an_observer_that_fails_is_the_requests() -> None:
@@ -186,43 +180,15 @@ def test_a_policy_that_fails_is_the_requests(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Failing(MarkovTarget):
-    """Whose forward fails once it is told to."""
+    """A target whose forward fails if it is told to, and which has room for so many slots."""
 
     fails = False
+    room = 9
 
     def forward(self, slots: Any, trees: Sequence[TokenTree], *rest: Any, **named: Any) -> Any:
         if self.fails:
             raise RuntimeError("out of memory")
         return super().forward(slots, trees, *rest, **named)
-
-
-@pytest.mark.parametrize("name", ["ar", "goose", "traversal", "auto"])
-def test_after_a_failure_of_the_whole_step_the_engine_goes_on(name: str) -> None:
-    target = Failing()
-    engine = engine_of(target, name, 2)
-    for prompt in (PROMPT, BAD, PROMPT[:4]):
-        engine.add(Request(prompt, 30))
-    engine.step()
-    target.fails = True
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.step()
-    assert not target.cached
-    target.fails = False
-    # The third still waits.
-    done: list[Completion] = []
-    while engine.busy:
-        done += [e.completion for e in engine.step() if isinstance(e, Finished)]
-    assert [c.reason for c in done] == ["cancelled", "cancelled", "length"]
-    assert done.pop().tokens == target.greedy(PROMPT[:4], 30)
-    for cancelled, begun in zip(done, (PROMPT, BAD), strict=True):
-        assert cancelled.tokens == target.greedy(begun, len(cancelled.tokens))
-    assert engine.generate([Request(PROMPT, 30)])[0].tokens == target.greedy(PROMPT, 30)
-
-
-class Full(MarkovTarget):
-    """It has room for so many slots."""
-
-    room = 1
 
     def open(self, capacity: int) -> int:
         if len(self.cached) == self.room:
@@ -230,8 +196,12 @@ class Full(MarkovTarget):
         return super().open(capacity)
 
 
-def finished(events: Sequence[Event]) -> dict[int, Completion]:
-    return {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+def fail(engine: Engine, target: Failing) -> None:
+    """Run a step that fails as a whole."""
+    target.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    target.fails = False
 
 
 def drained(engine: Engine) -> dict[int, Completion]:
@@ -241,8 +211,31 @@ def drained(engine: Engine) -> dict[int, Completion]:
     return done
 
 
+def finished(events: Sequence[Event]) -> dict[int, Completion]:
+    return {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+
+
+@pytest.mark.parametrize("name", ["ar", "goose", "traversal", "auto"])
+def test_after_a_failure_of_the_whole_step_the_engine_goes_on(name: str) -> None:
+    target = Failing()
+    engine = engine_of(target, name, 2)
+    for prompt in (PROMPT, BAD, PROMPT[:4]):
+        engine.add(Request(prompt, 30))
+    engine.step()
+    fail(engine, target)
+    assert not target.cached
+    # The third still waits.
+    done = list(drained(engine).values())
+    assert [c.reason for c in done] == ["cancelled", "cancelled", "length"]
+    assert done.pop().tokens == target.greedy(PROMPT[:4], 30)
+    for cancelled, begun in zip(done, (PROMPT, BAD), strict=True):
+        assert cancelled.tokens == target.greedy(begun, len(cancelled.tokens))
+    assert engine.generate([Request(PROMPT, 30)])[0].tokens == target.greedy(PROMPT, 30)
+
+
 def test_requests_that_find_no_room_wait_on() -> None:
-    target = Full()
+    target = Failing()
+    target.room = 1
     engine = engine_of(target, "goose", 3)
     for _ in range(3):
         engine.add(Request(PROMPT, 20))
@@ -265,9 +258,7 @@ def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:
     engine = engine_of(target, "goose", 3)
     engine.add(Request(PROMPT, 1))
     engine.add(Request(BAD, 9))
-    target.fails = True
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.step()
+    fail(engine, target)
     events = engine.step()
     assert not engine.busy
     done = finished(events)
@@ -282,9 +273,7 @@ def test_the_end_of_a_request_of_a_failed_step_may_be_fetched() -> None:
     target = Failing()
     engine = engine_of(target, "ar", 2)
     number = engine.add(Request(PROMPT, 9))
-    target.fails = True
-    with pytest.raises(RuntimeError):
-        engine.step()
+    fail(engine, target)
     ended = engine.cancel(number)
     assert ended is not None
     assert ended.completion.tokens == target.greedy(PROMPT, 1)
@@ -296,9 +285,8 @@ def test_a_list_of_requests_is_answered_by_its_own_completions() -> None:
     target = Failing()
     engine = engine_of(target, "ar", 2)
     engine.add(Request(BAD, 9))
+    fail(engine, target)
     target.fails = True
-    with pytest.raises(RuntimeError):
-        engine.step()
     with pytest.raises(RuntimeError):
         engine.generate([Request(PROMPT, 9)])
     target.fails = False

@@ -47,7 +47,7 @@ class Echo(Drafter):
 
 @dataclass(frozen=True)
 class Staircase(Policy):
-    """Grows a chain as deep as ``growth.room``, one query a level."""
+    """Asks the first source as often as there is ``growth.room``, then the second one once."""
 
     budget: int = 9
     sources: tuple[str, ...] = ("deep", "copy")
@@ -55,11 +55,13 @@ class Staircase(Policy):
     def grow(self, growth: Growth, state: None) -> Grower:
         tree = TreeBuilder(growth.anchor)
         node = 0
-        for _ in range(growth.room):
-            answer = yield Expand("deep", tree, [node], 1)
-            node = tree.add(node, int(answer.tokens[0, 0]), "deep")
-        copied = yield Continue("copy")
-        tree.add_chain(copied[0].tokens, "copy")
+        for source in [self.sources[0]] * growth.room + [self.sources[1]]:
+            if source == "deep":
+                answer = yield Expand("deep", tree, [node], 1)
+                node = tree.add(node, int(answer.tokens[0, 0]), "deep")
+            else:
+                copied = yield Continue("copy")
+                tree.add_chain(copied[0].tokens, "copy")
         return tree.build()
 
 
@@ -77,27 +79,11 @@ def test_lockstep() -> None:
     assert sorted(slot for call in copy.calls for slot in call) == [4, 5, 6]
 
 
-@dataclass(frozen=True)
-class Patient(Staircase):
-    """Copies as often as there is room before it asks once for what is deep."""
-
-    sources: tuple[str, ...] = ("copy", "deep")
-
-    def grow(self, growth: Growth, state: None) -> Grower:
-        tree = TreeBuilder(growth.anchor)
-        for _ in range(growth.room):
-            copied = yield Continue("copy")
-            tree.add_chain(copied[0].tokens, "copy")
-        answer = yield Expand("deep", tree, [0], 1)
-        tree.add(0, int(answer.tokens[0, 0]), "deep")
-        return tree.build()
-
-
 def test_a_later_source_is_asked_once_nobody_waits_for_an_earlier_one() -> None:
     deep, copy = Echo(), Echo()
     growths = [Growth(anchor=1, room=room, budget=9) for room in (2, 0, 3)]
     sources = {"deep": deep, "copy": copy}  # their order here means nothing
-    drafted = draft(Patient(), sources, [4, 5, 6], growths, [None] * 3)
+    drafted = draft(Staircase(sources=("copy", "deep")), sources, [4, 5, 6], growths, [None] * 3)
     assert copy.calls == [(4, 6), (4, 6), (6,)]
     assert deep.calls == [(4, 5, 6)]
     assert [found.tree.tokens.tolist() for found in drafted] == [[1, 49, 40], [1, 50], [1, 69, 60]]

@@ -83,24 +83,18 @@ def test_a_draft_serves_several_targets_and_can_be_detached() -> None:
     accepted(tiny_llama(), draftwood.sd(draft=draft))
 
 
-def test_a_detached_draft_is_attached_again() -> None:
+@pytest.mark.parametrize("kind", ["draft", "head"])
+def test_a_detached_draft_is_attached_again(kind: str) -> None:
     target: Any = tiny_llama()
-    draft = tiny_llama()
-    method = draftwood.sd(draft=draft, budget=3)
+    draft: Any = tiny_llama()
+    if kind == "head":
+        config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+        draft = Eagle3Head(config)
+        draft.set_input_embeddings(target.get_input_embeddings())
+        draft.train(mode=False)
+    method = draftwood.sd(draft=draft) if kind == "draft" else draftwood.eagle3(head=draft)
     first = accepted(target, method)
     draftwood.detach(draft)
-    assert accepted(target, method) == first
-
-
-def test_a_detached_head_is_attached_again() -> None:
-    target: Any = tiny_llama()
-    config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
-    head = Eagle3Head(config)
-    head.set_input_embeddings(target.get_input_embeddings())
-    head.train(mode=False)
-    method = draftwood.eagle3(head=head)
-    first = accepted(target, method)
-    draftwood.detach(head)
     assert accepted(target, method) == first
 
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from draftwood.costs.measure import Grid
 from tests.factories.tiny_llama import save_tiny
 
-# What is measured and kept is kept for one run of the tests, and the user's own is not touched.
+# Measurements are cached for one run of the tests; the user's own cache is not touched.
 os.environ["DRAFTWOOD_CACHE"] = tempfile.mkdtemp(prefix="draftwood-tests-")
 
 # Examples are the same in every run and no clock decides, so that a failure is always the code's.

@@ -169,11 +169,11 @@ def test_a_recording_that_meets_a_full_disk_is_kept(
     fill(monkeypatch, "out.rec")
     flags = (*asked(tmp_path), "--model", checkpoint, "--out", str(out))
     code, _, err = run("record", *flags)
-    (kept,) = elsewhere.iterdir()
+    (rescued,) = elsewhere.iterdir()
     assert code == 1
-    assert f"draftwood: No space left on device: {out}; the result is in {kept}" in err
-    assert read_recording(kept).prompts
-    kept.unlink()
+    assert f"draftwood: No space left on device: {out}; the result is in {rescued}" in err
+    assert read_recording(rescued).prompts
+    rescued.unlink()
     fill(monkeypatch)
     code, _, err = run("record", *flags)
     assert code == 1
@@ -209,11 +209,11 @@ def test_a_benchmark_without_a_journal_keeps_its_document(
     fill(monkeypatch, "out.html")
     flags = ("--model", checkpoint, "--methods", "ar", "--html", str(page))
     code, _, err = run("bench", *asked(tmp_path), *flags)
-    (kept,) = elsewhere.iterdir()
+    (rescued,) = elsewhere.iterdir()
     assert code == 1
-    assert f"No space left on device: {page}; the result is in {kept}" in err
-    assert json.loads(kept.read_text())["complete"]
-    code, _, err = run("report", str(kept), "--html", str(page))
+    assert f"No space left on device: {page}; the result is in {rescued}" in err
+    assert json.loads(rescued.read_text())["complete"]
+    code, _, err = run("report", str(rescued), "--html", str(page))
     assert (code, err) == (1, f"draftwood: No space left on device: {page}\n")
 
 

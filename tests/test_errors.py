@@ -1,4 +1,4 @@
-"""Optional dependencies: there, or refused with the way to get them."""
+"""Optional dependencies: imported, or refused with the command that installs them."""
 
 import sys
 

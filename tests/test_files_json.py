@@ -94,7 +94,7 @@ def test_a_number_that_is_not_finite_is_unknown(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"kind": "c"}, r'^kind: expected "a" or "b", found "c"$'),
         ({"pair": [3]}, r"^pair: expected a list of 2 values, found \[3\]$"),
@@ -123,8 +123,8 @@ def test_a_number_that_is_not_finite_is_unknown(value: float) -> None:
         ({"best": "x" * 99}, r'^best: expected an object, found "x{59}…$'),
     ],
 )
-def test_a_refusal_names_the_place_and_the_fault(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
+def test_a_refusal_names_the_place_and_the_fault(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
         decode(Outer, encode(OUTER) | change)
 
 

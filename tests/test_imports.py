@@ -1,4 +1,4 @@
-"""Imports point one way, siblings never import one another, and importing loads no model code."""
+"""Imports point in one direction, siblings never import one another, and importing loads no model code."""
 
 import ast
 import subprocess

@@ -141,7 +141,7 @@ def test_another_process_yields_the_same_tokens() -> None:
 
 @dataclass
 class PricedHost(FakeHost):
-    """A machine on which the target's forward costs what it is said to."""
+    """A machine on which the target's forward has given costs."""
 
     steep: float = 0.0
 

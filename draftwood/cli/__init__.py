@@ -86,7 +86,7 @@ class _Lazy(click.Group):
                 formatter.write_dl(list(summaries.items()))
 
 
-_NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # in torch's messages
 
 _EXAMPLES = """\b
 Examples:

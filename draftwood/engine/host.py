@@ -15,7 +15,7 @@ from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.engine.vocabulary import Vocabulary, check_vocabularies
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import DraftHead, DraftModel, Target, TargetInfo
+from draftwood.protocols import DraftHead, DraftModel, Target
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
@@ -31,13 +31,9 @@ class ModelHost:
 
     def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self.target = target
+        self.info = target.info
         self.tokenizer = tokenizer
         self._shared: dict[Hashable, Any] = {}
-
-    @property
-    def info(self) -> TargetInfo:
-        """The target's facts."""
-        return self.target.info
 
     def model(self, name: Any) -> DraftModel:
         """See :meth:`draftwood.protocols.Host.model`."""

@@ -83,7 +83,7 @@ def draft(
         for source in sources:
             answers = answers or _answer(drafters[source], source, slots, queries)
         if not answers and queries:
-            # Nobody waits for a source any more: all that are left have bid.
+            # No sequence waits for a source: all others have bid.
             offered = {i: query for i, query in queries.items() if isinstance(query, Bid)}
             answers = dict.fromkeys(offered, price(list(offered.values())))
             bids |= offered

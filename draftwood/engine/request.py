@@ -132,7 +132,7 @@ def prepared(
     Args:
         request: as it was made.
         tokenizer: encodes a prompt that is text.
-        eos: ends the sequence if the request says nothing of it.
+        eos: ends the sequence if the request names none.
 
     Raises:
         DraftwoodError: something is of a wrong type, or text has no tokenizer.

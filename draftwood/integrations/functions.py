@@ -65,23 +65,19 @@ def docstring(recipe: Recipe) -> str:
     """The docstring: the method's summary, its paper, and one entry per setting."""
     named = "" if recipe.paper == "-" else f"\n\nSource: {recipe.paper}."
     entries = "\n".join(
-        _wrapped(f"{python_name(name)}: {setting.help}.")
+        _wrapped(f"{python_name(name)}: {setting.help}.", 4 * " ", 8 * " ")
         for name, setting in settings_of(recipe).items()
     )
     summary = f"{recipe.summary[:1].upper()}{recipe.summary[1:]}."
-    return f"{_filled(summary)}{named}\n\nArgs:\n{entries}\n"
+    return f"{_wrapped(summary)}{named}\n\nArgs:\n{entries}\n"
 
 
-def _filled(text: str) -> str:
-    return fill(text, 92, break_on_hyphens=False)
-
-
-def _wrapped(text: str) -> str:
+def _wrapped(text: str, first: str = "", others: str = "") -> str:
     return fill(
         text,
         92,
-        initial_indent="    ",
-        subsequent_indent="        ",
+        initial_indent=first,
+        subsequent_indent=others,
         break_on_hyphens=False,
         break_long_words=False,
     )

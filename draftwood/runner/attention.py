@@ -42,10 +42,10 @@ class Visibility(Enum):
 
 
 @dataclass
-class Survey:
-    """Causal attention that records how many query heads share a key head."""
+class HeadGroups:
+    """Causal attention that records the numbers of query heads that share a key head."""
 
-    groups: set[int] = field(default_factory=set)
+    sizes: set[int] = field(default_factory=set)
 
 
 # Arguments that do not change the result, given that the mask is ours.
@@ -96,7 +96,7 @@ def _delegating(original: str) -> AttentionFunction:
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        draftwood_visibility: Visibility | Survey | None = None,
+        draftwood_visibility: Visibility | HeadGroups | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         if draftwood_visibility is None:
@@ -113,8 +113,8 @@ def _delegating(original: str) -> AttentionFunction:
                 dropout=dropout,
                 **kwargs,
             )
-        if isinstance(draftwood_visibility, Survey):
-            draftwood_visibility.groups.add(query.shape[1] // key.shape[1])
+        if isinstance(draftwood_visibility, HeadGroups):
+            draftwood_visibility.sizes.add(query.shape[1] // key.shape[1])
             draftwood_visibility = Visibility.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)

@@ -3,7 +3,7 @@
 Keys and values of all layers with equal heads and head width share one tensor ``[n, B, S, H, D]``
 (for a uniform model n runs over layer 0's keys, layer 0's values, layer 1's keys, ...). An *entry*
 is one token's place in a row. Rolling back changes a length only. Keeping an accepted path is one
-gather per tensor. The caller says which entries a forward writes and how many it reads.
+gather per tensor. The caller names the entries that a forward writes and the number that it reads.
 """
 
 from collections.abc import Sequence

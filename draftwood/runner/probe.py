@@ -10,7 +10,7 @@ import torch
 from transformers import Cache
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import Survey
+from draftwood.runner.attention import HeadGroups
 from draftwood.runner.cache import Plane
 from draftwood.runner.masks import LayerKind
 
@@ -66,7 +66,7 @@ def probe_cache(
     Raises:
         DraftwoodError: some layer caches something other than keys and values.
     """
-    recorder, survey = _Recorder(), Survey()
+    recorder, groups = _Recorder(), HeadGroups()
     ids = torch.zeros((1, 2), dtype=torch.int64, device=device)
     mask = torch.zeros((1, 1, 2, 2), dtype=model.dtype, device=device)
     with torch.inference_mode():
@@ -77,7 +77,7 @@ def probe_cache(
                 attention_mask=mask if len(kinds) == 1 else {kind.name: mask for kind in kinds},
                 past_key_values=recorder,
                 use_cache=True,
-                draftwood_visibility=survey,
+                draftwood_visibility=groups,
             ).logits
         except DraftwoodError:
             raise
@@ -92,10 +92,10 @@ def probe_cache(
             f"{layers} layers; the state of the others cannot branch into a tree; "
             "decode it without draftwood"
         )
-    if len(survey.groups) != 1:
+    if len(groups.sizes) != 1:
         raise DraftwoodError(
-            f"the layers of {type(model).__name__} group their heads in {len(survey.groups)} "
+            f"the layers of {type(model).__name__} group their heads in {len(groups.sizes)} "
             "different ways, which one mask cannot serve; decode it without draftwood"
         )
     found = tuple(recorder.seen[i] for i in range(layers))
-    return CacheLayout(found, survey.groups.pop(), logits.shape[-1], found[0][0].dtype)
+    return CacheLayout(found, groups.sizes.pop(), logits.shape[-1], found[0][0].dtype)

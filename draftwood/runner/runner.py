@@ -61,18 +61,13 @@ class Runner:
         self.model = model
         self.cache = forward_pass.cache
         self.chunk = chunk
-        self._info = info
+        self.info = info
         self._undo = undo
         self._detached = False
         self._packed = packed
         self._companions: dict[object, Any] = {}
         self._forward_pass = forward_pass
         self._moves = Staging(2, info.device)
-
-    @property
-    def info(self) -> TargetInfo:
-        """The target's facts."""
-        return self._info
 
     def detach(self) -> None:
         """Undo the attachment: the model is as it was before. Further calls do nothing."""

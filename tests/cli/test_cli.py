@@ -104,7 +104,7 @@ def test_tree_draws_a_step(checkpoint: str) -> None:
 def test_demo_compares_the_methods(checkpoint: str) -> None:
     flags = ("--model", checkpoint, "--max-new-tokens", "4", "--repeats", "1")
     code, out, err = run("demo", *flags)
-    # A tiny model's context does not hold the demo's prompts, and that is said in one line.
+    # A tiny model's context does not hold the demo's prompts, and the message is one line.
     assert code == 2
     assert "context" in err
     assert "Traceback" not in out + err

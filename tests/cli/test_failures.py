@@ -14,7 +14,7 @@ from draftwood.runner.runner import Runner
 from tests.factories.command_line import run
 
 PROMPT = "abc abc abc "
-SAID = "the model's logits are not numbers"
+MESSAGE = "the model's logits are not numbers"
 AT = 4
 """The call that fails."""
 
@@ -52,13 +52,13 @@ def test_generate_keeps_the_text_of_a_request_that_fails(
     asked = ("generate", PROMPT, *flags, "--method", "ar", "--max-new-tokens", "12")
     _, whole, _ = run(*asked, "--json")
     with pytest.MonkeyPatch.context() as patch:
-        break_at(patch, RunningRequest, "take", DraftwoodError(SAID))
+        break_at(patch, RunningRequest, "take", DraftwoodError(MESSAGE))
         code, out, err = run(*asked)
     assert code == 1
     assert out.endswith("\n")
     assert out.strip()
     assert json.loads(whole)["text"].startswith(out[:-1])
-    assert err.splitlines()[-1] == f"draftwood: {SAID}"
+    assert err.splitlines()[-1] == f"draftwood: {MESSAGE}"
     break_at(monkeypatch, RunningRequest, "take", KeyError("x"))
     code, out, err = run(*asked, "--json")
     found = json.loads(out)
@@ -81,14 +81,14 @@ def test_other_commands_end_in_one_line(
         "record": ("--prompts", str(prompts), "--out", str(tmp_path / "out")),
     }[command]
     monkeypatch.setattr("draftwood.cli.demo.PROMPTS", {"code": PROMPT})
-    break_at(monkeypatch, RunningRequest, "take", DraftwoodError(SAID), call=2)
+    break_at(monkeypatch, RunningRequest, "take", DraftwoodError(MESSAGE), call=2)
     code, _, err = run(command, *argv, *flags)
-    assert (code, err.splitlines()[-1]) == (1, f"draftwood: {SAID}")
+    assert (code, err.splitlines()[-1]) == (1, f"draftwood: {MESSAGE}")
     assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError(), "not enough memory"),
         (
@@ -99,12 +99,12 @@ def test_other_commands_end_in_one_line(
     ],
 )
 def test_no_memory_is_one_line(
-    flags: tuple[str, ...], error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+    flags: tuple[str, ...], error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_at(monkeypatch, Runner, "prefill", error, call=1)
     code, out, err = run("generate", PROMPT, *flags, "--method", "ar")
     assert (code, out) == (1, "")
-    assert lines(err) == [f"draftwood: {said}"]
+    assert lines(err) == [f"draftwood: {message}"]
 
 
 def test_a_step_that_fails_leaves_the_line_of_the_text(

@@ -93,7 +93,7 @@ def test_where_the_model_names_no_end_the_tokenizer_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "stored"),
     [
         ({"prompt": np.array(IDS)}, {"prompt": IDS}),
         ({"prompt": torch.tensor(IDS)}, {"prompt": IDS}),
@@ -106,9 +106,9 @@ def test_where_the_model_names_no_end_the_tokenizer_does() -> None:
         ({"max_new_tokens": np.int64(5)}, {"max_new_tokens": 5}),
     ],
 )
-def test_requests_in_any_form(given: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_requests_in_any_form(given: dict[str, Any], stored: dict[str, Any]) -> None:
     found = prepared(Request(**{"prompt": IDS} | given), None, frozenset({9}))
-    for name, value in kept.items():
+    for name, value in stored.items():
         assert getattr(found, name) == value
         assert type(getattr(found, name)) is type(value)
 

@@ -69,7 +69,7 @@ def test_sampling_is_the_seed_s_and_without_sampled_drafts_plain_sampling_s(
     target = MarkovTarget(sharpness=1.0)
     found = decode(target, name, request)
     assert decode(target, name, request) == found
-    # A sampled draft yields the same law, but other tokens of it; the method says which it has.
+    # A sampled draft yields other tokens of the same law; `same_tokens` tells the methods apart.
     assert (found == decode(target, "ar", request)) == method(name).same_tokens(0.8)
     other = Request(PROMPT, 60, SamplingParams(temperature=0.8, top_p=0.95, seed=seed + 1))
     assert decode(target, name, other) != found
@@ -236,8 +236,8 @@ def test_auto_asks_a_model_only_if_it_is_given_one() -> None:
         assert (tally.drafted_by_source["draft"] > 0) == asks
 
 
-# Greedy text here runs in circles: of a long copy either much is right or nothing is, which chances
-# of tokens one by one cannot tell, so that somewhat too much is expected.
+# Greedy text here runs in circles: a long copy is accepted for the most part or not at all, which
+# probabilities of single tokens cannot tell, so somewhat too much is expected.
 @pytest.mark.parametrize(("temperature", "error"), [(0.0, 0.25), (0.7, 0.1)])
 def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float) -> None:
     """Requests teach one another: after some of them, of a text that no calibration has seen."""
@@ -294,7 +294,7 @@ class Noting(Tuner):
         return [None] * len(loads)
 
     def price(self, bids: Sequence[Bid]) -> Price:
-        raise AssertionError("nobody bids")
+        raise AssertionError("no request bids")
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         assert report.times.target > 0.0

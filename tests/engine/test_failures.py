@@ -111,7 +111,7 @@ def test_one_bad_request_takes_nobody_with_it(name: str) -> None:
     expected = engine_of(MarkovTarget(sharpness=1.5), name, 3).generate(mates())
     cases = [("nan", 0.0, 3), ("nan", 0.8, 3), ("ban", 0.8, 3), ("raise", 0.8, 1), ("stop", 0.0, 3)]
     for kind, temperature, max_batch in cases:
-        make, said = KINDS[kind]
+        make, message = KINDS[kind]
         target = target_of(kind)
         first, *others = mates()
         engine = engine_of(target, name, max_batch)
@@ -121,7 +121,7 @@ def test_one_bad_request_takes_nobody_with_it(name: str) -> None:
         assert [c.reason for c in found] == ["length"] * 3
         assert bad.reason == "error"
         assert len(bad.tokens) <= AFTER
-        assert str(bad.error).startswith(f"request 1 failed: {said}")
+        assert str(bad.error).startswith(f"request 1 failed: {message}")
         assert bad.error is not None
         assert bad.error.__cause__ is not None
         with pytest.raises(DraftwoodError, match="request 1 failed"):
@@ -137,9 +137,9 @@ def test_a_completion_has_what_was_committed_before(kind: str, temperature: floa
     events = list(engine.stream([KINDS[kind][0](temperature)]))
     assert isinstance(events[-1], Finished)
     completion = events[-1].completion
-    told = [token for event in events if isinstance(event, Delta) for token in event.tokens]
-    assert told == list(completion.tokens)
-    assert len(told) == AFTER
+    streamed = [token for event in events if isinstance(event, Delta) for token in event.tokens]
+    assert streamed == list(completion.tokens)
+    assert len(streamed) == AFTER
     assert completion.tally.committed == AFTER - 1
     with pytest.raises(DraftwoodError, match="request 0 failed"):
         list(checked(events))
@@ -180,7 +180,7 @@ def test_a_policy_that_fails_is_the_requests(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Failing(MarkovTarget):
-    """A target whose forward fails if it is told to, and which has room for so many slots."""
+    """A target whose forward fails on demand, with room for so many slots."""
 
     fails = False
     room = 9
@@ -264,8 +264,8 @@ def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:
     done = finished(events)
     assert (done[0].reason, done[0].tokens) == ("length", target.greedy(PROMPT, 1))
     assert (done[1].reason, done[1].tokens) == ("cancelled", target.greedy(BAD, 1))
-    told = {e.request_id: e.tokens for e in events if isinstance(e, Delta)}
-    assert told == {number: c.tokens for number, c in done.items()}
+    streamed = {e.request_id: e.tokens for e in events if isinstance(e, Delta)}
+    assert streamed == {number: c.tokens for number, c in done.items()}
     assert engine.step() == []
 
 

@@ -91,7 +91,7 @@ def test_a_later_source_is_asked_once_nobody_waits_for_an_earlier_one() -> None:
 
 @dataclass(frozen=True)
 class Bidder(Staircase):
-    """Asks as often as there is room, bids its room, and lays a chain as long as the price says.
+    """Asks as often as there is room, bids its room, and adds a chain as long as the price allows.
 
     Without room it neither asks nor bids.
     """

@@ -34,7 +34,7 @@ def test_length_and_eos_criteria_are_handled_by_the_engine() -> None:
 def test_other_criteria_are_called() -> None:
     criteria = (MaxLengthCriteria(3), EosTokenCriteria(7), MaxTimeCriteria(1e9))
     first, _ = call(*criteria).requests()
-    assert first.max_new_tokens == 1  # generate looks at the length after the first token
+    assert first.max_new_tokens == 1  # generate checks the length after the first token
     assert first.should_stop is not None
     assert first.should_stop(torch.tensor([[1, 7]]))
     later = call(*criteria[1:]).requests()[0].should_stop

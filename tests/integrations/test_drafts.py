@@ -118,7 +118,7 @@ SIZES = [(384, 320), (320, 384), (320, 260), (260, 320)]
 @pytest.mark.parametrize(("target_rows", "draft_rows"), SIZES)
 @pytest.mark.parametrize("method", ["talon", "traversal", "auto", "goose-sampled"])
 def test_a_draft_with_other_padding(method: str, target_rows: int, draft_rows: int) -> None:
-    # Tokens beyond the draft's table stand in the prompt, and the target says some of them.
+    # Tokens beyond the draft's table stand in the prompt, and the target generates some of them.
     target: Any = padded(target_rows)
     draft = padded(draft_rows, seed=9)
     prompt = torch.tensor([[5, target_rows - 1, 44, 5, target_rows - 2]])

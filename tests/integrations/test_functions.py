@@ -1,4 +1,4 @@
-"""The package's names are listed, typed and documented; a method's function says what it takes."""
+"""The package's names are listed, typed and documented; a method's function has its settings as keywords."""
 
 import inspect
 import subprocess
@@ -72,7 +72,7 @@ def test_settings_reach_the_method() -> None:
     assert PACKAGE.goose(budget=16, bypass="off").method == method("goose:budget=16:bypass=off")
     made = PACKAGE.tr(adjacency__width=5)
     assert made.method == method("tr:adjacency.width=5")
-    # A default spelt out says nothing more.
+    # A default spelt out changes nothing.
     assert PACKAGE.talon(head=None).method == method("talon")
     assert PACKAGE.auto(drafter=None, draft=None).method == method("auto")
     everything = signature(recipes()["goose"]).parameters

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {"max_new_tokens": 16, "eos_token_id": None, "pad_tok
 HUB = Path(__file__).parents[2] / "examples" / "hub"
 
 
-class Kept(BaseStreamer):
+class Recording(BaseStreamer):
     """A streamer that records its values and fails at the value numbered ``fails``."""
 
     def __init__(self, fails: int = -1) -> None:
@@ -61,7 +61,7 @@ def test_a_streamer_gets_the_tokens_of_generate_through_wrappers_too() -> None:
         return method(*args, **rest)
 
     for eos in (None, int(plainly()[0, -4])):
-        theirs, direct, wrapped, function = Kept(), Kept(), Kept(), Kept()
+        theirs, direct, wrapped, function = Recording(), Recording(), Recording(), Recording()
         kwargs = encoded(TEXT) | SETTINGS | {"eos_token_id": eos}
         plain: Any = tiny_llama()
         plain.generate(**kwargs, streamer=theirs)
@@ -78,7 +78,7 @@ def test_a_streamer_through_peft() -> None:
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")
     model: Any = peft.get_peft_model(tiny_llama(), config).eval()
-    theirs, mine = Kept(), Kept()
+    theirs, mine = Recording(), Recording()
     model.generate(**encoded(TEXT), **SETTINGS, streamer=theirs)
     model.generate(**encoded(TEXT), **SETTINGS, streamer=mine, custom_generate=goose())
     assert mine.values == theirs.values
@@ -91,19 +91,19 @@ def test_a_streamer_is_ended_when_decoding_fails() -> None:
     def fail(delta: Delta) -> None:
         raise RuntimeError("enough")
 
-    failed = Kept()
+    failed = Recording()
     with pytest.raises(RuntimeError, match="enough"):
         model.generate(**kwargs, streamer=failed, on_tokens=fail)
-    refused = Kept()
+    refused = Recording()
     with pytest.raises(DraftwoodError, match="num_beams"):
         model.generate(**kwargs, streamer=refused, num_beams=2)
     assert refused.values[1:] == ["end"]
-    broken = Kept(fails=3)
+    broken = Recording(fails=3)
     with pytest.raises(RuntimeError, match="the reader has gone"):
         model.generate(**kwargs, streamer=broken)
     assert len(broken.values) == 4
     assert broken.values[-1] == "end"
-    good = Kept()
+    good = Recording()
     model.generate(**kwargs, streamer=good)
     assert len(good.values) == 18
     assert failed.values == [*good.values[: len(failed.values) - 1], "end"]
@@ -111,16 +111,16 @@ def test_a_streamer_is_ended_when_decoding_fails() -> None:
 
 def test_a_streamer_is_ended_once_however_generate_is_called() -> None:
     for kwargs in ({}, {"num_beams": 2}, {"guidance_scale": 2.0}):
-        kept = Kept()
+        recording = Recording()
         try:
-            generate(tiny_llama(), encoded(TEXT), goose(), streamer=kept, **SETTINGS, **kwargs)
+            generate(tiny_llama(), encoded(TEXT), goose(), streamer=recording, **SETTINGS, **kwargs)
         except ValueError:
             assert kwargs
-        assert kept.values.count("end") == 1
-    kept = Kept()
+        assert recording.values.count("end") == 1
+    recording = Recording()
     with pytest.raises(DraftwoodError, match="no prompt"):
-        generate(tiny_llama(), None, goose(), streamer=kept)
-    assert kept.values == ["end"]
+        generate(tiny_llama(), None, goose(), streamer=recording)
+    assert recording.values == ["end"]
 
 
 def test_a_streamer_of_several_rows_is_refused_before_decoding() -> None:
@@ -128,11 +128,11 @@ def test_a_streamer_of_several_rows_is_refused_before_decoding() -> None:
     two = encoded(TEXT, TEXT[::-1]) | SETTINGS | {"custom_generate": goose()}
     with pytest.raises(ValueError, match="batch size 1"):
         model.generate(**two, streamer=TextStreamer(tiny_tokenizer()))
-    kept = Kept()
+    recording = Recording()
     with pytest.raises(DraftwoodError, match="a streamer takes one sequence and there are 2"):
-        model.generate(**two, streamer=kept)
-    assert kept.values[1:] == ["end"]
-    several: dict[str, Any] = {"do_sample": True, "num_return_sequences": 2, "streamer": kept}
+        model.generate(**two, streamer=recording)
+    assert recording.values[1:] == ["end"]
+    several: dict[str, Any] = {"do_sample": True, "num_return_sequences": 2, "streamer": recording}
     with pytest.raises(DraftwoodError, match="num_return_sequences"):
         generate(model, encoded(TEXT), goose(), **SETTINGS, **several)
 
@@ -185,7 +185,7 @@ def test_called_directly_no_argument_is_withheld() -> None:
     model: Any = tiny_llama()
     found = withheld_from(model)
     assert (found.streamer, found.assistant_model, found.synced_gpus) == (None, None, None)
-    kept = Kept()
+    recording = Recording()
     inner: list[object] = []
 
     def another(outer: Any, input_ids: torch.Tensor, **kwargs: Any) -> torch.Tensor:
@@ -195,8 +195,8 @@ def test_called_directly_no_argument_is_withheld() -> None:
         return input_ids
 
     other: Any = tiny_llama()
-    other.generate(**encoded(TEXT), **SETTINGS, streamer=kept, custom_generate=another)
-    assert inner == [None, kept]
+    other.generate(**encoded(TEXT), **SETTINGS, streamer=recording, custom_generate=another)
+    assert inner == [None, recording]
 
 
 def test_a_checkpoint_directory_with_a_generate_of_its_own(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_checkpoint_directory_with_a_generate_of_its_own(tmp_path: Path) -> No
     shutil.copytree(HUB / "custom_generate", tmp_path / "custom_generate")
     tokenizer = tiny_tokenizer()
     expected = plainly()
-    theirs, named, loaded = Kept(), Kept(), Kept()
+    theirs, named, loaded = Recording(), Recording(), Recording()
     plainly(streamer=theirs)
     kwargs = encoded(TEXT) | SETTINGS
     model: Any = tiny_llama()

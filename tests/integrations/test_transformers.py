@@ -32,7 +32,7 @@ PROMPTS = ([5, 17, 8, 5, 17], [90, 3, 22, 61, 7, 90, 3, 22, 61, 7, 90], [201, 14
 
 
 def repetitive(*, context: int = 256) -> Any:
-    """A model that mostly says some two dozen tokens, so that drafts of them are accepted."""
+    """A model that mostly generates some two dozen tokens, so that drafts of them are accepted."""
     model = tiny_llama(seed=3, context=context)
     with torch.no_grad():
         model.lm_head.weight[24:] *= 0.2

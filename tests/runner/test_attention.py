@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import Survey, Visibility, register
+from draftwood.runner.attention import HeadGroups, Visibility, register
 from tests.factories.model_families import FAMILIES
 
 B, HEADS, KEY_HEADS, Q, KV, D = 2, 6, 2, 3, 7, 8
@@ -80,12 +80,12 @@ def registered() -> Any:
     return ALL_ATTENTION_FUNCTIONS[register("sdpa")]
 
 
-def test_a_survey_records_the_groups() -> None:
-    survey = Survey()
+def test_the_sizes_of_groups_are_recorded() -> None:
+    found = HeadGroups()
     q, k = torch.randn(1, HEADS, Q, D), torch.randn(1, KEY_HEADS, Q, D)
     module = FAMILIES["llama"]().model.layers[0].self_attn
-    registered()(module, q, k, k, None, draftwood_visibility=survey)
-    assert survey.groups == {GROUP}
+    registered()(module, q, k, k, None, draftwood_visibility=found)
+    assert found.sizes == {GROUP}
 
 
 @pytest.mark.parametrize("demand", ["position_bias", "something_new"])

@@ -159,7 +159,7 @@ def test_every_type_is_here() -> None:
     "name", [*TURNING, *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)]
 )
 def test_tokens_are_those_of_generate(name: str, chunk: int) -> None:
-    """In batch 1 and 3, with prompts in chunks and at once, by every way to draft."""
+    """In batch 1 and 3, with prompts in chunks and at once, by three methods."""
     model = MODELS[name]()
     prompts = prompts_of(LENGTHS)
     expected = [tokens for tokens, _ in expected_of(name)]

@@ -88,7 +88,7 @@ def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner) -> None:
     for text, tree, rows in zip(texts, trees, batch, strict=True):
         assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
 
-    # The deepest path is kept; the cache is then that of its text, and so is the next step.
+    # The deepest path is committed; the cache is then that of its text, and so is the next step.
     paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
     runner.commit(slots, paths)
     for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):

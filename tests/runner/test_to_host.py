@@ -10,7 +10,7 @@ from draftwood.runner.to_host import to_host
 
 @pytest.fixture(params=["few", "many", "long"], autouse=True)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small inputs take every way."""
+    """Small inputs go through every search."""
     if request.param == "many":
         monkeypatch.setattr(module, "_FEW_LOGITS", 0)
     if request.param == "long":

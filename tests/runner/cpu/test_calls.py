@@ -1,4 +1,4 @@
-"""A shortcut is its module in everything but the way there."""
+"""A direct call behaves like a call of the module."""
 
 import copy
 import pickle

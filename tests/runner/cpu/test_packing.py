@@ -59,7 +59,7 @@ def freed(linear: nn.Linear) -> bool:
 
 
 def one(layout: WeightLayout = TRANSPOSED) -> tuple[nn.Linear, PackedLinear]:
-    """A packed linear of 6 x 8 without a bias, that nobody else holds."""
+    """A packed linear of 6 x 8 without a bias, without other references."""
     linear = nn.Linear(8, 6, bias=False)
     [packed] = pack(nn.Sequential(linear), always(layout))
     return linear, packed
@@ -159,7 +159,7 @@ CHANGES: dict[str, Callable[[nn.Linear], object]] = {
     [*((c, False) for c in CHANGES), *((c, True) for c in list(CHANGES)[:3])],
 )
 def test_a_changed_weight_is_used_and_packed_again(change: str, shared: bool) -> None:
-    """Also if somebody else holds the weight (``shared``), as an optimizer does."""
+    """Also if the weight has other references (``shared``), as an optimizer does."""
     linear = nn.Linear(8, 6, bias=False)
     held = [linear.weight] if shared else []
     [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))

@@ -1,4 +1,4 @@
-"""Imports point in one direction, siblings never import one another, and importing loads no model code."""
+"""Imports point down, siblings do not import one another, and importing loads no model code."""
 
 import ast
 import subprocess

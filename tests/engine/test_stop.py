@@ -52,7 +52,7 @@ def test_stops_do_not_depend_on_the_cuts(stops: list[str], pieces: list[str]) ->
     shown = "".join(out) + matcher.flush()
     assert shown == text[: end + length]
     assert matcher.matched == (text[end + length : end] if ends else None)
-    # What was out before never held a part of a stop string, and no more text was held back than needed.
+    # Shown text never held a part of a stop string; no more was held back than needed.
     for before, seen in zip(accumulate(out), accumulate(pieces), strict=True):
         assert text[: end + length].startswith(before)
         if matcher.matched is None:

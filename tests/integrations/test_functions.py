@@ -1,4 +1,4 @@
-"""The package's names are listed, typed and documented; a method's function has its settings as keywords."""
+"""The package's names are listed, typed and documented, and so are the methods' functions."""
 
 import inspect
 import subprocess

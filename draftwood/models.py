@@ -69,7 +69,7 @@ def load(
     name = _named(name)
     if dtype != "auto" and dtype not in DTYPES:
         raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)}")
-    place = _device(device)
+    place = device_named(device)
     where = location(name)
     with _explained(name, where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
@@ -192,7 +192,12 @@ def _named(name: object) -> str:
     return found
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """A torch device; ``"auto"``: CUDA if available, else the CPU.
+
+    Raises:
+        DraftwoodError: there is no such device here.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -12,11 +12,6 @@ from click.core import ParameterSource
 from draftwood.cli._method_flags import shown
 from draftwood.cli._options import PATH, stack
 from draftwood.cli._settings_flags import Command, Decorator
-from draftwood.errors import DraftwoodError
-
-if TYPE_CHECKING:
-    import torch
-
 
 _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 
@@ -42,11 +37,12 @@ def run_flags(function: Command) -> Command:
 
         from draftwood.lab.train.batches import parse_mixture
         from draftwood.lab.train.training_run import TrainingRun
+        from draftwood.models import device_named
 
         if threads is not None:
             torch.set_num_threads(threads)
         shares = parse_mixture(mixture)
-        function(TrainingRun(data, out, shares, _device(device), sources, _command()), **rest)
+        function(TrainingRun(data, out, shares, device_named(device), sources, _command()), **rest)
 
     decorate: Decorator = stack(
         click.option("--data", type=PATH, required=True, help="Directory of *.txt.gz files."),
@@ -88,17 +84,3 @@ def _command() -> str:
             value = Path(value).name if name == "target" and Path(value).is_dir() else value
             words.append(f"--{name.replace('_', '-')} {shown(value)}")
     return " ".join(words)
-
-
-def _device(name: str) -> torch.device:
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise DraftwoodError(f"{name!r} is not a device; use auto, cpu or cuda.") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise DraftwoodError("There is no CUDA device here; use --device cpu.")
-    return device

@@ -139,7 +139,7 @@ def test_the_tokenizer_alone(corpus: Path, tmp_path: Path) -> None:
         ("target", "--mixture code", "domain=weight"),
         ("target", "--tokens 10", "less than one batch"),
         ("target", "--heads 3", "no multiple"),
-        ("target", "--device abacus", "not a device"),
+        ("target", "--device abacus", "device .abacus. cannot be used here"),
         ("target", "--sources nowhere.json", "nowhere.json"),
         ("target", "--data nowhere", "does not exist"),
         ("eagle3", "--unroll 0", "unroll is 0"),

@@ -20,12 +20,13 @@ from draftwood.errors import DraftwoodError
 _QUINTIC = (3.4445, -4.775, 2.0315)
 _NORM_FLOOR = 1e-7
 _AT_ONCE = 4
+_STEPS = 5
 
 Spread = Callable[[Callable[[Tensor], Tensor], Iterable[Tensor]], Iterable[Tensor]]
 
 
 @torch.no_grad()
-def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
+def orthogonalise(matrices: Tensor) -> Tensor:
     """Move the singular values of ``matrices`` [n, rows, cols] towards 1, in their dtype.
 
     The result's singular values lie roughly in 0.7 to 1.2: the quintic is tuned for speed.
@@ -34,7 +35,7 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.transpose(1, 2) if tall else matrices
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=_NORM_FLOOR)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         gram = x @ x.transpose(1, 2)
         mixed = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         x = torch.baddbmm(x, mixed, x, beta=a)

@@ -34,6 +34,12 @@ class Teacher:
         model: a causal language model of transformers; its parameters are frozen.
         name: its name in messages.
 
+    Attributes:
+        config: configuration of its text model.
+        head: output matrix [V, Ht].
+        layers: number of layers.
+        vocab_size: number of logits.
+
     Raises:
         DraftwoodError: its logits are not the product of output matrix and last hidden states (some
             models scale or cap them).
@@ -50,23 +56,10 @@ class Teacher:
                 "another --target."
             )
         self._output = output
+        self.head: Tensor = output.weight  # type: ignore[assignment]
+        self.layers = int(self.config.num_hidden_layers)
+        self.vocab_size = len(self.head)
         self._check_logits()
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return int(self.config.num_hidden_layers)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of logits."""
-        return len(self.head)
-
-    @property
-    def head(self) -> Tensor:
-        """Output matrix [V, Ht]."""
-        weight: Tensor = self._output.weight  # type: ignore[assignment]
-        return weight
 
     @torch.no_grad()
     def read(self, tokens: Tensor, taps: tuple[int, ...], mixed: bool = False) -> TargetStates:

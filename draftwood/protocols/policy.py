@@ -139,7 +139,7 @@ class Policy(Part, ABC):
         return True
 
     def start(self) -> Any:
-        """The state of a request that begins (immutable; kept by the engine)."""
+        """The state of a request that begins (immutable; stored by the engine)."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Drafters with a model: what a draft model and a head on the target's features have in common."""
+"""The common part of drafters with a model: a draft model, or a head on the target's features."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Session:
         starting: Callable[[Job, bool], None],
         watch: Watch | None = None,
     ) -> None:
-        """Run all jobs that are left; what has ended is kept if this is interrupted."""
+        """Run all jobs that are left; finished jobs stay if this is interrupted."""
         settings = self.settings
         decoding = Decoding(settings.max_new_tokens, self._stage.loaded.eos)
         left = {job.method for job in self.jobs}

@@ -23,8 +23,11 @@ from draftwood.tree import TreeBuilder
 
 @dataclass
 class DraftedText:
-    """A request: its text, the position of the tree's root, the number of tokens that the model
-    would have cached, and the trie's nodes for the growing tree."""
+    """A request and its growing tree.
+
+    It has the text, the position of the tree's root, the number of tokens that the model would have
+    cached, and the trie's nodes for the tree.
+    """
 
     text: Text
     root: int

@@ -78,7 +78,7 @@ class Pool:
 
     @property
     def full(self) -> bool:
-        """Whether no further candidate would be kept."""
+        """Whether no further candidate would be added."""
         return len(self) > self._most
 
     @property

@@ -29,8 +29,11 @@ from draftwood.tree import TreeBuilder
 
 @dataclass
 class SimulatedDraft:
-    """A request: the text up to the root, the number of tokens before the root that a model would
-    not have cached, and the states of the growing tree's nodes."""
+    """A request and its growing tree.
+
+    It has the text up to the root, the number of tokens before the root that a model would not have
+    cached, and the states of the tree's nodes.
+    """
 
     root: State
     uncached: int

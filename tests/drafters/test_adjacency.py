@@ -176,59 +176,6 @@ def one(
     return Outcome(tree.build(), path, committed, rows)
 
 
-def test_rejected_nodes_are_stored_by_default() -> None:
-    for harvest, learnt in (("all", [5]), ("accepted", [])):
-        tables = Adjacency(width=1, harvest=harvest).build(HOST)  # type: ignore[arg-type]
-        begin(tables, [0], 1, rows_with([(1, 0.9)]))
-        builder = TreeBuilder(1)
-        builder.add(0, 2, "adjacency")
-        builder.add(0, 3, "adjacency")
-        rows = rows_with([(2, 0.9)], [(4, 0.9)], [(5, 0.9)])
-        tables.observe(0, one(builder, (1,), (2, 4), rows))
-        assert successors(tables, 2) == [4]  # the accepted node yields the bonus
-        assert successors(tables, 4, 3) == learnt
-
-
-def test_the_pair_is_looked_up_before_the_token() -> None:
-    tables = Adjacency(width=1).build(HOST)
-    begin(tables, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
-    assert successors(tables, 1, 2) == [3]
-    assert successors(tables, 3, 2) == [0]
-    assert successors(tables, 6, 2) == [0]  # an unknown pair: what followed 2 last
-    plain = Adjacency(width=1, bigram=False).build(HOST)
-    begin(plain, [1, 2, 3, 2], 0, rows_with(*([(t, 0.9)] for t in (2, 3, 2, 0))))
-    assert successors(plain, 1, 2) == [0]
-
-
-def test_the_root_is_paired_with_the_token_before_it() -> None:
-    tables = Adjacency(width=1).build(HOST)
-    begin(tables, [1, 4, 2, 4, 3], 4, rows_with(*([(t, 0.9)] for t in (4, 5, 4, 6, 4))))
-    assert successors(tables, 4) == [6]  # (3, 4) is unknown; 4 was last followed by 6
-    tables.observe(0, one(TreeBuilder(4), (), (1,), rows_with([(1, 0.9)])))
-    tables.observe(0, one(TreeBuilder(1), (), (4,), rows_with([(4, 0.9)])))
-    assert successors(tables, 4) == [5]  # (1, 4)
-
-
-def test_a_pair_without_likely_successors_hides_the_token() -> None:
-    tables = Adjacency(width=2, min_score=0.1).build(HOST)
-    begin(tables, [1, 2, 3, 2], 0, rows_with(*([(5, p), (6, 0.05)] for p in (0.9, 0.09, 0.9, 0.9))))
-    assert successors(tables, 1, 2) == []
-    assert successors(tables, 3, 2) == [5]
-
-
-def test_the_last_of_equal_pairs_counts() -> None:
-    tables = Adjacency(width=1).build(HOST)
-    begin(tables, [0], 1, rows_with([(1, 0.9)]))
-    builder = TreeBuilder(1)
-    left, right = builder.add(0, 2, "a"), builder.add(0, 3, "a")
-    builder.add(left, 4, "a")
-    same = builder.add_chain([2, 4], "a", parent=right)
-    assert same == 5
-    rows = rows_with(*([(t, 0.9)] for t in (0, 1, 2, 3, 4, 5)))
-    tables.observe(0, one(builder, (), (0,), rows))
-    assert successors(tables, 2, 4) == [5]
-
-
 def test_only_the_last_prompt_rows_may_be_there() -> None:
     tables = Adjacency(width=1).build(HOST)
     begin(tables, [1, 2, 3], 4, rows_with([(6, 0.9)]))
@@ -288,16 +235,6 @@ def test_tables_are_per_slot_unless_shared() -> None:
     shared.release(0)
     begin(shared, [3], 2, rows, slot=1)
     assert (successors(shared, 1, slot=1), successors(shared, 3, slot=1)) == ([2], [2])
-
-
-def test_a_new_request_forgets_the_slots_last_one() -> None:
-    tables = Adjacency(width=1).build(HOST)
-    begin(tables, [1], 2, rows_with([(2, 0.9)]))
-    begin(tables, [3], 2, rows_with([(2, 0.9)]))
-    assert successors(tables, 1) == []
-    tables.release(0)
-    with pytest.raises(KeyError):
-        successors(tables, 1)
 
 
 def test_it_needs_prompt_rows_and_copies_nothing() -> None:

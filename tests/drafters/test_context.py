@@ -13,14 +13,12 @@ from draftwood.drafters.context import Context, ContextIndex
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Continuation,
-    Expand,
-    Needs,
     Outcome,
     Prefill,
     TargetInfo,
     TargetOutput,
 )
-from draftwood.tree import TreeBuilder, tree_of
+from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost
 from tests.factories.traced_memory import bytes_allocated
 
@@ -102,36 +100,6 @@ def test_a_bound_on_continuations_keeps_the_preferred_ones(text: list[int], boun
     assert [c.match_length for c in bounded] == [c.match_length for c in every[:bound]]
 
 
-def test_the_most_recent_earlier_occurrence_wins() -> None:
-    first, *rest = offers([1, 2, 3, 7, 1, 2, 3, 8, 8, 1, 2, 3], Context())
-    assert first.tokens == (8, 8, 1, 2, 3)
-    assert [other.tokens[:2] for other in rest] == [(7, 1)]
-
-
-def test_a_longer_suffix_is_preferred_to_a_more_recent_one() -> None:
-    text = [4, 1, 2, 3, 7, 5, 1, 2, 3, 8, 4, 1, 2, 3]
-    first, second = offers(text, Context())
-    assert (first.tokens[0], first.match_length, first.agreeing) == (7, 4, 1)
-    assert (second.tokens[0], second.match_length, second.agreeing) == (8, 3, 1)
-
-
-def test_counts_are_of_agreeing_occurrences() -> None:
-    text = [1, 2, 3, 7, 1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3]
-    first, second = offers(text, Context((3,)))
-    assert (first.tokens[0], first.count) == (8, 1)
-    assert (second.tokens[0], second.count) == (7, 2)
-
-
-def test_a_match_is_measured_up_to_the_limit() -> None:
-    text = [9, *range(20), 99, *range(20)]
-    assert offers(text, Context())[0].match_length == 20
-    assert offers(text, Context(max_match=12))[0].match_length == 12
-
-
-def test_a_repeated_token_matches_itself() -> None:
-    assert offers([6] * 5, Context())[0] == Continuation((6,), 4, 1, 2)
-
-
 @given(text=st.lists(st.integers(0, 2), min_size=1, max_size=14), most=st.integers(1, 20))
 def test_a_wrapped_copy_continues_with_the_copied_tokens(text: list[int], most: int) -> None:
     plain = offers(text, Context((2, 1), most))
@@ -152,31 +120,6 @@ def test_a_wrapped_copy_continues_with_the_copied_tokens(text: list[int], most: 
                 place += 1
 
 
-def test_a_loop_is_copied_to_the_maximum_length() -> None:
-    text = [9, 1, 2, 3, 1, 2, 3]
-    (copied,) = offers(text, Context((3,), 8, wrap=True))
-    assert copied.tokens == (1, 2, 3, 1, 2, 3, 1, 2)
-    (ended,) = offers(text, Context((3,), 8))
-    assert ended.tokens == (1, 2, 3)
-
-
-def test_without_a_match_there_are_no_continuations() -> None:
-    assert offers(list(range(50)), Context()) == ()
-    assert offers([3, 3], Context()) == ()
-
-
-def test_slots_are_independent_and_reset() -> None:
-    index = Context().build(HOST)
-    begin(index, [1, 2, 3, 4, 1, 2, 3], slot=0)
-    begin(index, [5, 6, 7, 8, 5, 6, 7], slot=3)
-    assert [c[0].tokens[0] for c in index.continuations([3, 0])] == [8, 4]
-    begin(index, [5, 6], slot=0)
-    assert index.continuations([0]) == [()]
-    index.release(3)
-    with pytest.raises(KeyError):
-        index.continuations([3])
-
-
 def test_suffixes_of_large_tokens_do_not_collide() -> None:
     # Equal modulo 2**61 - 1, which is all that Python's hash of an integer keeps.
     low, high = (0, 0, 0, 2**14), (0, 1, 0, 0)
@@ -184,14 +127,6 @@ def test_suffixes_of_large_tokens_do_not_collide() -> None:
     index = Context((4,)).build(FakeHost(target))
     begin(index, [*low, 7, *high, 8, *low])
     assert [c.tokens[0] for c in index.continuations([0])[0]] == [7]
-
-
-def test_it_expands_nothing_and_needs_nothing() -> None:
-    index = Context().build(HOST)
-    answer = index.expand([0], [Expand("context", TreeBuilder(1), [0], 3)])[0]
-    assert answer.tokens.tolist() == [[-1, -1, -1]]
-    assert np.isneginf(answer.logq).all()
-    assert index.needs == Needs()
 
 
 def test_memory_grows_with_the_text_and_stays_modest() -> None:

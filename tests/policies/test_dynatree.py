@@ -162,16 +162,6 @@ def test_depth_at_its_thresholds() -> None:
     assert gates(6) == [False] * 5
 
 
-def test_depth_of_a_certain_and_of_an_even_chain() -> None:
-    certain = drafter(lambda token: [(token + 1, 1.0)])
-    assert certain.grow(DynaTree()).depth == 9
-    assert certain.grow(DynaTree(), room=4).depth == 4
-    assert certain.grow(DynaTree(depth="fixed")).depth == 6
-    # .9 ** 6 = .531 exceeds rho_deep, .9 ** 7 = .478 does not; .85 ** 6 = .377 neither.
-    assert drafter(lambda token: [(token + 1, 0.9)]).grow(DynaTree()).depth == 7
-    assert drafter(lambda token: [(token + 1, 0.85)]).grow(DynaTree()).depth == 6
-
-
 def test_history_by_hand() -> None:
     policy = DynaTree()
     state = policy.learn(policy.start(), outcome(chain_of(4), 1, 2, 3, 4))  # a = 1

@@ -107,25 +107,6 @@ def test_many_nodes_are_asked_about_at_once() -> None:
     assert len(sources.expansions) == 2
 
 
-def test_branches_stop_at_max_depth_below_their_branching_point() -> None:
-    sources = Sources((), lambda token: [(token + 1, 0.9)])
-    assert sources.grow(replace(TREE, max_depth=4)).depth == 4
-    tree = Sources(offer(1, 2, 3), lambda token: [(token + 100, 0.9)]).grow(
-        replace(TREE, max_depth=2)
-    )
-    below = {0: 2, 1: 3, 2: 4, 3: 5}
-    deepest = {i: max(d for d in tree.depths.tolist() if d <= below[i]) for i in below}
-    assert tree.depth == 5
-    assert deepest == below
-
-
-def test_widths_follow_the_score_among_those_attached_together() -> None:
-    rows = {0: [(1, 0.8), (2, 0.4), (3, 0.016)]} | {t: plenty(t) for t in (1, 2, 3)}
-    tree = Sources((), rows).grow(replace(TREE, max_depth=2))
-    children = [tree.parents.tolist().count(node) for node in (1, 2, 3)]
-    assert children == [10, 5, 1]
-
-
 def test_unlikely_successors_are_dropped_wherever_they_would_be_attached() -> None:
     # Of a source that prunes nothing by itself, such as a draft model: below the root, below the
     # spine's nodes and below branch leaves.
@@ -146,14 +127,6 @@ def test_a_control_spine_ends_where_the_source_is_unsure() -> None:
     rows = {0: [(5, 0.5)], 5: [(6, 0.009)]}
     tree = Sources(offer(1, 2, 3, count=2), rows).grow(policy)
     assert (tree.tokens.tolist(), tree.route) == ([0, 5], "bypass")
-
-
-def test_a_spine_continuation_among_the_successors_is_skipped_not_counted() -> None:
-    rows = {0: [(7, 0.5), (1, 0.4), (2, 0.3)]}
-    tree = Sources(offer(7), rows).grow(Spine(budget=6, ratio=0.2, bypass="off", rho=0.5))
-    # One spine node, two root branches: the best successor repeats the spine.
-    assert tree.tokens.tolist() == [0, 7, 1, 2]
-    assert tree.sources[1:] == ("context", "adjacency", "adjacency")
 
 
 def test_no_spine_branches() -> None:

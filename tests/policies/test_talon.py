@@ -102,13 +102,6 @@ def test_by_hand() -> None:
     assert sources.expansions == [[0], [1, 2, 3], [4, 5, 6]]
 
 
-def test_a_robust_level_keeps_what_the_gate_would_not() -> None:
-    table: dict[int, Row] = {0: [(1, 0.999), (2, 0.001)], 1: [(3, 0.999), (4, 0.001)]}
-    assert levels_of(drafter(table), Talon(robust=0)) == [{(1,)}, {(1, 3)}]
-    assert levels_of(drafter(table), Talon(robust=1)) == [{(1,), (2,)}, {(1, 3)}]
-    assert levels_of(drafter(table), Talon(robust=2)) == [{(1,), (2,)}, {(1, 3), (1, 4)}]
-
-
 def test_deep_and_narrow_or_shallow_and_wide() -> None:
     sure = drafter(lambda token: [(token + 1, 0.99), (token + 100, 0.01)])
     tree = sure.grow(Talon(top_k=1))
@@ -127,24 +120,6 @@ def test_as_many_tokens_are_asked_for_as_there_is_budget_left() -> None:
     sources.asked.clear()
     sources.grow(Talon(budget=3))
     assert [query.k for query in sources.asked if isinstance(query, Expand)] == [3]
-
-
-def test_a_full_level_is_cut_to_its_likeliest() -> None:
-    table: dict[int, Row] = {
-        0: [(1, 0.5), (2, 0.4)],
-        1: [(3, 0.5), (4, 0.3)],
-        2: [(5, 0.9), (6, 0.1)],
-    }
-    tree = drafter(table).grow(Talon(budget=4))
-    assert paths(tree) == [(1,), (2,), (2, 5), (1, 3)]  # .36 and .25 of .36, .25, .15, .04
-
-
-def test_the_shared_token_does_not_crowd_out_another() -> None:
-    # Budget 4, 2 of them copied: of the root's children 7 is shared, so two more fit.
-    sources = drafter({0: [(7, 0.5), (1, 0.3), (2, 0.15), (3, 0.05)]}, offer(7, 8))
-    tree = sources.grow(COPYING, budget=4)
-    assert paths(tree) == [(7,), (7, 8), (1,), (2,)]
-    assert sources.asked[1].k == 3  # type: ignore[union-attr]
 
 
 @given(

@@ -116,7 +116,7 @@ def traced_mb(file: str) -> float:
 @click.option("--context", default=512, show_default=True)
 @click.option("--threads", default=2, show_default=True)
 @click.option(
-    "--text", default=100_000, show_default=True, help="Tokens of which indexes are kept."
+    "--text", default=100_000, show_default=True, help="Tokens of which indexes are measured."
 )
 def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
     """Measure and print."""

@@ -2,7 +2,7 @@
 
     python runs/keep.py equality_greedy_1 equality_law_model
 
-``results_page/kept.py`` says which members are kept and which runs are refused. Without
+``results_page/stored.py`` says which members are stored and which runs are refused. Without
 a NAME every result in OUT is taken; the first one that is refused ends the command.
 """
 
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import click
-from results_page.kept import compact, complaint, write
+from results_page.stored import compact, complaint, write
 
 RUNS = Path(__file__).parent
 
@@ -28,12 +28,12 @@ def main(names: tuple[str, ...], out: Path, data: Path) -> None:
         except FileNotFoundError as missing:
             raise click.ClickException(f"{name}: no file {missing.filename}") from None
         try:
-            kept = compact(run, script, part)
-            if wrong := complaint(kept):
+            stored = compact(run, script, part)
+            if wrong := complaint(stored):
                 raise click.ClickException(wrong)
-            write(kept, data, name)
+            write(stored, data, name)
         except click.ClickException as refused:
-            raise click.ClickException(f"{name} is not kept: {refused.message}") from None
+            raise click.ClickException(f"{name} is not stored: {refused.message}") from None
         click.echo(f"{data / name}.json.gz", err=True)
 
 

@@ -7,7 +7,7 @@
 #   MINUTES   a call stops after so many, with exit code 124; call it again to go on
 #   TINY      if not empty: one prompt of a set, 8 tokens, to see whether everything runs
 #   PYTHON    the interpreter that has Draftwood (the one of the draftwood command)
-# Runs are resumed, and a result that is complete is kept: delete it to measure it anew.
+# Runs are resumed, and a result that is complete stays: delete it to measure it anew.
 
 OUT=${OUT:-runs/out}
 runs=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

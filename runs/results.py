@@ -8,8 +8,8 @@
 from pathlib import Path
 
 import click
-from results_page.kept import load
 from results_page.page import pages
+from results_page.stored import load
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,1 +1,1 @@
-"""Markdown pages of the kept runs: docs/results.md, and a page of each run beside its JSON."""
+"""Markdown pages of the stored runs: docs/results.md, and a page of each run beside its JSON."""

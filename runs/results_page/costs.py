@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from .kept import Run
 from .markdown import number, percent, table
+from .stored import Run
 
 _OF_A_TREE = ("nodes", "levels", "level", "tree")
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from .kept import Run, Runs, benchmarks, commit, link, mode
 from .markdown import number, table
+from .stored import Run, Runs, benchmarks, commit, link, mode
 
 
 def lossless(runs: Runs) -> Iterable[str]:

@@ -7,11 +7,11 @@ from textwrap import fill
 
 from .costs import by_nodes
 from .equality import lossless
-from .kept import Runs, command, commit, date, link
 from .markdown import table
 from .papers import claims, traversal
 from .run_page import run_page
 from .speed import losses, speed
+from .stored import Runs, command, commit, date, link
 
 
 @dataclass(frozen=True)

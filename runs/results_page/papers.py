@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from .kept import Run, Runs, link
 from .markdown import number, percent, table
+from .stored import Run, Runs, link
 
 SLACK = 0.01
 """Relative difference within which a ratio agrees with a printed one."""

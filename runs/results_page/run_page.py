@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 
 from .costs import TABLES
 from .equality import law
-from .kept import Run, command, commit, date, described
 from .markdown import estimate, number, percent, table
 from .papers import expectations
+from .stored import Run, command, commit, date, described
 
 Entry: TypeAlias = Mapping[str, Any]
 

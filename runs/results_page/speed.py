@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .kept import Run, Runs, benchmarks, described, link
 from .markdown import estimate, number, table
+from .stored import Run, Runs, benchmarks, described, link
 
 PLAIN = "ar"
 

@@ -10,12 +10,12 @@ from draftwood.engine.stats import Tally
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
 from runs.results_page.costs import TABLES
-from runs.results_page.kept import LARGEST, Runs, load
 from runs.results_page.page import SECTIONS, page, pages
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.run_page import run_page
+from runs.results_page.stored import LARGEST, Runs, load
 from tests.factories.bench_rows import counted
-from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
+from tests.runs.stored_runs import BUSY, ROOT, bench, origin, stored, timed
 
 
 def compared(*identical: bool | None) -> list[RunRow]:
@@ -90,9 +90,9 @@ def test_every_comparison_with_plain_decoding_is_counted() -> None:
     wrong = {"talon": [difference(near_tie=True)], "sd": [difference(near_tie=False)]}
     sampled = bench({"ar": compared(None), "goose": compared(True)}, provenance=origin(0.8))
     runs = {
-        "equality_greedy_1": kept(bench(methods, wrong)),
-        "equality_sampled_1": kept(sampled),
-        "equality_law_model": kept(law(0.314, "rrsw", "block"), "equality.sh law"),
+        "equality_greedy_1": stored(bench(methods, wrong)),
+        "equality_sampled_1": stored(sampled),
+        "equality_law_model": stored(law(0.314, "rrsw", "block"), "equality.sh law"),
     }
     text = page(runs)
     assert (
@@ -112,9 +112,9 @@ def test_every_comparison_with_plain_decoding_is_counted() -> None:
 
 
 def test_totals_are_of_one_commit_and_failures_are_shown() -> None:
-    failed = kept(law(1e-5, "rrsw", commit="b" * 40), "equality.sh law")
+    failed = stored(law(1e-5, "rrsw", commit="b" * 40), "equality.sh law")
     runs = {
-        "equality_greedy_1": kept(bench({"ar": compared(None), "goose": compared(True)})),
+        "equality_greedy_1": stored(bench({"ar": compared(None), "goose": compared(True)})),
         "equality_law_model": failed,
     }
     text = page(runs)
@@ -137,7 +137,7 @@ SPEEDS = {name: timed(speed, speed) for name, speed in TOKENS_PER_SECOND.items()
 
 
 def test_speed_ups_are_one_row_a_run_with_the_fastest_of_each_kind() -> None:
-    text = page({"every_speed_greedy_1": kept(bench(SPEEDS))})
+    text = page({"every_speed_greedy_1": stored(bench(SPEEDS))})
     header = (
         "| model, sampling, batch | `auto` | best variant of `auto` | best paper method | `pld` | "
         "transformers | llama.cpp |"
@@ -154,7 +154,7 @@ def test_speed_ups_are_one_row_a_run_with_the_fastest_of_each_kind() -> None:
 def test_losses_of_auto_are_listed() -> None:
     mbpp = TOKENS_PER_SECOND | {"auto": 5}
     slow = {m: [*rows, *timed(mbpp[m], set="mbpp", first=9)] for m, rows in SPEEDS.items()}
-    run = kept(bench(slow), "paper_goose.sh speed")
+    run = stored(bench(slow), "paper_goose.sh speed")
     text = page({"every_speed_greedy_1": run})
     assert "`auto` is 0.80x `goose`; `auto` is 0.32x `llamacpp:threads=1`; " in text
     assert "`auto` is slower than plain decoding on mbpp 0.50x" in text
@@ -163,13 +163,13 @@ def test_losses_of_auto_are_listed() -> None:
     assert "Made by `runs/paper_goose.sh speed` at commit `c0ffee0` on 2026-01-02" in own
     assert "| × `ar` by set | humaneval | mbpp |" in own
     fast = {"ar": timed(10, 10, looping=1), "auto": timed(16, 16)}
-    run = kept(bench(fast))
+    run = stored(bench(fast))
     assert "In no run above is `auto` slower" in page({"every_speed_greedy_1": run})
     assert "1 of 2 outputs of `ar` loop." in run_page("every_speed_greedy_1", run)
 
 
 def test_a_disturbed_run_has_no_times() -> None:
-    run = kept(bench(SPEEDS, provenance=origin(other_processes=BUSY)))
+    run = stored(bench(SPEEDS, provenance=origin(other_processes=BUSY)))
     assert run["times"] is False
     for entry in run["methods"].values():
         for cut in (entry, entry["without_looping"], *entry["by_set"].values()):
@@ -203,9 +203,9 @@ def test_claims_of_the_papers_stand_beside_our_ratios() -> None:
     books = {"ar": timed(10, set="pg_prompts"), "fixed-tree": timed(20, set="pg_prompts")}
     books |= {"dynatree:max_depth=10": timed(8, 6, set="pg_prompts", looping=1)}
     runs: Runs = {
-        "tau_greedy": kept(bench({m: committing(timed(10), n) for m, n in rate.items()})),
-        "draft_tau_t0": kept(bench(head)),
-        "dynatree_long_pg": kept(bench(books)),
+        "tau_greedy": stored(bench({m: committing(timed(10), n) for m, n in rate.items()})),
+        "draft_tau_t0": stored(bench(head)),
+        "dynatree_long_pg": stored(bench(books)),
     }
     text = page(runs)
     own = "[tau_greedy](../runs/data/tau_greedy.md)"
@@ -234,7 +234,7 @@ def test_gains_of_traversal_verification_are_means_of_temperatures() -> None:
         return [{"rejection": 2.0, "traversal": 2 * (1 + gain), "gain": gain, "steps": 9}]
 
     methods = {"traversal": {"0.2": seeds(0.02), "1.0": seeds(0.06)}, "mixed": {"0.2": [{}]}}
-    run = kept({"provenance": origin(), "methods": methods}, "paper_traversal.sh law")
+    run = stored({"provenance": origin(), "methods": methods}, "paper_traversal.sh law")
     text = page({"acceptance_law": run})
     assert "| +2.2 % to +5.7 % (Tables 2 to 4) | +4.0 % (T = 0.2: +2.0 %, T = 1.0: +6.0 %)" in text
     assert "| as in the paper | [acceptance_law]" in text
@@ -266,7 +266,7 @@ COSTS: dict[str, dict[str, Any]] = {
 
 def test_costs_have_tables() -> None:
     runs = {
-        name: kept({"provenance": origin(), **found}, "costs.sh step")
+        name: stored({"provenance": origin(), **found}, "costs.sh step")
         for name, found in COSTS.items()
     }
     text = page(runs)

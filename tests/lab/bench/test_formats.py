@@ -1,4 +1,4 @@
-"""Published shapes: what a row becomes, exactly, and how a shape is told from the others."""
+"""Published shapes: what a row becomes, exactly, and how a shape is distinguished."""
 
 import pytest
 
@@ -169,9 +169,9 @@ def test_more_keys_do_no_harm() -> None:
 def test_an_unknown_shape_is_refused_with_its_keys_and_the_formats() -> None:
     with pytest.raises(DraftwoodError) as caught:
         found([{"text": "x", "label": 3}])
-    said = str(caught.value)
-    assert said.startswith("f:1: no format has the keys label, text: known are bare (prompt ")
-    assert all(f"{name} ({form.shape})" in said for name, form in formats().items())
+    message = str(caught.value)
+    assert message.startswith("f:1: no format has the keys label, text: known are bare (prompt ")
+    assert all(f"{name} ({form.shape})" in message for name, form in formats().items())
 
 
 @pytest.mark.parametrize(
@@ -197,15 +197,15 @@ def test_a_row_of_two_formats_is_refused() -> None:
 def test_a_set_has_one_format() -> None:
     with pytest.raises(DraftwoodError) as caught:
         found([*dataset_rows.HUMANEVAL, dataset_rows.GSM8K[0]])
-    said = str(caught.value)
-    assert said.startswith("f:3: 'task_id' is missing among the keys answer, question: ")
-    assert "the rows before are humaneval (task_id, prompt, " in said
+    message = str(caught.value)
+    assert message.startswith("f:3: 'task_id' is missing among the keys answer, question: ")
+    assert "the rows before are humaneval (task_id, prompt, " in message
     with pytest.raises(DraftwoodError, match="f:2: found the keys answer, question"):
         found([dataset_rows.GSM8K[0], {"question": "x", "answer": "no result"}])
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"prompt": ""}, "'prompt' is empty: write a text, or leave the"),
         ({"id": "a", "task": "t"}, "give either 'prompt' or 'turns'"),
@@ -222,8 +222,8 @@ def test_a_set_has_one_format() -> None:
         (dataset_rows.MT_BENCH_PROMPTS[0] | {"prompt": []}, "'prompt' must be a list of texts"),
     ],
 )
-def test_refuses_members_that_cannot_be_used(row: dict[str, object], said: str) -> None:
+def test_refuses_members_that_cannot_be_used(row: dict[str, object], message: str) -> None:
     with pytest.raises(DraftwoodError) as caught:
         found([row])
     assert str(caught.value).startswith("f:1: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -48,7 +48,7 @@ from tests.lab.bench.documents import (
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
-    """Of the usual document; not to be changed."""
+    """Of the sample document; not to be changed."""
     return draw(document())
 
 
@@ -351,8 +351,8 @@ def test_each_figure_is_written_twice(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_figures_of_looping_outputs_say_so_below_everything_else(tmp_path: Path) -> None:
     save(document(), tmp_path)
-    said = " ".join((tmp_path / "speedup.svg").read_text(encoding="utf-8").split())
-    assert "† 1 of 4 outputs loop" in said
+    text = " ".join((tmp_path / "speedup.svg").read_text(encoding="utf-8").split())
+    assert "† 1 of 4 outputs loop" in text
     calm = {"ar": method(plain(looping_texts=0)), "x": method(metrics(looping_texts=0))}
     save(document(methods=calm), tmp_path)
     assert "outputs loop" not in (tmp_path / "speedup.svg").read_text(encoding="utf-8")

@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def usual() -> Page:
+def sample() -> Page:
     return Page(html(document()))
 
 
@@ -97,7 +97,7 @@ def section(id: str, **others: Any) -> str:
     return parts[0] if parts else ""
 
 
-def said(id: str, **others: Any) -> str:
+def text_of(id: str, **others: Any) -> str:
     """The words of one section, on one line."""
     return " ".join(Page(section(id, **others)).words().split())
 
@@ -106,23 +106,23 @@ def summary(**others: Any) -> str:
     return " ".join(heading.sentences(document(**others)))
 
 
-def test_everything_is_in_one_file(usual: Page) -> None:
-    for tag, found in usual.elements:
+def test_everything_is_in_one_file(sample: Page) -> None:
+    for tag, found in sample.elements:
         assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form"}
         for key, value in found.items():
             assert not key.startswith("on")
             if key in {"href", "src", "xlink:href"}:
                 assert (value or "").startswith("#")
-    style = "".join(data for tag, data in usual.texts if tag == "style")
+    style = "".join(data for tag, data in sample.texts if tag == "style")
     assert "@import" not in style
     assert not re.search(r"url\((?!#)", style)
 
 
-def test_only_its_own_script_may_run(usual: Page) -> None:
-    scripts = [data for tag, data in usual.texts if tag == "script"]
-    assert len(usual.all("script")) == len(scripts) == 1
+def test_only_its_own_script_may_run(sample: Page) -> None:
+    scripts = [data for tag, data in sample.texts if tag == "script"]
+    assert len(sample.all("script")) == len(scripts) == 1
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
-    (policy,) = usual.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    (policy,) = sample.all("meta", **{"http-equiv": "Content-Security-Policy"})
     assert f"script-src 'sha256-{digest}';" in (policy["content"] or "")
     assert (policy["content"] or "").startswith("default-src 'none';")
 
@@ -162,30 +162,30 @@ def test_no_text_of_a_document_becomes_markup() -> None:
     assert shown.words().count("</script><script>alert(1)</script>") > 20
 
 
-def test_headings_lead_down_without_a_gap(usual: Page) -> None:
-    levels = [int(tag[1]) for tag, _ in usual.elements if re.fullmatch("h[1-6]", tag)]
+def test_headings_lead_down_without_a_gap(sample: Page) -> None:
+    levels = [int(tag[1]) for tag, _ in sample.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_ids_are_one_of_a_kind_and_links_lead_somewhere(usual: Page) -> None:
-    ids = [found["id"] for _, found in usual.elements if "id" in found]
+def test_ids_are_one_of_a_kind_and_links_lead_somewhere(sample: Page) -> None:
+    ids = [found["id"] for _, found in sample.elements if "id" in found]
     assert len(ids) == len(set(ids))
-    links = [found["href"] for found in usual.all("a")]
+    links = [found["href"] for found in sample.all("a")]
     assert {link and link[1:] for link in links} <= set(ids)
     assert len(links) == 4  # two trees of each of two methods
-    for tag, found in usual.elements:
+    for tag, found in sample.elements:
         for value in found.values():
             for name in re.findall(r"url\(#([^)]*)\)", value or ""):
                 assert name in ids, tag
 
 
-def test_methods_are_listed_twice_fastest_first(usual: Page) -> None:
+def test_methods_are_listed_twice_fastest_first(sample: Page) -> None:
     for part in section("methods").split('class="variant calm"'):
         assert list(rows(part)) == ["goose:<wbr>budget=16", "pld", "ar", "hf"]
-    assert len(usual.all("table", **{"class": "sortable"})) == 2
-    orders = [found.get("aria-sort") for found in usual.all("th", **{"data-kind": "number"})]
+    assert len(sample.all("table", **{"class": "sortable"})) == 2
+    orders = [found.get("aria-sort") for found in sample.all("th", **{"data-kind": "number"})]
     assert [order for order in orders if order] == ["descending"] * 2
 
 
@@ -209,10 +209,10 @@ def test_columns_without_a_value_are_left_out() -> None:
     methods = against(x=metrics(draft_efficiency=ratio(0.0)))
     for entry in methods.values():
         entry["speedup_vs_hf"] = entry["without_looping"]["speedup_vs_hf"] = nothing
-    found = said("methods", methods=methods)
+    found = text_of("methods", methods=methods)
     for heading_of in ("× hf", "δ", "predicted"):
         assert heading_of not in found
-        assert heading_of in said("methods")
+        assert heading_of in text_of("methods")
 
 
 def test_published_and_best_settings_are_in_one_row() -> None:
@@ -230,7 +230,7 @@ def test_published_and_best_settings_are_in_one_row() -> None:
     ]
     assert rows(found)["goose"][-1] == "goose:budget=16"
     del methods["goose"]
-    assert "As published" not in said("methods", methods=methods, best=best)
+    assert "As published" not in text_of("methods", methods=methods, best=best)
 
 
 def test_the_summary_says_what_came_out() -> None:
@@ -275,7 +275,7 @@ def test_differences_are_told_from_near_ties(faults: list[dict[str, Any]]) -> No
     if faults:
         verdict += "; 1 differs by more than rounding: a fault"
     assert f"{verdict}." in summary(methods=methods)
-    found = said("equality", methods=methods)
+    found = text_of("equality", methods=methods)
     assert verdict in found
     assert "1 near ties" in found
     assert "xmade/11175end2e-071e-05" in found
@@ -285,8 +285,8 @@ def test_differences_are_told_from_near_ties(faults: list[dict[str, Any]]) -> No
 
 
 def test_equal_outputs_and_uncompared_ones_are_told_apart() -> None:
-    assert "Every compared output had plain decoding's tokens." in said("equality")
-    assert "No output was compared." in said("equality", methods=against())
+    assert "Every compared output had plain decoding's tokens." in text_of("equality")
+    assert "No output was compared." in text_of("equality", methods=against())
 
 
 def test_predicted_and_observed_acceptance_are_in_one_row() -> None:
@@ -309,7 +309,7 @@ def test_predicted_and_observed_acceptance_are_in_one_row() -> None:
 
 
 def test_missing_peers_are_named_with_the_reason() -> None:
-    assert said("missing") == "Missinghf-assistantno assistant fits"
+    assert text_of("missing") == "Missinghf-assistantno assistant fits"
     assert section("missing", missing={}) == ""
 
 
@@ -325,13 +325,13 @@ def test_provenance_is_there_in_short_and_whole() -> None:
     assert heading.facts(document(provenance={})) == {}
 
 
-def test_every_figure_is_on_the_page_with_what_it_means(usual: Page) -> None:
-    assert [found["id"] for found in usual.all("figure", **{"class": "plot"})] == [
+def test_every_figure_is_on_the_page_with_what_it_means(sample: Page) -> None:
+    assert [found["id"] for found in sample.all("figure", **{"class": "plot"})] == [
         f"figure-{name}" for name in FIGURES
     ]
-    labelled = [found for found in usual.all("svg") if found.get("aria-label")]
+    labelled = [found for found in sample.all("svg") if found.get("aria-label")]
     assert len(labelled) == len(FIGURES) + 4
-    assert usual.words().count("95 % interval") >= 4
+    assert sample.words().count("95 % interval") >= 4
 
 
 def test_inline_figures_keep_to_themselves() -> None:
@@ -418,8 +418,8 @@ def test_trees_are_drawn_with_the_path_and_without_kinds_of_draw() -> None:
     ],
 )
 def test_malformed_trees_are_refused(changes: dict[str, Any], complaint: str) -> None:
-    usual = {"parents": (-1, 0), "texts": ("a", "b"), "sources": ("root", "x")}
-    found = TreeExcerpt(step=3, path=(), bonus="", **{**usual, **changes})
+    sound = {"parents": (-1, 0), "texts": ("a", "b"), "sources": ("root", "x")}
+    found = TreeExcerpt(step=3, path=(), bonus="", **{**sound, **changes})
     with pytest.raises(DraftwoodError, match=complaint):
         tree_of(found, "")
 

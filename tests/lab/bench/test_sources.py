@@ -60,7 +60,7 @@ def test_names(tmp_path: Path, file: str, called: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"a": 1}\n{"a": ', "x:2: not a line of JSON"),
         (b'{"a": 1}\n\n[1]', "x:3: expected a JSON object"),
@@ -73,11 +73,11 @@ def test_names(tmp_path: Path, file: str, called: str) -> None:
         (gzip.compress(b"{", mtime=0), "x:1: not a line of JSON"),
     ],
 )
-def test_unreadable_files_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DraftwoodError) as caught:
         rows(tmp_path / "x")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"[]"])

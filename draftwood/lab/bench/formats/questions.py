@@ -1,6 +1,6 @@
 """``question.jsonl`` of FastChat's judge: MT-Bench, Spec-Bench and others with the same keys.
 
-MT-Bench and Spec-Bench are told apart by the categories of all rows. MT-Bench's tasks are its
+The categories of all rows distinguish MT-Bench and Spec-Bench. MT-Bench's tasks are its
 categories. Spec-Bench's tasks are the six of its evaluation (Xia et al. 2024, arXiv 2401.07851,
 Table 1), one of which is MT-Bench. Other sets have the name of their source, and their categories
 as tasks. Turns form a dialogue.

@@ -33,16 +33,16 @@ class Llama:
     def generate(self, tokens: Sequence[int], **sampling: float) -> Iterator[int]:
         self.calls.append(("generate", len(tokens), sampling))
         try:
-            said = list(tokens)
+            text = list(tokens)
             draft: list[int] = []
             while True:
                 for drafted in [*draft, None]:
-                    said.append((said[-1] + 1) % CYCLE)
-                    yield said[-1]
-                    if said[-1] != drafted:
+                    text.append((text[-1] + 1) % CYCLE)
+                    yield text[-1]
+                    if text[-1] != drafted:
                         break
                 if self.drafts is not None:
-                    draft = self.drafts(np.array(said, dtype=np.intc)).tolist()
+                    draft = self.drafts(np.array(text, dtype=np.intc)).tolist()
         finally:
             self.calls.append("ended")
 
@@ -59,7 +59,7 @@ def library(*, gpu: bool = False, llama: type = Llama) -> ModuleType:
 
 
 class Script:
-    """Drafts that are written down beforehand; told what it is asked about."""
+    """Drafts that are written down beforehand, and a record of what it is asked about."""
 
     def __init__(self, *drafts: list[int]) -> None:
         self._left = list(drafts)

@@ -215,11 +215,11 @@ def test_a_missing_library_is_named_before_a_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, missing: str, peer: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    said = (
+    message = (
         rf"this needs {missing} \(import of {missing} halted.*pip install 'draftwood\[llamacpp\]'"
     )
     for chosen in (lambda: choose([peer]), peers.load(peer)):
-        with pytest.raises(DraftwoodError, match=said):
+        with pytest.raises(DraftwoodError, match=message):
             chosen()
 
 

@@ -207,7 +207,7 @@ def part_of_a_head() -> PreTrainedModel:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (qwen, "are for LlamaForCausalLM and this target is Qwen3ForCausalLM: leave them out"),
         (lambda: Derived(llama().config), "this target is Derived: leave them out"),
@@ -219,7 +219,7 @@ def part_of_a_head() -> PreTrainedModel:
         (part_of_a_head, "a part of each head"),
     ],
 )
-def test_what_the_file_cannot_hold_is_refused(tmp_path: Path, model: Any, said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
+def test_what_the_file_cannot_hold_is_refused(tmp_path: Path, model: Any, message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
         our_gguf.write(model(), tmp_path / "model.gguf")
     assert list(tmp_path.iterdir()) == []

@@ -123,7 +123,7 @@ def test_defaults_are_those_of_the_installed_transformers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peer", "settings", "said"),
+    ("peer", "settings", "message"),
     [
         (HuggingFaceLookup, {"tokens": 0}, "tokens is 0; give at least 1"),
         (HuggingFaceLookup, {"ngram": -1}, "ngram is -1; give at least 1"),
@@ -132,8 +132,8 @@ def test_defaults_are_those_of_the_installed_transformers() -> None:
         (LlamaCppLookup, {"ngram": 0}, "ngram is 0; give at least 1"),
     ],
 )
-def test_settings_below_one_are_refused(peer: Any, settings: dict[str, int], said: str) -> None:
-    with pytest.raises(DraftwoodError, match=said):
+def test_settings_below_one_are_refused(peer: Any, settings: dict[str, int], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
         peer(**settings)
 
 

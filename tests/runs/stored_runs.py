@@ -1,4 +1,4 @@
-"""Kept runs made by hand, and the pages made of them."""
+"""Stored runs made by hand, and the pages made of them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.document import SCHEMA, Divergence, Document
 from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.loops import Repeats
-from runs.results_page.kept import Run, compact
+from runs.results_page.stored import Run, compact
 from tests.factories.bench_rows import repeating, row
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def bench(
     return cast(dict[str, Any], encode(whole))
 
 
-def kept(run: Mapping[str, Any], part: str = "every_method.sh greedy_1") -> Run:
-    """Run as it is kept, made by this part of a script."""
+def stored(run: Mapping[str, Any], part: str = "every_method.sh greedy_1") -> Run:
+    """Run as it is stored, made by this part of a script."""
     script, _, named = part.partition(" ")
     return compact(run, script, named)

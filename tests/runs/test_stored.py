@@ -1,4 +1,4 @@
-"""Runs that are kept, and runs that are refused."""
+"""Runs that are stored, and runs that are refused."""
 
 import gzip
 import json
@@ -12,9 +12,9 @@ from click import ClickException
 from click.testing import CliRunner, Result
 
 from draftwood.lab.bench.document import SCHEMA
-from runs.results_page import kept as module
-from runs.results_page.kept import complaint, load, write
-from tests.runs.kept_runs import BUSY, ROOT, bench, kept, origin, timed
+from runs.results_page import stored as module
+from runs.results_page.stored import complaint, load, write
+from tests.runs.stored_runs import BUSY, ROOT, bench, origin, stored, timed
 
 pytestmark = pytest.mark.slow
 
@@ -22,22 +22,22 @@ METHODS = {"ar": timed(10, 10), "goose": timed(15, 15)}
 MEMORY = {"peak_memory": {"ar": {"peak_mb": 512.0, "tokens": 9}}}
 
 
-def test_a_kept_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Path) -> None:
+def test_a_stored_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Path) -> None:
     command = "draftwood bench --prompts /home/me/a.jsonl,/home/me/b.jsonl --json runs/out/x.json"
     sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}]
     facts = origin(command=command, prompts=sets, at="https://x.org/a/b")
-    write(kept({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
-    facts_kept = json.loads((tmp_path / "memory.provenance.json").read_text())
-    assert "/home" not in json.dumps(facts_kept)
-    assert facts_kept["prompts"][0]["file"] == "a.jsonl"
-    assert facts_kept["at"] == "https://x.org/a/b"
-    assert facts_kept["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
+    write(stored({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
+    facts_stored = json.loads((tmp_path / "memory.provenance.json").read_text())
+    assert "/home" not in json.dumps(facts_stored)
+    assert facts_stored["prompts"][0]["file"] == "a.jsonl"
+    assert facts_stored["at"] == "https://x.org/a/b"
+    assert facts_stored["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
     found = load(tmp_path)["memory"]
-    assert {"made_by": found["made_by"], **found["provenance"]} == facts_kept
+    assert {"made_by": found["made_by"], **found["provenance"]} == facts_stored
 
 
-def test_only_figures_that_pages_read_are_kept() -> None:
-    found = kept(bench(METHODS))
+def test_only_figures_that_pages_read_are_stored() -> None:
+    found = stored(bench(METHODS))
     assert "excerpts" not in found
     entry = found["methods"]["goose"]
     assert not {"acceptance_by_rank", "by_task", "time_share", "rows"} & entry.keys()
@@ -59,8 +59,8 @@ def test_only_figures_that_pages_read_are_kept() -> None:
 def test_a_run_that_may_not_be_published_is_refused(
     tmp_path: Path, run: dict[str, Any], part: str, message: str
 ) -> None:
-    wrong = kept(run, part)
-    wrong["times"] |= "it has times".startswith(message)  # as if kept by hand
+    wrong = stored(run, part)
+    wrong["times"] |= "it has times".startswith(message)  # as if stored by hand
     assert message in complaint(wrong)
     write(wrong, tmp_path, "wrong")
     with pytest.raises(ClickException, match=r"wrong.json.gz may not be printed"):
@@ -73,13 +73,13 @@ def test_a_run_that_may_not_be_published_is_refused(
 )
 def test_times_of_other_commands_are_known_and_refused(member: str, message: str) -> None:
     with pytest.raises(ClickException, match=message):
-        kept({"provenance": origin(other_processes=BUSY), member: {}})
+        stored({"provenance": origin(other_processes=BUSY), member: {}})
 
 
 def test_a_large_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST", 50)
     with pytest.raises(ClickException, match="more than 50"):
-        write(kept(bench(METHODS)), tmp_path, "large")
+        write(stored(bench(METHODS)), tmp_path, "large")
 
 
 def call(script: str, *arguments: object) -> Result:
@@ -90,7 +90,7 @@ def call(script: str, *arguments: object) -> Result:
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_results_are_kept_from_where_scripts_leave_them_and_get_pages(tmp_path: Path) -> None:
+def test_results_are_stored_from_where_scripts_leave_them_and_get_pages(tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "runs" / "data"
     for directory in (out, tmp_path / "docs"):
         directory.mkdir()
@@ -100,7 +100,7 @@ def test_results_are_kept_from_where_scripts_leave_them_and_get_pages(tmp_path: 
         (out / f"{name}.part_of").write_text("paper_dynatree.sh memory\n")
     done = call("keep.py", "--out", out, "--data", data)
     assert done.exit_code == 1
-    assert "other is not kept: it does not say at which commit" in done.output
+    assert "other is not stored: it does not say at which commit" in done.output
     assert [path.name for path in data.glob("*.gz")] == ["memory.json.gz"]
     assert json.loads(gzip.decompress((data / "memory.json.gz").read_bytes()))["times"] is False
 

@@ -1,9 +1,9 @@
-"""Kept runs: gzipped JSON files in runs/data, which of them are refused, and where they come from.
+"""Stored runs: gzipped JSON files in runs/data, which of them are refused, and their origin.
 
-A kept run is a document of ``draftwood bench`` without excerpts, rows and the figures that no page
-reads, or what another command printed, whole. Two members are added: ``made_by`` (script and part)
-and ``times`` (whether its times may be shown). If other processes disturbed the run, its times are
-removed; a run that has nothing but times is refused.
+A stored run is a document of ``draftwood bench`` without excerpts, rows and the figures that no
+page reads, or what another command printed, whole. Two members are added: ``made_by`` (script and
+part) and ``times`` (whether its times may be shown). If other processes disturbed the run, its
+times are removed; a run that has nothing but times is refused.
 """
 
 import gzip
@@ -19,9 +19,9 @@ from draftwood.lab.bench.document import SCHEMA
 from draftwood.lab.bench.quiet import objection
 
 Run: TypeAlias = dict[str, Any]
-"""A kept run."""
+"""A stored run."""
 Runs: TypeAlias = dict[str, Run]
-"""Kept runs by name."""
+"""Stored runs by name."""
 
 LARGEST = 500_000
 """Bytes that no file may exceed."""
@@ -49,7 +49,7 @@ UNKNOWN = {"median": None, "low": None, "high": None}
 
 
 def compact(run: Mapping[str, Any], script: str, part: str) -> Run:
-    """Reduce a run to what is kept.
+    """Reduce a run to what is stored.
 
     Args:
         run: the output of ``draftwood bench`` or of another command.
@@ -60,28 +60,28 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> Run:
         ClickException: nothing but disturbed times, or a member that is neither in ``TIMED`` nor in
             ``UNTIMED``.
     """
-    kept = {**run, "provenance": _without_directories(run["provenance"])}
-    kept["made_by"] = {"script": script, "part": part}
+    stored = {**run, "provenance": _without_directories(run["provenance"])}
+    stored["made_by"] = {"script": script, "part": part}
     disturbed = objection(run)
     if "schema" in run:
-        kept["times"] = disturbed is None
-        kept["methods"] = {
-            _without_directories(name): _entry(entry, times=kept["times"])
+        stored["times"] = disturbed is None
+        stored["methods"] = {
+            _without_directories(name): _entry(entry, times=stored["times"])
             for name, entry in run["methods"].items()
         }
-        kept.pop("excerpts", None)
-        kept.pop("best", None)
-        return kept
+        stored.pop("excerpts", None)
+        stored.pop("best", None)
+        return stored
     members = run.keys() - {"provenance"}
     if unknown := members - UNTIMED - TIMED:
         raise click.ClickException(
             f"nobody knows whether there are times in {', '.join(sorted(unknown))}: "
-            "name them in TIMED or UNTIMED of results_page/kept.py"
+            "name them in TIMED or UNTIMED of results_page/stored.py"
         )
-    kept["times"] = bool(members & TIMED)
-    if kept["times"] and disturbed is not None:
+    stored["times"] = bool(members & TIMED)
+    if stored["times"] and disturbed is not None:
         raise click.ClickException(f"its times may not be shown: {disturbed}")
-    return kept
+    return stored
 
 
 def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _without_directories(found: Any) -> Any:
 
 
 def write(run: Run, directory: Path, name: str) -> None:
-    """Write a kept run and its provenance.
+    """Write a stored run and its provenance.
 
     Raises:
         ClickException: the file would exceed ``LARGEST``.
@@ -123,7 +123,7 @@ def write(run: Run, directory: Path, name: str) -> None:
 
 
 def load(directory: Path) -> Runs:
-    """Read all kept runs of a directory.
+    """Read all stored runs of a directory.
 
     Raises:
         ClickException: one of them is refused.
@@ -138,7 +138,7 @@ def load(directory: Path) -> Runs:
 
 
 def complaint(run: Run) -> str:
-    """Explain why a kept run is refused; empty if it is not."""
+    """Explain why a stored run is refused; empty if it is not."""
     if run.get("schema", SCHEMA) != SCHEMA:
         return (
             f"it has schema {run['schema']}, and this script reads schema {SCHEMA}: run the "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from draftwood.engine.stats import StepStats
 
 K = TypeVar("K", bound=Hashable)
-Counts: TypeAlias = tuple[int, int]
+OfferedAndAccepted: TypeAlias = tuple[int, int]
 """Offered, and accepted of these."""
 
 
@@ -33,9 +33,9 @@ class AcceptanceCounts:
         by_rank: offered nodes of a depth and rank, and the accepted ones.
     """
 
-    by_depth: Mapping[int, Counts] = field(default_factory=dict)
-    by_source: Mapping[str, Counts] = field(default_factory=dict)
-    by_rank: Mapping[tuple[int, int], Counts] = field(default_factory=dict)
+    by_depth: Mapping[int, OfferedAndAccepted] = field(default_factory=dict)
+    by_source: Mapping[str, OfferedAndAccepted] = field(default_factory=dict)
+    by_rank: Mapping[tuple[int, int], OfferedAndAccepted] = field(default_factory=dict)
 
 
 def acceptance_of(steps: Iterable["StepStats"]) -> AcceptanceCounts:
@@ -69,7 +69,7 @@ def _of_step(step: "StepStats") -> AcceptanceCounts:
     )
 
 
-def _sum(parts: Iterable[Mapping[K, Counts]]) -> dict[K, Counts]:
+def _sum(parts: Iterable[Mapping[K, OfferedAndAccepted]]) -> dict[K, OfferedAndAccepted]:
     offered: Counter[K] = Counter()
     accepted: Counter[K] = Counter()
     for part in parts:
@@ -79,6 +79,6 @@ def _sum(parts: Iterable[Mapping[K, Counts]]) -> dict[K, Counts]:
     return _paired(offered, accepted)
 
 
-def _paired(offered: Mapping[K, int], accepted: Mapping[K, int]) -> dict[K, Counts]:
+def _paired(offered: Mapping[K, int], accepted: Mapping[K, int]) -> dict[K, OfferedAndAccepted]:
     keys: list[Any] = sorted(offered)
     return {key: (offered[key], accepted[key]) for key in keys}

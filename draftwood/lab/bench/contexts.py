@@ -95,9 +95,9 @@ class Contexts:
 
     def _encode(self, prompt: Prompt, answers: Sequence[str]) -> list[int]:
         turns = prompt.turns[: len(answers) + 1]
-        chat = bool(self._tokenizer.chat_template) if self._chat is None else self._chat
-        if self._chat is None and not prompt.dialogue:
-            chat = False
+        chat = self._chat
+        if chat is None:
+            chat = prompt.dialogue and bool(self._tokenizer.chat_template)
         if chat:
             messages = [{"role": "user", "content": turns[0]}]
             for answer, turn in zip(answers, turns[1:], strict=True):

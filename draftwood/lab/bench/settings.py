@@ -19,29 +19,17 @@ from draftwood.sampling.sampler import SamplingParams
 class Settings:
     """Settings of a run; recorded in its provenance.
 
+    A field is the option of ``draftwood bench`` of that name, where nothing else is said here.
+
     Attributes:
-        prompts: the sets.
         methods: contenders, as the user wrote them.
         best: best settings; searched methods are run as published and at their best setting.
-        peers: add all available peers.
-        limit: most prompts per set.
-        model: see :func:`draftwood.models.load`, likewise below.
-        dtype: number format.
-        device: torch device.
-        trust_remote_code: run code of the checkpoint.
         threads: torch's threads; None leaves them unchanged.
-        max_new_tokens: longest answer.
         sampling: sampling parameters; the seed is replaced for each prompt.
         seeds: every (method, prompt, repeat) is run with each seed; prompt i is sampled with the
             seed plus i. The first seed also shuffles the order of methods.
-        budget: see :class:`draftwood.lab.bench.defaults.Defaults`, likewise below.
-        draft: draft model.
-        head: EAGLE-3 head.
-        warm: drafters keep their state for the whole run.
-        batch: prompts decoded together.
-        repeats: timed runs of each (method, prompt, seed).
-        chat: see :class:`draftwood.lab.bench.contexts.Contexts`.
-        truncate: see :class:`draftwood.lab.bench.contexts.Contexts`.
+        budget, draft, head, warm: see :class:`draftwood.lab.bench.defaults.Defaults`.
+        chat, truncate: see :class:`draftwood.lab.bench.contexts.Contexts`.
 
     Raises:
         DraftwoodError: a seed is out of range or named twice.

@@ -117,9 +117,13 @@ def test_the_first_line_may_be_torn(tmp_path: Path) -> None:
 
 
 def test_without_a_file_it_simply_starts(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j", resume=True)
-    journal.check({"anything": 1})
-    assert journal.runs == []
+    for path in (tmp_path / "j", None):
+        journal = Journal(path, resume=True)
+        journal.check({"anything": 1})
+        assert journal.runs == []
+    add(journal, made(1))
+    journal.remove()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_did_not_end_is_not_written_over(path: Path) -> None:

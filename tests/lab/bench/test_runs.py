@@ -97,16 +97,8 @@ def test_methods_take_turns_on_every_prompt_in_shuffled_order() -> None:
 
 def test_every_seed_runs_everything_before_the_next_repeat() -> None:
     jobs = plan(groups(2, 7, 3), ["x"], repeats=2)
-    assert [(j.repeat, j.run_seed, j.group, j.items[0].sampling.seed) for j in jobs] == [
-        (0, 7, 0, 7),
-        (0, 7, 1, 8),
-        (0, 3, 0, 3),
-        (0, 3, 1, 4),
-        (1, 7, 0, 7),
-        (1, 7, 1, 8),
-        (1, 3, 0, 3),
-        (1, 3, 1, 4),
-    ]
+    order = [(j.repeat, j.run_seed, j.group, j.items[0].sampling.seed) for j in jobs]
+    assert order == [(k, seed, i, seed + i) for k in (0, 1) for seed in (7, 3) for i in (0, 1)]
     assert len({job.key for job in jobs}) == 8
 
 

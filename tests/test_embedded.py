@@ -17,8 +17,6 @@ from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from draftwood.sampling.sampler import SamplingParams
-from draftwood.tree import Draw
 
 NAMES = sorted(models.EMBEDDED)
 
@@ -100,21 +98,3 @@ def test_every_method_equals_generate(
         engine = Engine(runner, method(name), host=host)
         found = engine.generate([Request(ids, count, eos=loaded.eos)])[0]
         assert found.tokens == plain, name
-
-
-@pytest.mark.slow
-def test_methods_without_sampled_drafts_equal_plain_sampling(
-    loaded: models.Loaded, runner: Runner, host: ModelHost
-) -> None:
-    ids = encode(loaded.tokenizer, PROMPTS["code"], chat=False)
-    request = Request(ids, 64, SamplingParams(temperature=0.8, seed=3), eos=loaded.eos)
-    methods = {name: method(name) for name in recipes()}
-    engines = {
-        name: Engine(runner, each, host=host)
-        for name, each in methods.items()
-        if each.policy.draws == {Draw.ONE_HOT}
-    }
-    assert {"ar", "goose", "talon"} <= engines.keys() < methods.keys()
-    found = {name: engine.generate([request])[0].tokens for name, engine in engines.items()}
-    assert len(set(found.values())) == 1
-    assert found["ar"] != Engine(runner, method("ar")).generate([Request(ids, 64)])[0].tokens

@@ -16,7 +16,6 @@ from draftwood.integrations.transformers import custom_generate, generate
 from draftwood.integrations.transformers.attachment import attachment_of
 from draftwood.runner.attach import detach
 from draftwood.runner.attached_models import find_attached
-from draftwood.runner.probe import probe_cache
 from tests.factories.path_logits import greedy_tokens
 from tests.factories.tiny_llama import tiny_llama
 
@@ -32,23 +31,6 @@ def ours(model: Any, method: str = "goose", **kwargs: Any) -> list[int]:
     tokens = generate(model, IDS, method, **KWARGS, **kwargs)
     assert isinstance(tokens, torch.Tensor)
     return list(tokens[0].tolist())
-
-
-def test_a_model_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-
-    def counted(*args: Any) -> Any:
-        made.append(args[0])
-        return probe_cache(*args)
-
-    monkeypatch.setattr("draftwood.runner.attach.probe_cache", counted)
-    model = tiny_llama()
-    for method in ("goose", "pld", "goose", "ar"):
-        ours(model, method)
-    assert len(made) == 1
-    detach(model)
-    ours(model)
-    assert len(made) == 2
 
 
 def test_attach_and_generate_share_one_attachment_in_either_order() -> None:

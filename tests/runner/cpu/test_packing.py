@@ -97,18 +97,6 @@ def test_the_same_logits_with_and_without(
     del held
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_packing_unshared_weights_takes_no_memory(layout: WeightLayout) -> None:
-    model = FAMILIES["llama"]()
-    model.lm_head.weight = model.model.embed_tokens.weight
-    packed = pack(model, always(layout))
-    assert freed(model.model.layers[0].mlp.up_proj)
-    assert not freed(model.lm_head)
-    for linear in packed:
-        linear.undo()
-    assert not freed(model.model.layers[0].mlp.up_proj)
-
-
 READERS: dict[str, Callable[[nn.Linear], Any]] = {
     "attribute": lambda linear: linear.weight,
     "parameters": lambda linear: next(linear.parameters()),
@@ -192,6 +180,14 @@ def test_an_optimizer_made_before_or_after_trains_the_model() -> None:
             with torch.inference_mode():
                 # Every weight's gradient is 3, so every output falls by 8 x 0.3.
                 torch.testing.assert_close(linear(x), before - 2.4)
+
+
+def test_a_weight_of_two_modules_is_copied() -> None:
+    model = FAMILIES["llama"]()
+    model.lm_head.weight = model.model.embed_tokens.weight
+    pack(model, always(TRANSPOSED))
+    assert freed(model.model.layers[0].mlp.up_proj)
+    assert not freed(model.lm_head)
 
 
 def test_a_weight_that_is_read_often_is_copied_instead_of_moved() -> None:

@@ -21,19 +21,28 @@ from draftwood.policies.auto.features import NOT_ASKED, SOURCES, Codes, Source
 
 BANDS = ("greedy", "low", "high")
 _LOW = 0.6
+"""Highest temperature of the low band."""
 
 HALF_LIFE = 200.0
 """Steps after which a count has lost half its weight."""
 
 _OWN = 2.0
-_PRIOR = 20.0
+"""Weight of what a frequency is shrunk to, in observations."""
+
+_PRIOR, _PRIOR_OF_ALL = 20.0, 200.0
+"""Observations at which the prior counts of a row, and those of all candidates, are capped."""
+
+_START = (2.0, 0.5)
+"""Offered and taken candidates that are added to those of all."""
+
 _LIMIT = 1e9
+"""Weight of an observation at which all counts are scaled back."""
 
 _SURE = (1e-4, 1.0 - 1e-4)
 """Bounds of a code's frequency."""
 
 _SPARE = 256
-"""Rows that are kept free for buckets to come."""
+"""Rows that are left free for new buckets."""
 
 Prior: TypeAlias = Mapping[Codes, tuple[float, float]]
 """Offered and taken candidates by bucket."""
@@ -129,8 +138,8 @@ class Counts:
         self._counts = _capped(np.array([*every.values()], dtype=np.float64).reshape(-1, 2))
         total = sum(offered for offered, _ in prior.values())
         hits = sum(taken for _, taken in prior.values())
-        scale = min(1.0, 10 * _PRIOR / total) if total else 0.0
-        self._offered, self._taken = total * scale + 2.0, hits * scale + 0.5
+        scale = min(1.0, _PRIOR_OF_ALL / total) if total else 0.0
+        self._offered, self._taken = total * scale + _START[0], hits * scale + _START[1]
         self._acceptance: AcceptanceTable | None = None
 
     @property

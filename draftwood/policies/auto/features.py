@@ -28,6 +28,7 @@ _MATCHES = (2, 3, 4, 6, 9, 16, 32, 64)
 _SCORES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
 _LOG_SCORES = np.log(np.array(_SCORES))
 _RANKS = 3
+"""Lowest match lengths and scores of the bins, and ranks that are told apart."""
 _PLACES = _RANKS * (len(_SCORES) + 1)
 
 COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)

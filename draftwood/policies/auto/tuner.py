@@ -61,8 +61,11 @@ _LEARNING = 0.5
 _SMOOTHING = 0.2
 """Weight of the newest step in the moving average of the price."""
 
-_GAIN, _NET_GAIN, _COVERAGE = 1.3, 0.3, 0.7
-"""Expectations of the first step."""
+_GAIN, _NET_GAIN, _COVERAGE, _FIRST_PRICE = 1.3, 0.3, 0.7, 0.05
+"""Averages before the first step."""
+
+_WEIGHT, _COVERAGE_WEIGHT = 8.0, 10.0
+"""Weight of these averages, in observations."""
 
 _PAYS = 0.01
 """Least net gain of drafting over plain decoding, in expected tokens a request."""
@@ -81,16 +84,16 @@ class AutoTuner(Tuner):
         self._widest = widest
         self.calibration = calibration
         self.costs = costs
-        self.coverage = DecayedRatio(_COVERAGE, 10.0, _HALF_LIFE)
-        self._together = DecayedRatio(1.0, 8.0, _HALF_LIFE)
-        self._gain = DecayedRatio(_GAIN, 8.0, _HALF_LIFE)
-        self._net_gains = [DecayedRatio(_NET_GAIN, 8.0, each) for each in _SEARCHES]
+        self.coverage = DecayedRatio(_COVERAGE, _COVERAGE_WEIGHT, _HALF_LIFE)
+        self._together = DecayedRatio(1.0, _WEIGHT, _HALF_LIFE)
+        self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
+        self._net_gains = [DecayedRatio(_NET_GAIN, _WEIGHT, each) for each in _SEARCHES]
         self._counts: list[Counts] = []
         self._backlogs: list[int] = []
         self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
-        self._price, self.recent_price = NOTHING_PAYS, 0.05
+        self._price, self.recent_price = NOTHING_PAYS, _FIRST_PRICE
         self._steps = 0
         self._net = 0.0
 

@@ -24,35 +24,39 @@ def check(path: Path) -> None:
     check_writable(path)
 
 
-def plot(path: Path, curves: Mapping[str, tuple[Curve, Sequence[Sample]]]) -> None:
+def plot(path: Path, curves: Mapping[str, Curve], samples: Mapping[str, Sequence[Sample]]) -> None:
     """Plot milliseconds by tokens, a panel per curve; points are measured, lines are fitted.
 
     Args:
         path: file to write; its suffix decides the format.
-        curves: curve and samples, by title.
+        curves: by title.
+        samples: by title of their curve.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.5 * len(curves), 4.0), layout="constrained")
-    panels = figure.subplots(1, len(curves), squeeze=False)[0]
-    for axes, (title, (curve, samples)) in zip(panels, curves.items(), strict=True):
-        loads = sorted({(sample.batch, sample.context) for sample in samples})
-        for i, (batch, context) in enumerate(loads):
-            timed = [s for s in samples if (s.batch, s.context) == (batch, context)]
-            tokens = range(batch, max(s.tokens for s in timed) + 1)
-            milliseconds = [1e3 * curve.seconds(n, context, batch) for n in tokens]
-            label = f"{context // batch} cached" + (f" × {batch}" if batch > 1 else "")
-            axes.plot(tokens, milliseconds, color=f"C{i}", label=label)
-            axes.plot(
-                [s.tokens for s in timed], [s.seconds * 1e3 for s in timed], "o", color=f"C{i}"
-            )
-        axes.set(title=title, xlabel="tokens", ylabel="milliseconds")
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.savefig(path)
+    from draftwood.lab.bench.plots.style import drawing
+
+    with drawing():
+        figure = Figure(figsize=(5.5 * len(curves), 4.0), layout="constrained")
+        panels = figure.subplots(1, len(curves), squeeze=False)[0]
+        for axes, (title, curve) in zip(panels, curves.items(), strict=True):
+            loads = sorted({(sample.batch, sample.context) for sample in samples[title]})
+            for i, (batch, context) in enumerate(loads):
+                timed = [s for s in samples[title] if (s.batch, s.context) == (batch, context)]
+                tokens = range(batch, max(s.tokens for s in timed) + 1)
+                milliseconds = [1e3 * curve.seconds(n, context, batch) for n in tokens]
+                label = f"{context // batch} cached" + (f" × {batch}" if batch > 1 else "")
+                axes.plot(tokens, milliseconds, color=f"C{i}", label=label)
+                axes.plot(
+                    [s.tokens for s in timed], [s.seconds * 1e3 for s in timed], "o", color=f"C{i}"
+                )
+            axes.set(title=title, xlabel="tokens", ylabel="milliseconds")
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.3)
+            axes.legend()
+        figure.savefig(path)
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def tune(
         settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
         write_json(output, document(key, found, samples, checks, loaded.name, settings))
     if picture is not None:
-        _draw(picture, found, samples)
+        _tune_tables.plot(picture, {"target": found.target, **found.drafters}, samples)
     click.echo(saved)
 
 
@@ -198,15 +198,6 @@ def _save(key: store.CostsKey, costs: StepCosts, others: Others | None) -> str:
             "again on a quiet machine"
         )
     return f"saved to {store.write(key, costs)}"
-
-
-def _draw(path: Path, costs: StepCosts, samples: Mapping[str, Sequence[Sample]]) -> None:
-    from draftwood.lab.bench.plots.style import drawing
-
-    curves = {"target": (costs.target, samples["target"])}
-    curves |= {name: (level, samples[name]) for name, level in costs.drafters.items()}
-    with drawing():
-        _tune_tables.plot(path, curves)
 
 
 def show(

@@ -153,19 +153,12 @@ class StepCosts:
             batch: sequences.
             levels: number of nodes of every drafted level, by source name.
 
-        Raises:
-            DraftwoodError: a drafter has no curve.
         """
-        drafting = 0.0
-        for source, widths in (levels or {}).items():
-            if source not in self.drafters:
-                known = ", ".join(self.drafters) or "none"
-                raise DraftwoodError(
-                    f"costs of a level of drafter {source!r} are not known, only of {known}: "
-                    "measure them first"
-                )
-            level = self.drafters[source]
-            drafting += sum(level.seconds(width, context, batch) for width in widths)
+        drafting = sum(
+            self.drafters[source].seconds(width, context, batch)
+            for source, widths in (levels or {}).items()
+            for width in widths
+        )
         host = self.fixed + self.node * (tokens - batch) + self.sequence * (batch - 1)
         return self.target.seconds(tokens, context, batch) + drafting + host
 

@@ -150,7 +150,8 @@ def test_the_curves_are_drawn(tmp_path: Path) -> None:
     for suffix, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         path = tmp_path / f"costs.{suffix}"
         _tune_tables.check(path)
-        _tune_tables.plot(path, {"target": (curve, samples), "draft": (curve, samples)})
+        names = ("target", "draft")
+        _tune_tables.plot(path, dict.fromkeys(names, curve), dict.fromkeys(names, samples))
         assert path.read_bytes().startswith(start)
 
 

@@ -89,11 +89,6 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
     assert costs.step(3, 0, 2) == 16.0 + 3.0 + 100 + 1 * 10 + 7
 
 
-def test_levels_of_an_unknown_drafter_are_refused() -> None:
-    with pytest.raises(DraftwoodError, match="'draft' are not known, only of none"):
-        StepCosts(CURVE).step(3, levels={"draft": [1]})
-
-
 @given(curves(), curves(), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 def test_json_keeps_everything(
     target: Curve, level: Curve, fixed: float, node: float, sequence: float

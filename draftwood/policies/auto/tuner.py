@@ -110,13 +110,15 @@ class AutoTuner(Tuner):
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._backlogs = [load.backlog for load in loads]
         rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
-        levels = [self.level_seconds(width) for width in widths]
+        # A forward is split by the recent average number of requests that take part in it.
+        together = max(1, round(self._together.value * self.batch))
+        levels = [self._level(width, together) / together for width in widths]
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
                 acceptance=counts.acceptance,
                 token_weight=weight,
-                floor=self.floor(weight),
+                floor=self._floor(weight),
                 price=self.recent_price / weight,
                 coverage=self.coverage.value,
                 catch_up=rate * self._catch_up(load) / weight,
@@ -141,7 +143,7 @@ class AutoTuner(Tuner):
         """Recent tokens per second, at the load of this step."""
         return self._gain.value * self.batch / self._plain
 
-    def floor(self, token_weight: float) -> float:
+    def _floor(self, token_weight: float) -> float:
         """Lowest path probability of a candidate that may pay, in a request of this token weight.
 
         Above 1 where the step is not to search for candidates: most steps do not, if searching adds
@@ -150,14 +152,6 @@ class AutoTuner(Tuner):
         if not self._searches:
             return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, _BELOW * self.recent_price / token_weight))
-
-    def level_seconds(self, width: int) -> float:
-        """A request's share of the seconds of a draft forward over ``width`` nodes of each request.
-
-        The forward is split by the recent average number of participating requests.
-        """
-        together = max(1, round(self._together.value * self.batch))
-        return self._level(width, together) / together
 
     def _level(self, width: int, requests: int) -> float:
         """Seconds of a draft forward over ``width`` nodes of each of some requests."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.live import LiveCosts
+from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import KINDS, SOURCES, TABLE, Codes
 from draftwood.policies.auto.forecast import Forecast
@@ -36,14 +36,6 @@ STEEP = Curve((1, 2), (1.0, 2.0))
 STEPPED = Curve((1, 4, 5, 12, 13, 64), (1.0, 1.0, 1.3, 1.3, 2.0, 2.0))
 """As where kernels work on tiles: nodes cost nothing up to the next one."""
 CURVES = (FLAT, LINEAR, STEEP, STEPPED)
-
-
-class TrueCosts(LiveCosts):
-    """Costs that are true and need no steps to tell."""
-
-    def observe(self, *step: float) -> None: ...
-
-    def searched(self, *step: float) -> None: ...
 
 
 class Sure:
@@ -119,7 +111,7 @@ def chain(n: int) -> TokenTree:
 def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) -> AutoTuner:
     """At the beginning of a step of requests at temperature 0."""
     known = costs if isinstance(costs, StepCosts) else StepCosts(costs)
-    made = AutoTuner(Calibration(), TrueCosts(known))
+    made = AutoTuner(Calibration(), FixedCosts(known))
     begin(made, contexts)
     return made
 
@@ -144,12 +136,28 @@ def observe(
     return of.observe(StepReport(bids, outcomes, StepTimes(0.1, 0.1, 0.1)))
 
 
+def run(
+    of: AutoTuner,
+    steps: int,
+    bids: Sequence[Bid],
+    taken: Sequence[Outcome],
+    contexts: Sequence[int] = (10,),
+) -> list[bool]:
+    """Steps that all bid and take the same, if they search; which ones did."""
+    searched = []
+    for _ in range(steps):
+        searched.append(begin(of, contexts)[0].floor <= 1.0)
+        if searched[-1]:
+            of.price(bids)
+        observe(of, bids if searched[-1] else [None] * len(bids), taken)
+    return searched
+
+
 def settle(of: AutoTuner, gain: int, batch: int = 1, steps: int = 200) -> None:
     """Plain steps that commit ``gain`` tokens a request, so that this is the rate."""
     for _ in range(steps):
         begin(of, [10] * batch)
-        taken = [outcome(chain(gain - 1), range(gain))] * batch
-        observe(of, [None] * batch, taken)
+        observe(of, [None] * batch, [outcome(chain(gain - 1), range(gain))] * batch)
 
 
 def offered(bids: Sequence[Bid]) -> list[float]:

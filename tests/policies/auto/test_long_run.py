@@ -10,6 +10,7 @@ from operator import mul
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.tuner import AutoTuner
@@ -19,7 +20,6 @@ from tests.policies.auto.known_costs import (
     LINEAR,
     STEPPED,
     Sure,
-    TrueCosts,
     begin,
     bid,
     bid_of,
@@ -83,7 +83,7 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
     Both are held to what they may expect of what they draft, and pay what it costs.
     """
     rng = random.Random(4)
-    of = AutoTuner(Calibration(), TrueCosts(StepCosts(curve)))
+    of = AutoTuner(Calibration(), FixedCosts(StepCosts(curve)))
     steps = [rng.choices(SITUATIONS, (1, 2, 4, 4, 2), k=batch) for _ in range(300)]
     expected, spent = 0.0, 0.0
     for number, step in enumerate(steps):

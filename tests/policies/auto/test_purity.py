@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import shipped
 from draftwood.policies.auto.features import Codes
@@ -15,7 +16,7 @@ from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import Bid, Price, RequestLoad, StepReport, StepTimes
 from draftwood.tree import TokenTree
 from tests.factories.scripted_sources import Row, offer
-from tests.policies.auto.known_costs import LINEAR, TrueCosts, outcome
+from tests.policies.auto.known_costs import LINEAR, outcome
 from tests.policies.auto.stage import By, Stage, model
 
 TABLE: Mapping[int, Row] = {
@@ -45,7 +46,7 @@ def plain(tree: TokenTree) -> dict[str, object]:
 def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     """Trees from the same forecast, before and after steps in which copies are always wrong."""
     costs = StepCosts(LINEAR, {"draft": DRAFT} if policy.neural else {})
-    of = AutoTuner(Calibration(shipped()), TrueCosts(costs), policy.level)
+    of = AutoTuner(Calibration(shipped()), FixedCosts(costs), policy.level)
     load = RequestLoad(10, 100, 1.0, 0.0)
     (first,) = of.begin([load], queued=False)
     if live:

@@ -61,7 +61,7 @@ class RunningRequest:
     def growth(self, budget: int, forecast: Any = None) -> Growth:
         """The policy's view of the next step; the step's random numbers begin here."""
         room = self.limit - len(self.tokens) - 1
-        self.noise.move(len(self.history) - 1)
+        self.noise.position = len(self.history) - 1
         return Growth(
             anchor=self.tokens[-1],
             room=room,

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
-
 if TYPE_CHECKING:
     import torch
 
@@ -62,19 +60,13 @@ class RequestNoise:
 
     Args:
         seed: the request's, in ``[0, 2**64)``.
-        position: absolute index of the root token, counted from the prompt's first token at 0.
-            :meth:`move` sets that of the next step.
-
-    Raises:
-        DraftwoodError: the seed or the position is out of range.
+        position: absolute index of the root token, counted from the prompt's first token at 0; it
+            is set anew for the next step.
     """
 
     def __init__(self, seed: int, position: int = 0) -> None:
-        if not 0 <= seed < SEED_LIMIT:
-            raise DraftwoodError(f"seed must be in [0, 2**64), but is {seed}")
         self._seed = seed
-        self._position = 0
-        self.move(position)
+        self.position = position
 
     # Created on first use: greedy decoding uses neither.
     @cached_property
@@ -84,17 +76,6 @@ class RequestNoise:
     @cached_property
     def _accept(self) -> _Numbers:
         return _Numbers(self._seed, Stream.ACCEPT)
-
-    @property
-    def position(self) -> int:
-        """Absolute index of the root token."""
-        return self._position
-
-    def move(self, position: int) -> None:
-        """Set the root's position for the next step."""
-        if not 0 <= position < 2**62:
-            raise DraftwoodError(f"a root's position must be in [0, 2**62), but is {position}")
-        self._position = position
 
     def choose(self, depth: int, weights: torch.Tensor) -> int:
         """Draw the token after a node at ``depth`` in proportion to ``weights`` ``[V]``, all >= 0.
@@ -118,7 +99,7 @@ class RequestNoise:
         They depend on the seed and the absolute index of the drawn token, ``position + depth + 1``,
         only. A smaller ``size`` gives a prefix of a larger one.
         """
-        exponentials = self._token.at(self._position + depth + 1, 0).standard_exponential(size)
+        exponentials = self._token.at(self.position + depth + 1, 0).standard_exponential(size)
         np.maximum(exponentials, np.finfo(np.float64).tiny, out=exponentials)
         return exponentials
 
@@ -126,7 +107,7 @@ class RequestNoise:
         """Whether to accept ``node`` with this probability."""
         if not 0 < probability < 1:
             return probability > 0
-        return float(self._accept.at(self._position, node).random()) < probability
+        return float(self._accept.at(self.position, node).random()) < probability
 
     def draft(self, lane: int = 0) -> np.random.Generator:
         """A fresh generator for sampling a draft.
@@ -134,6 +115,6 @@ class RequestNoise:
         Lanes (for example nodes of a tree) are independent. A second call with the same lane
         returns the same numbers.
         """
-        counter = np.array([0, lane, self._position, 0], dtype=np.uint64)
+        counter = np.array([0, lane, self.position, 0], dtype=np.uint64)
         bits = np.random.Philox(key=_key(self._seed, Stream.DRAFT), counter=counter)
         return np.random.Generator(bits)

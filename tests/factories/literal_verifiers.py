@@ -69,3 +69,14 @@ class Rejection:
                 left = left / left.sum() if left.sum() > 0 else left
             else:
                 return Verdict(tuple(path), case.noise.choose(len(path), left))
+
+
+@dataclass(frozen=True)
+class Eager(Rejection):
+    """Wrong: takes any child of the root that the target could have taken."""
+
+    def _one(self, case: Verification) -> Verdict:
+        row = case.p.probabilities([ROOT])[0]
+        below = children(case.tree, ROOT)
+        end = next((child for child in below if row[int(case.tree.tokens[child])] > 0), ROOT)
+        return Verdict(case.tree.path(end), case.p.draw(end, case.noise))

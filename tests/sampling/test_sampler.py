@@ -1,6 +1,5 @@
 """p is what ``generate`` would have sampled from, node by node, and draws follow it."""
 
-import inspect
 import math
 from typing import Any
 
@@ -16,7 +15,7 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Distributions, Noise, TargetOutput
+from draftwood.protocols import TargetOutput
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -173,6 +172,10 @@ def test_given_processors_cannot_change_the_logits() -> None:
     assert logits.tolist() == [[1.0, 3.0, 2.0]]
 
 
+def test_without_processors_a_given_sampler_is_plain() -> None:
+    assert Sampler.from_processors([], temperature=0.0).plain
+
+
 def test_processors_with_other_arguments_are_refused() -> None:
     class Hungry(LogitsProcessor):
         def __call__(
@@ -184,23 +187,25 @@ def test_processors_with_other_arguments_are_refused() -> None:
         Sampler.from_processors([Hungry()], temperature=0.0)
 
 
-def test_a_plain_sampler_takes_the_raw_argmax() -> None:
-    assert Sampler(SamplingParams(), 0).plain
-    assert Sampler(SamplingParams(top_k=3, top_p=0.5, min_p=0.1), 0).plain
-    assert Sampler.from_processors([], temperature=0.0).plain
-    assert not Sampler(SamplingParams(temperature=1.0), 0).plain
-    assert not Sampler(SamplingParams(banned_tokens=(1,)), 0).plain
-    assert not Sampler(SamplingParams(logit_bias={1: 0.5}), 0).plain
-    assert not Sampler(SamplingParams(frequency_penalty=0.5), 0).plain
-    rows = rows_of(torch.zeros(1, 3))
-    output = TargetOutput(rows.logits, np.array([2]), rows.top_tokens, rows.top_probs)
-    p = TreeDistributions(output, ROOT_ONLY, Sampler(SamplingParams(), 1), History([0]))
-    assert p.draw(0, NOISE) == 2
+@pytest.mark.parametrize(
+    ("setting", "plain"),
+    [
+        ({}, True),
+        ({"top_k": 3, "top_p": 0.5, "min_p": 0.1}, True),
+        ({"temperature": 1.0}, False),
+        ({"banned_tokens": (1,)}, False),
+        ({"logit_bias": {1: 0.5}}, False),
+        ({"frequency_penalty": 0.5}, False),
+    ],
+    ids=str,
+)
+def test_a_plain_sampler_takes_the_raw_argmax(setting: dict[str, Any], plain: bool) -> None:
+    assert Sampler(SamplingParams(**setting), 0).plain is plain
 
 
 def test_a_prefill_has_more_argmaxes_than_logits() -> None:
     rows = TargetOutput(
-        torch.tensor([[0.0, 0.0, 1.0]]),
+        torch.zeros(1, 3),
         np.array([0, 1, 2]),
         np.zeros((3, 0), np.int64),
         np.zeros((3, 0), np.float32),
@@ -277,12 +282,6 @@ def test_processors_run_once_for_a_node_and_never_for_others() -> None:
         assert counter.calls == 1
         p.probabilities([1, 2])
         assert counter.calls == 3
-
-
-def test_the_protocols_are_implemented() -> None:
-    p: Distributions = single([0.0, 1.0], SamplingParams(temperature=1.0))
-    noise: Noise = RequestNoise(0, 5)
-    assert p.draw(0, noise) in {0, 1}
 
 
 def test_a_history_that_grew_is_refused() -> None:
@@ -366,22 +365,3 @@ def test_a_row_without_possible_tokens_is_an_error(temperature: float, bad: floa
     for ask in (lambda: p.draw(0, NOISE), lambda: p.probabilities([0])[0]):
         with pytest.raises(DraftwoodError, match=f"{said} at position 1"):
             ask()
-
-
-def test_the_order_is_that_of_generate() -> None:
-    # If ``generate`` should ever order its processors otherwise, this says where to look.
-    from transformers.generation.utils import GenerationMixin
-
-    source = inspect.getsource(GenerationMixin._get_logits_processor)
-    order = [
-        "SequenceBiasLogitsProcessor(",
-        "RepetitionPenaltyLogitsProcessor(",
-        "SuppressTokensLogitsProcessor(",
-        "_merge_criteria_processor_list(",
-        "TemperatureLogitsWarper(",
-        "TopKLogitsWarper(",
-        "TopPLogitsWarper(",
-        "MinPLogitsWarper(",
-    ]
-    places = [source.rindex(name) for name in order]
-    assert places == sorted(places)

@@ -9,6 +9,7 @@ from draftwood.protocols import Noise, Verdict, Verification, Verifier
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, Draw, TokenTree, tree_of
 from draftwood.verifiers.walk import Walk, walk
+from tests.factories.literal_verifiers import Eager
 from tests.verifiers.exact_law import committed_law, distance
 from tests.verifiers.small_laws import Draft, Law, Row, Script, always, case_of, law_of
 
@@ -34,24 +35,6 @@ def loss(verifier: Verifier, tree: TokenTree, seed: int) -> float:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_output_law_is_the_targets(tree: TokenTree, seed: int) -> None:
     assert loss(Walk(), tree, seed) < 1e-12
-
-
-class Eager(Walk):
-    """Wrong on purpose: takes any child that the target could have taken."""
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        return [self.take(case) for case in cases]
-
-    def take(self, case: Verification) -> Verdict:
-        node, path = ROOT, list[int]()
-        while True:
-            possible = np.flatnonzero(case.p.probabilities([node])[0].numpy()).tolist()
-            children = [case.tree.child(node, token) for token in possible]
-            taken = next((child for child in children if child is not None), None)
-            if taken is None:
-                return Verdict(tuple(path), case.p.draw(node, case.noise))
-            path.append(taken)
-            node = taken
 
 
 class Best(Walk):

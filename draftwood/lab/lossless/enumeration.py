@@ -8,7 +8,7 @@ tokens is the target's, whatever was committed before and whatever the policy ha
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,9 +75,6 @@ def _verify(
             above = node
         noise.settle(verdict)
     return found
-
-
-TreeKey: TypeAlias = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -212,15 +209,13 @@ class StepEnumeration:
     def _trees(self, most: int) -> list[tuple[TokenTree, float]]:
         """Every tree that can be drafted, with its probability."""
         (drafted,) = explore(self._draft, [None], most)
-        trees: dict[TreeKey, TokenTree] = {}
-        weights: dict[TreeKey, float] = {}
+        trees: dict[tuple[bytes, ...], tuple[TokenTree, float]] = {}
         for tree, weight in drafted:
-            key = _key(tree)
-            trees.setdefault(key, tree)
-            weights[key] = weights.get(key, 0.0) + weight
-        for tree in trees.values():
+            first, before = trees.get(_key(tree), (tree, 0.0))
+            trees[_key(tree)] = first, before + weight
+        for tree, _ in trees.values():
             self._check(tree)
-        return [(trees[key], weights[key]) for key in trees]
+        return list(trees.values())
 
     def _draft(self, starts: Sequence[None], tapes: Sequence[Tape]) -> list[TokenTree]:
         noises = [TapeNoise(tape) for tape in tapes]
@@ -263,16 +258,15 @@ class StepEnumeration:
 
     def _difference(self, endings: Sequence[Ending]) -> float:
         length = self._size.room + 1
-        target = partial(_target, self._scene, self._start.context)
+
+        def target(tokens: Prefix) -> Row:
+            return self._scene.p((*self._start.context, *tokens))
+
         got = completed(target, ((end.committed, end.probability) for end in endings), length)
         return float(np.abs(got - joint(target, (), length)).max())
 
 
-def _target(scene: Scene, context: Prefix, tokens: Prefix) -> Row:
-    return scene.p((*context, *tokens))
-
-
-def _key(tree: TokenTree) -> TreeKey:
+def _key(tree: TokenTree) -> tuple[bytes, ...]:
     return (
         tree.tokens.tobytes(),
         tree.parents.tobytes(),

@@ -76,12 +76,9 @@ class Inventory:
             self.forkable.append(part)
             self.opaque = True
         else:
-            self._walk(part)
-
-    def _walk(self, part: object) -> None:
-        self.marks.append(type(part))
-        for each in self._members(part):
-            self.add(each)
+            self.marks.append(type(part))
+            for each in self._members(part):
+                self.add(each)
 
     def _members(self, part: object) -> Iterable[object]:
         if type(part) is dict:

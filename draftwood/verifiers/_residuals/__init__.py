@@ -24,22 +24,18 @@ needed, because most are not.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import SAMPLED, Draw
-from draftwood.verifiers._residuals.batched import try_batched
-from draftwood.verifiers._residuals.sequential import try_sequentially
-from draftwood.verifiers._residuals.siblings import (
-    Siblings,
-    Tested,
-    bonus,
-    children_of,
-    keep_probability,
-    rows_of,
-)
+from draftwood.verifiers._residuals.batched import Batched, try_batched
+from draftwood.verifiers._residuals.sequential import Sequential, try_sequentially
+from draftwood.verifiers._residuals.siblings import Siblings, children_of, rows_of
 from draftwood.verifiers.walk import walk
+
+Tested: TypeAlias = Batched | Sequential
+"""The result of testing a node's children."""
 
 
 class Mode(Enum):
@@ -61,6 +57,22 @@ def try_children(groups: Sequence[Siblings], mode: Mode | None = None) -> Sequen
     if mode is None:
         mode = Mode.SEQUENTIAL if p[0].device.type == "cpu" else Mode.BATCHED
     return try_sequentially(groups, p) if mode is Mode.SEQUENTIAL else try_batched(groups, p)
+
+
+def keep_probability(tested: Tested, reach: float) -> float:
+    """h: probability to keep a node with P = ``reach`` if no child is accepted.
+
+    In this form rounding of a tiny mass gives neither a value above 1 nor a division by zero.
+    """
+    return tested.mass / (tested.mass + (1 - reach)) if tested.mass > 0 else 0.0
+
+
+def bonus(case: Verification, node: int, tested: Tested | None) -> int:
+    """The token after the last accepted node, drawn from the residual that its children left."""
+    # Only rounding leaves no residual: in exact arithmetic such a node is never the last one.
+    if tested is None or tested.mass == 0:
+        return case.p.draw(node, case.noise)
+    return case.noise.choose(int(case.tree.depths[node]), tested.residual)
 
 
 class SampledVerifier(ABC):

@@ -18,7 +18,13 @@ from draftwood.verifiers._residuals.siblings import Siblings, rows_of
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batched:
-    """The result for one node; implements :class:`draftwood.verifiers._residuals.Tested`."""
+    """The result for one node, computed.
+
+    Attributes:
+        probabilities: P of each child, in drawing order.
+        mass: sum of R after the last child.
+        residual: R after the last child ``[V]``.
+    """
 
     known: ClassVar = True
 

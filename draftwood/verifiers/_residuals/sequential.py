@@ -24,10 +24,11 @@ def try_sequentially(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> l
 
 
 class Sequential:
-    """The result for one node; implements :class:`draftwood.verifiers._residuals.Tested`.
+    """The result for one node, computed as it is read.
 
     Attributes:
-        probabilities: P of the children, each computed when it is read.
+        known: whether the result is computed, so that reading it is free.
+        probabilities: P of each child, in drawing order; to be read once.
     """
 
     known = False

@@ -1,8 +1,7 @@
-"""Shared parts of verifiers of sampled trees: siblings to test, the result, and the bonus token."""
+"""Siblings to test, and the distributions at their parents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -26,46 +25,6 @@ class Siblings:
     node: int
     children: Sequence[int]
     reach: float
-
-
-class Tested(Protocol):
-    """The result of testing a node's children; it may be computed lazily."""
-
-    @property
-    def known(self) -> bool:
-        """Whether the result is computed, so that reading it is free."""
-        ...
-
-    @property
-    def probabilities(self) -> Iterable[float]:
-        """P of each child, in drawing order; to be read once."""
-        ...
-
-    @property
-    def mass(self) -> float:
-        """Sum of R after the last child."""
-        ...
-
-    @property
-    def residual(self) -> torch.Tensor:
-        """R after the last child ``[V]``, up to a factor."""
-        ...
-
-
-def keep_probability(tested: Tested, reach: float) -> float:
-    """h: probability to keep a node with P = ``reach`` if no child is accepted.
-
-    In this form rounding of a tiny mass gives neither a value above 1 nor a division by zero.
-    """
-    return tested.mass / (tested.mass + (1 - reach)) if tested.mass > 0 else 0.0
-
-
-def bonus(case: Verification, node: int, tested: Tested | None) -> int:
-    """The token after the last accepted node, drawn from the residual that its children left."""
-    # Only rounding leaves no residual: in exact arithmetic such a node is never the last one.
-    if tested is None or tested.mass == 0:
-        return case.p.draw(node, case.noise)
-    return case.noise.choose(int(case.tree.depths[node]), tested.residual)
 
 
 def rows_of(asked: Sequence[tuple[Distributions | Proposals, int]]) -> list[torch.Tensor]:

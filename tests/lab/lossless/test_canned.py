@@ -1,5 +1,6 @@
 """The canned drafter: ranked, sampled, excluded, tempered; and how it wants to be asked."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,22 +122,11 @@ def test_only_the_steps_own_numbers_will_do() -> None:
         ask(made(), noise, 1, draw=Draw.IID, noise=noise)
 
 
-def test_it_has_nothing_to_learn() -> None:
-    nothing: Any = None
-    drafter = made()
-    drafter.begin(0, nothing)
-    drafter.observe(0, nothing)
-    drafter.release(0)
-    assert drafter.continuations([0, 1]) == [Scene(0).copies("draft", (4,))] * 2
+def test_it_copies_as_the_scene_says_and_has_no_real_target() -> None:
+    assert made().continuations([0, 1]) == [Scene(0).copies("draft", (4,))] * 2
+    host: Any = SimpleNamespace(info="a target")
     with pytest.raises(DraftwoodError, match="no real target"):
-        CannedSpec().build(nothing_but_a_host())
-
-
-def nothing_but_a_host() -> Any:
-    class Host:
-        info = "a target"
-
-    return Host()
+        CannedSpec().build(host)
 
 
 def test_distributions_of_a_tree() -> None:

@@ -25,9 +25,9 @@ from draftwood.protocols import (
 )
 from draftwood.tree import ROOT, Draw, TreeBuilder
 from draftwood.verifiers.traversal import Traversal
-from tests.factories import enumerable_policies, literal_verifiers
+from tests.factories import enumerable_policies
 from tests.factories.enumerable_policies import Stateless
-from tests.factories.literal_verifiers import Rejection
+from tests.factories.literal_verifiers import Eager, Rejection
 
 START = StepStart((0,), None)
 WITHOUT, IID, ONE_HOT = Draw.WITHOUT_REPLACEMENT, Draw.IID, Draw.ONE_HOT
@@ -73,24 +73,6 @@ def test_selecting_after_drawing_is_not_lossless(policy: Policy, verifier: Verif
     check = check_exact("it", policy, verifier)
     assert not check.passed
     assert check.difference > 0.01
-
-
-@dataclass(frozen=True)
-class Eager:
-    """Wrong: takes any child that the target could have taken."""
-
-    accepts: ClassVar = literal_verifiers.ALL
-    branching: ClassVar = True
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        found = []
-        for case in cases:
-            row = case.p.probabilities([ROOT])[0]
-            children = literal_verifiers.children(case.tree, ROOT)
-            taken = next((v for v in children if row[int(case.tree.tokens[v])] > 0), None)
-            end = ROOT if taken is None else taken
-            found.append(Verdict(case.tree.path(end), case.p.draw(end, case.noise)))
-        return found
 
 
 @dataclass(frozen=True)

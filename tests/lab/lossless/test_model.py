@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Verdict, Verification
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.tree import ROOT, Draw
+from tests.factories.literal_verifiers import Eager, Rejection
 from tests.factories.markov_target import MarkovTarget
 
 # Every pair of the five tokens occurs, so that copying drafters find something to offer.
@@ -31,31 +30,14 @@ def model_check() -> ModelCheck:
 
 
 @dataclass(frozen=True)
-class Eager:
-    """Wrong: takes any child that the target could have taken."""
-
-    accepts: ClassVar = frozenset({Draw.ONE_HOT})
-    branching: ClassVar = True
-
-    def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
-        return [self._one(case) for case in cases]
-
-    def _one(self, case: Verification) -> Verdict:
-        row = case.p.probabilities([ROOT])[0]
-        children = (case.tree.child(ROOT, token) for token in range(len(row)) if row[token] > 0)
-        end = next((child for child in children if child is not None), ROOT)
-        return Verdict(case.tree.path(end), case.p.draw(end, case.noise))
-
-
-@dataclass(frozen=True)
-class Lazy(Eager):
+class Lazy(Rejection):
     """Wrong: always commits token 0."""
 
     def _one(self, case: Verification) -> Verdict:
         return Verdict((), 0)
 
 
-def wrong(verifier: Eager) -> Method:
+def wrong(verifier: Rejection) -> Method:
     return replace(method("tr:budget=8"), verifier=verifier)
 
 
@@ -90,7 +72,7 @@ def test_methods_pass(model_check: ModelCheck, name: str) -> None:
 
 
 @pytest.mark.parametrize("verifier", [Eager(), Lazy()], ids=["eager", "lazy"])
-def test_wrong_methods_do_not(model_check: ModelCheck, verifier: Eager) -> None:
+def test_wrong_methods_do_not(model_check: ModelCheck, verifier: Rejection) -> None:
     sampled = model_check.check_sampled("wrong", wrong(verifier), 400)
     assert not sampled.passed
     assert sampled.p_value < 1e-6
@@ -136,7 +118,7 @@ def test_a_near_tie_is_no_failure() -> None:
 
 
 @dataclass(frozen=True)
-class Third(Eager):
+class Third(Rejection):
     """Wrong even where two tokens are tied: takes none of them."""
 
     def _one(self, case: Verification) -> Verdict:

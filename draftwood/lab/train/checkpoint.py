@@ -39,7 +39,10 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
     """Write ``checkpoint`` to ``directory``; if interrupted, the previous one remains."""
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / f"{_FILE}.partial"
-    torch.save(vars(checkpoint), partial)
+    with partial.open("wb") as file:
+        torch.save(vars(checkpoint), file)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(partial, directory / _FILE)
 
 

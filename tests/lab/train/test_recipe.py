@@ -29,11 +29,8 @@ def test_a_shorter_run_only_falls_earlier() -> None:
     assert shorter.rate(40) < RECIPE.rate(40)
 
 
-def test_rows_are_cut_for_the_first_share() -> None:
+def test_rows_are_cut_at_first_and_the_teacher_comes_in_later() -> None:
     assert [step for step in range(100) if RECIPE.halves(step)] == list(range(50))
-
-
-def test_the_teacher_comes_in_where_told() -> None:
     taught = replace(RECIPE, teacher_share=0.5, teacher_from=0.75)
     assert [step for step in range(100) if taught.taught(step)] == list(range(75, 100))
     assert not RECIPE.taught(99)

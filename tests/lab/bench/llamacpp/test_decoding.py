@@ -122,19 +122,17 @@ def test_the_context_is_what_requests_need_and_only_grows(stock: Loaded) -> None
     assert ["close" in one.calls for one in Llama.opened] == [True, False]
 
 
-def test_the_file_is_opened_as_torch_runs_the_model(stock: Loaded) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        answer(LlamaCppDecoder(stock), Request([1], 1))
-    finally:
-        torch.set_num_threads(before)
+def test_the_file_is_opened_as_torch_runs_the_model(
+    stock: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    answer(LlamaCppDecoder(stock), Request([1], 1))
     settings = Llama.opened[0].settings
-    assert settings["n_threads"] == settings["n_threads_batch"] == 3
-    assert settings["n_gpu_layers"] == 0
-    assert settings["offload_kqv"] is settings["op_offload"] is False
-    assert (settings["logits_all"], settings["draft_model"]) == (False, None)
-    assert settings["model_path"].endswith(".gguf")
+    assert settings.pop("model_path").endswith(".gguf")
+    threads = {"n_ctx": 256, "n_threads": 3, "n_threads_batch": 3}
+    device = {"n_gpu_layers": 0, "main_gpu": 0, "offload_kqv": False, "op_offload": False}
+    cache = {"type_k": 0, "type_v": 0, "logits_all": False, "draft_model": None}
+    assert settings == {**threads, **device, **cache, "verbose": False}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

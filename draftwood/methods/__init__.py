@@ -1,12 +1,12 @@
 """Methods by name: finds the recipe, reads the given settings, and builds the method."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
-from draftwood.methods.recipe import Method, bound, build, given, settings_of
+from draftwood.methods.recipe import Method, bound, build, check_names, given, settings_of
 from draftwood.methods.settings import parse
 from draftwood.protocols import Recipe
 
@@ -110,13 +110,5 @@ def _read(
     texts = {key: value for key, _, value in pairs} | dict(further)
     chosen = bound(recipe(name), {**texts, **values})
     known = settings_of(chosen)
-    for key in [*texts, *values]:
-        if key not in known:
-            raise DraftwoodError(_no_setting(name, key, known))
+    check_names(name, [*texts, *values], known)
     return chosen, {key: parse(known[key], value) for key, value in texts.items()} | dict(values)
-
-
-def _no_setting(name: str, key: str, known: Collection[str]) -> str:
-    near = did_you_mean(key, known)
-    rest = f": {near}" if near else ""
-    return f"method {name!r} has no setting {key!r}{rest} ('draftwood methods {name}' lists them)"

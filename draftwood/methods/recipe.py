@@ -5,7 +5,7 @@ setting decided, checked to be lossless before anything is loaded.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -101,6 +101,22 @@ def build(recipe: Recipe, options: Mapping[str, object] | None = None) -> "Metho
     return _built(bound(recipe, options), options)
 
 
+def check_names(method: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Check that a method has settings of these names.
+
+    Raises:
+        DraftwoodError: it lacks one of them.
+    """
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            hint = f": {near}" if near else ""
+            raise DraftwoodError(
+                f"method {method!r} has no setting {name!r}{hint} "
+                f"('draftwood methods {method}' lists them)"
+            )
+
+
 def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
     known = settings_of(recipe)
     optional = {
@@ -109,10 +125,7 @@ def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
         if any(name.startswith(f"{source}.") for name in options)
     }
     values = {**recipe.presets, **optional, **options}
-    for name in values:
-        if name not in known:
-            near = did_you_mean(name, known) or f"it has {', '.join(known)}"
-            raise DraftwoodError(f"method {recipe.name!r} has no setting {name!r}: {near}")
+    check_names(recipe.name, values, known)
     values |= {name: checked(known[name], value) for name, value in options.items()}
     accept_rule = str(values.pop("verifier", recipe.verifier))
 

@@ -194,17 +194,17 @@ class TreeBuilder:
             route: of the tree.
             logq: of the nodes, if not as they were added.
         """
-        kept = (ROOT, *nodes)
+        chosen = (ROOT, *nodes)
         logs = [self.logq[node] for node in nodes] if logq is None else logq
-        index = dict(zip((-1, *kept), range(-1, len(kept)), strict=True))
+        index = dict(zip((-1, *chosen), range(-1, len(chosen)), strict=True))
         return TokenTree(
-            tokens=np.array([self.tokens[node] for node in kept], dtype=np.int64),
-            parents=np.array([index[self.parents[node]] for node in kept], dtype=np.int64),
-            depths=np.array([self.depths[node] for node in kept], dtype=np.int64),
+            tokens=np.array([self.tokens[node] for node in chosen], dtype=np.int64),
+            parents=np.array([index[self.parents[node]] for node in chosen], dtype=np.int64),
+            depths=np.array([self.depths[node] for node in chosen], dtype=np.int64),
             logq=np.array([self.logq[ROOT], *logs], dtype=np.float32),
-            draws=np.frombuffer(bytes([self.draws[node] for node in kept]), dtype=np.int8),
-            q_rows=np.array([self.q_rows[node] for node in kept], dtype=np.int64),
-            sources=tuple([self.sources[node] for node in kept]),
+            draws=np.frombuffer(bytes([self.draws[node] for node in chosen]), dtype=np.int8),
+            q_rows=np.array([self.q_rows[node] for node in chosen], dtype=np.int64),
+            sources=tuple([self.sources[node] for node in chosen]),
             route=route,
         )
 

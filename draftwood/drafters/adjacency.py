@@ -108,10 +108,10 @@ class AdjacencyTables(Drafter):
         before[0] = self._before[slot]
         best, probs = outcome.rows.top_tokens, outcome.rows.top_probs
         if self._settings.harvest == "accepted":
-            kept = [0, *outcome.path]
-            tokens = [tokens[node] for node in kept]
-            before = [before[node] for node in kept]
-            best, probs = best[kept], probs[kept]
+            stored = [0, *outcome.path]
+            tokens = [tokens[node] for node in stored]
+            before = [before[node] for node in stored]
+            best, probs = best[stored], probs[stored]
         self._tables[slot].harvest(before, tokens, best, probs)
         self._before[slot] = (tokens[0], *outcome.committed)[-2]
 
@@ -222,10 +222,10 @@ def _drop_excluded(
     """Close the gaps that excluded tokens leave, in place."""
     for i, banned in enumerate(exclude):
         if banned:
-            kept = np.flatnonzero([token not in banned for token in tokens[i].tolist()])
+            allowed = np.flatnonzero([token not in banned for token in tokens[i].tolist()])
             for row, empty in ((tokens[i], -1), (logq[i], -np.inf)):
-                row[: len(kept)] = row[kept]
-                row[len(kept) :] = empty
+                row[: len(allowed)] = row[allowed]
+                row[len(allowed) :] = empty
 
 
 def _fit(rows: NDArray[_Number], k: int, empty: float) -> NDArray[_Number]:

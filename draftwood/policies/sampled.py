@@ -125,7 +125,7 @@ class Sampled(DrawnPolicy):
             counts = dict(widths)
             for parent in certain.parents.tolist():
                 counts[parent] -= 1
-            drawn, kept = yield from draw_below(
+            drawn, certain_nodes = yield from draw_below(
                 tree,
                 certain_frontier(counts),
                 np.array(list(counts.values()), dtype=np.int64),
@@ -134,8 +134,8 @@ class Sampled(DrawnPolicy):
                 certain_source,
             )
             if certain_source == self.chain:
-                match = kept.nodes[0]
-            places = _places(tree, places, level, drawn.nodes, kept.nodes)
+                match = certain_nodes.nodes[0]
+            places = _places(tree, places, level, drawn.nodes, certain_nodes.nodes)
         if not tree.drafted:
             return tree.build("plain")
         return tree.build("sampled" if match == ROOT else "spine")
@@ -146,13 +146,13 @@ def _places(
     above: Sequence[int | None],
     widths: Sequence[int],
     drawn: Sequence[int],
-    kept: Sequence[int],
+    certain_nodes: Sequence[int],
 ) -> list[int | None]:
     """The nodes of a level by their place in the shape; None where nothing was offered."""
     first: dict[int | None, list[int]] = {}
     for node in drawn:
         first.setdefault(tree.parents[node], []).append(node)
-    last = {tree.parents[node]: node for node in kept}
+    last = {tree.parents[node]: node for node in certain_nodes}
     found: list[int | None] = []
     for parent, width in zip(above, widths, strict=True):
         if width:

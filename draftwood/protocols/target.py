@@ -22,7 +22,7 @@ class TargetOutput:
 
     Attributes:
         logits: float ``[n, V]`` on the target's device, before any processor. After a prefill
-            only the last position's row is kept: ``[1, V]``.
+            only the last position's row is stored: ``[1, V]``.
         argmax: int64 ``[n]`` on the host; the first index of the largest logit, -1 where a logit of
             the row is not a number.
         top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).

@@ -1,6 +1,6 @@
 """Tokens sampled from a draft model's q, and the rows of q that the accept rule needs.
 
-Deviation from the usual form: excluded tokens lose their logits before the softmax, not their
+Deviation from the common form: excluded tokens lose their logits before the softmax, not their
 probabilities after it. That is the same q, rounded once.
 """
 

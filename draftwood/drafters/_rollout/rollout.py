@@ -9,7 +9,7 @@ rows only.
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
 tokens these are the target's features; for drafted nodes, the model's own output at the parent. So
-such a model forwards one generation of nodes at a time. Its entries for drafted nodes are not kept:
+such a model forwards one generation of nodes at a time. Its entries for drafted nodes are dropped:
 accepted tokens are forwarded again with the target's features (EAGLE, section 4.1).
 """
 

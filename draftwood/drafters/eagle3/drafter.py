@@ -2,7 +2,7 @@
 
 For a committed token, the head gets the token and the target's features at the position *before*
 it. For a drafted node, it gets its own output at the parent instead. Entries computed from its own
-output are not kept: accepted tokens are forwarded again with the target's features.
+output are dropped: accepted tokens are forwarded again with the target's features.
 
 Source: Li et al., *EAGLE-3* (2025), sections 3.1 and 3.2.
 """

@@ -1,4 +1,4 @@
-"""Kept measurements: listed, cleared, and the command that does so."""
+"""Cached measurements: listed, cleared, and the command that does so."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli.cache import cache
-from draftwood.costs import cache as cached
+from draftwood.costs.cache import VARIABLE, directory, entries, read, write
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cached.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -22,10 +22,10 @@ def listed(*argv: str) -> str:
 
 
 def test_every_file_belongs_to_its_key() -> None:
-    cached.write("costs", {"model": "a", "threads": 2}, [1], "a model")
-    assert cached.read("costs", {"model": "a", "threads": 2}) == [1]
-    assert cached.read("costs", {"model": "a", "threads": 3}) is None
-    assert cached.read("layouts", {"model": "a", "threads": 2}) is None
+    write("costs", {"model": "a", "threads": 2}, [1], "a model")
+    assert read("costs", {"model": "a", "threads": 2}) == [1]
+    assert read("costs", {"model": "a", "threads": 3}) is None
+    assert read("layouts", {"model": "a", "threads": 2}) is None
 
 
 def test_an_empty_cache_lists_nothing(place: Path) -> None:
@@ -34,9 +34,9 @@ def test_an_empty_cache_lists_nothing(place: Path) -> None:
 
 
 def test_the_command_lists_and_clears() -> None:
-    cached.write("costs", {"model": "a"}, 1, "model a")
-    cached.write("costs", {"model": "b"}, 1, "model b")
-    broken = cached.write("layouts", {"model": "a"}, 1, "layouts of a")
+    write("costs", {"model": "a"}, 1, "model a")
+    write("costs", {"model": "b"}, 1, "model b")
+    broken = write("layouts", {"model": "a"}, 1, "layouts of a")
     broken.write_text("{")
     text = listed()
     assert "model a" in text
@@ -44,13 +44,13 @@ def test_the_command_lists_and_clears() -> None:
     assert "not readable" in text
     assert "model a" not in listed("--kind", "layouts")
     assert "deleted 2 files" in listed("--clear", "--kind", "costs")
-    assert [one.kind for one in cached.entries()] == ["layouts"]
+    assert [one.kind for one in entries()] == ["layouts"]
     assert "deleted 1 file from" in listed("--clear")
-    assert list(cached.entries()) == []
+    assert list(entries()) == []
 
 
 def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
-    ours = cached.write("costs", {"model": "a"}, 1, "model a")
+    ours = write("costs", {"model": "a"}, 1, "model a")
     foreign = [
         place / "mine.json",
         place / "other" / "mine.json",
@@ -64,7 +64,7 @@ def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
     ):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    assert [one.path for one in cached.entries()] == [ours]
+    assert [one.path for one in entries()] == [ours]
     assert "deleted 1 file from" in listed("--clear")
     assert all(path.exists() for path in foreign)
     assert not ours.exists()
@@ -77,7 +77,7 @@ def test_another_kind_is_refused() -> None:
 
 
 def test_without_the_variable_the_users_cache_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(cached.VARIABLE)
-    found = cached.directory("costs")
+    monkeypatch.delenv(VARIABLE)
+    found = directory("costs")
     assert found.name == "costs"
     assert "draftwood" in found.parts

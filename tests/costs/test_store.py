@@ -11,8 +11,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from draftwood.costs import cache as cached
-from draftwood.costs import store
+from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.store import CostsKey, device_name, identity_at, key_of
@@ -24,8 +23,8 @@ KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cached.VARIABLE, str(tmp_path / "cache"))
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 
@@ -33,16 +32,16 @@ def never() -> StepCosts:
     raise AssertionError("measured again")
 
 
-def test_what_is_written_is_read(cache: Path) -> None:
+def test_what_is_written_is_read(directory: Path) -> None:
     assert store.read(KEY) is None
     path = store.write(KEY, COSTS)
-    assert path.parent == cache
+    assert path.parent == directory
     assert store.read(KEY) == COSTS
     assert store.read_or_measure(KEY, never) == COSTS
     assert json.loads(path.read_text())["about"] == (
         "cpu, 2 threads, float32: 1e+03 ms for one token, with a draft"
     )
-    assert [p.name for p in cache.iterdir()] == [path.name]
+    assert [p.name for p in directory.iterdir()] == [path.name]
 
 
 def test_every_part_of_the_key_counts() -> None:
@@ -100,11 +99,11 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> Others:
 
 @pytest.mark.parametrize(("seconds", "is_kept"), [(0.0, True), (0.09, True), (0.5, False)])
 def test_costs_measured_on_a_busy_machine_are_not_cached(
-    neighbours: Others, seconds: float, is_kept: bool, cache: Path
+    neighbours: Others, seconds: float, is_kept: bool, directory: Path
 ) -> None:
     object.__setattr__(neighbours, "seconds", seconds)
     assert store.read_or_measure(KEY, lambda: COSTS) == COSTS
-    assert cache.is_dir() == is_kept
+    assert directory.is_dir() == is_kept
 
 
 def test_a_cache_that_cannot_be_written_only_warns(
@@ -114,7 +113,7 @@ def test_a_cache_that_cannot_be_written_only_warns(
     neighbours: Others,
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cached.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
     with pytest.raises(DraftwoodError, match=r"cannot cache costs in .*DRAFTWOOD_CACHE"):
         store.write(KEY, COSTS)
     assert neighbours.share == 0.0

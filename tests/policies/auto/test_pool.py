@@ -198,41 +198,6 @@ def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
     assert probabilities.codes[:2] == [one, three], "what was not spoken of is not estimated anew"
 
 
-def test_who_has_nothing_to_say_is_silent_and_speaks_against_none() -> None:
-    probabilities = Even()
-    pool = Pool(99, probabilities, floor=0.0, most=ALL)
-    pool.copy((1,), 4, "context", preferred=True)
-    probabilities.codes.clear()
-    assert pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked([], [])) == []
-    assert probabilities.codes == [], "nothing was said: nothing is estimated anew"
-    assert not pool.answered(TABLE, ROOT)
-    pool.offer(NEURAL, "draft", [ROOT], *ranked([(2, 0.5)]))
-    found = (NOT_LISTED, NOT_ASKED, code([(2, 0.5)], 2))
-    assert said(pool, (2,))[-1] == found
-    assert found in probabilities.codes
-
-
-def test_two_continuations_are_siblings_and_the_preferred_one_is_marked() -> None:
-    probabilities = Even()
-    pool = Pool(99, probabilities, floor=0.0, most=ALL)
-    pool.copy((1, 5), 9, "context", preferred=True)
-    pool.copy((2, 5), 3, "context", preferred=False)
-    pool.copy((), 3, "context", preferred=False)
-    assert known(pool) == {(1,): 0.5, (1, 5): 0.25, (2,): 0.5, (2, 5): 0.25}
-    first, other, below = said(pool, (2, 5))
-    assert first == (copied_code(9, preferred=True, first=True), NOT_ASKED, NOT_ASKED)
-    assert other == (copied_code(3, preferred=False, first=True), NOT_ASKED, NOT_ASKED)
-    assert below == (copied_code(4, preferred=False, first=False), NOT_ASKED, NOT_ASKED)
-
-
-def test_a_row_may_hold_known_and_new_candidates() -> None:
-    pool = Pool(99, Hashed(3), floor=0.0, most=ALL)
-    first = pool.offer(TABLE, "adjacency", [ROOT], *ranked([(1, 0.5), (2, 0.3)]))
-    again = pool.offer(NEURAL, "draft", [ROOT, 1], *ranked([(4, 0.6), (2, 0.3)], [(2, 0.9)]))
-    assert (first, again) == ([1, 2], [3, 4])
-    assert [path_of(pool, node) for node in again] == [(4,), (1, 2)]
-
-
 # --- floor and room -------------------------------------------------------------------------------
 
 
@@ -458,8 +423,3 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     assert gains(9, accepted=0) == [(False, 0.5)]
     assert gains(1, 2, accepted=2) == [(False, 0.5)]
     assert gains(5, accepted=0, source=TABLE) == []
-
-
-def test_an_empty_pool_labels_nothing() -> None:
-    codes, labelled = Report(Pool(99, Even(), floor=0.0, most=ALL), ALL).labelled((5, 1))
-    assert (codes, labelled.sources, labelled.probabilities, labelled.taken) == ([], [], [], [])

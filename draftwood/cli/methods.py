@@ -55,7 +55,7 @@ def _details(chosen: Recipe, width: int) -> Iterator[str]:
     for label, value in facts.items():
         yield from _entry(f"{label}:", value, len("Drafters:  "), width)
     yield ""
-    yield f"Settings, as --NAME VALUE or in {chosen.name}:name=value:"
+    yield f"Settings, as --NAME VALUE, or as {chosen.name}:name=value with _ for -:"
     for flag, setting in settings_of(chosen).items():
         yield ""
         yield f"--{flag.replace('_', '-')} {_values(setting)}  [default: {shown(setting.default)}]"

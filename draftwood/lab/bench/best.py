@@ -59,7 +59,7 @@ class Best:
 
     @property
     def disturbed(self) -> str | None:
-        """Why the search's times are not reliable; None if they are, or did not decide."""
+        """Reason why the search's times are not reliable; None if they are, or did not decide."""
         return None if self.by == TIMELESS else objection({"provenance": self.provenance})
 
     def contenders(self, methods: Sequence[str]) -> tuple[str, ...]:

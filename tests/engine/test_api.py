@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import draftwood
-from draftwood import Engine, Request, SamplingParams
+from draftwood import Request, SamplingParams
+from draftwood.engine import Engine
 from draftwood.engine.request import prepared
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
@@ -178,6 +179,7 @@ def test_text_has_ids_only_once_it_is_encoded() -> None:
     assert Request(IDS).ids == IDS
     assert Request(IDS).ends == ()
     assert draftwood.Request is Request
+    assert draftwood.Engine is Engine
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def tune(
 ) -> None:
     """Measure what a step costs on this machine, and save it for later runs.
 
-    A tree is worth drafting if more of its tokens are accepted than its break-even.
+    A tree pays if more of its tokens are accepted than its break-even.
     """
     if draft is not None and head is not None:
         raise DraftwoodError("--draft and --head are two drafters: measure one at a time")

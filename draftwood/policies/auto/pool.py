@@ -3,7 +3,7 @@
 A candidate that several sources list below one parent is one node, and its bucket
 (:mod:`draftwood.policies.auto.features`) has the codes of all of them. Each node has a probability,
 that the target takes it if it took its parent, and the product of these along its path. Candidates
-whose path is less likely than a floor are not kept, nor anything below them. Pure; probabilities
+whose path is less likely than a floor are dropped, and so is all below them. Pure; probabilities
 come from the forecast.
 """
 
@@ -40,12 +40,12 @@ class Pool:
     Args:
         anchor: the root's token.
         acceptance: predicts the acceptance of candidates.
-        floor: lowest path probability of a candidate that is kept.
-        most: candidates kept at most.
+        floor: lowest path probability of a candidate.
+        most: candidates at most.
         sources: in the order of the codes.
 
     Attributes:
-        builder: all candidates kept, in the order in which they came.
+        builder: all candidates, in the order in which they came.
         path: probability of each node that it and all its ancestors are taken; 1 for the root.
         probabilities: of each node, that it is taken if its parent is.
         codes: features of each node.

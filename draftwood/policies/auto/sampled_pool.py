@@ -1,6 +1,6 @@
 """Candidates of a step of which some are sampled: above temperature 0, from a neural drafter.
 
-Below a node, ranked children that are likely enough are kept, and further children are sampled from
+Below a node, ranked children that are likely enough stay, and further children are sampled from
 the rest of q. :mod:`draftwood.verifiers.traversal` accepts a sampled token where q and the target
 agree on all that is left, and a ranked token only where it is the target's own. A ranked token
 loses nothing by its sampled siblings: it is excluded from the sampling and verified after them.

@@ -13,7 +13,7 @@ step would spend too little on steps that promise much and too much on others. I
 step is plain decoding. Its candidates are labelled all the same, so that the tuner notices when
 drafting pays again.
 
-The rate is kept relative to plain decoding at the same load, by the same cost curve. So neither a
+The rate is relative to plain decoding at the same load, by the same cost curve. So neither a
 shrinking batch nor a machine that slows down as a whole moves it. Draft forwards are decided before
 that, level by level, by :attr:`Forecast.level_costs`.
 """

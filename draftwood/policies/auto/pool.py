@@ -103,8 +103,6 @@ class Pool:
             preferred: whether it is the source's first continuation.
             source: position of the source.
         """
-        if not tokens:
-            return
         only, probability = self._features.only, self._acceptance.probability
         child, path, answered, floor = self.builder.child, self.path, self._answered, self._floor
         node, new, bit = ROOT, len(self) == 1, 1 << source

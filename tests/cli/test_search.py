@@ -205,10 +205,13 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
     code, err = search(*argv, "--methods", "nope")
     assert (code, "unknown method 'nope'" in err) == (2, True)
     wrong = tmp_path / "x.json"
+    facts: dict[str, object] = {"settings": {}, "other_processes": {}}
+    damaged = {"best_settings": 2, "by": "x", "provenance": facts, "methods": {}, "prompts": []}
     for content, said in (
         ("{", "is not JSON"),
         ("[1]", "is not a file of best settings"),
         ('{"best_settings": 2}', "by is missing: search again"),
+        (json.dumps(damaged), "provenance.other_processes.share is missing: search again"),
     ):
         wrong.write_text(content)
         with pytest.raises(DraftwoodError, match=said):

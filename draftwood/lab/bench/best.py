@@ -147,6 +147,7 @@ def load(path: Path) -> Best:
     try:
         best = decode(Best, found)
         settings = decode(dict[str, Any], best.provenance.get("settings"), "provenance.settings")
+        objection({"provenance": best.provenance})
     except DraftwoodError as error:
         raise DraftwoodError(f"{path}: {error}: search again") from error
     missing = [name for name in _NEEDED if name not in settings]

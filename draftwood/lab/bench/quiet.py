@@ -6,9 +6,11 @@ are not reliable. Figures without times (τ, acceptance, equality of tokens) do 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from draftwood.costs.busy import Others
+from draftwood.files import decode
 
 LIMIT = 0.05
 """Largest share of the cores that other processes may use in a published run."""
@@ -35,17 +37,30 @@ def recorded(timed: Others | None, whole: Others | None) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True)
+class _OtherProcesses:
+    """The part of :func:`recorded` that :func:`objection` reads."""
+
+    share: float | None
+    timed_share: float | None
+    unknown: str | None
+
+
 def objection(document: Mapping[str, Any]) -> str | None:
     """Reason why a document's times may not be published; None if they may.
 
     It depends on the share while jobs were timed, or over the whole run if no job was timed.
+
+    Raises:
+        DraftwoodError: the document's record of other processes is damaged.
     """
-    found = document["provenance"].get("other_processes")
-    if found is None:
+    plain = document["provenance"].get("other_processes")
+    if plain is None:
         return "it does not record the load by other processes"
-    share = found["share"] if found["timed_share"] is None else found["timed_share"]
+    found = decode(_OtherProcesses, plain, "provenance.other_processes")
+    share = found.share if found.timed_share is None else found.timed_share
     if share is None:
-        return str(found["unknown"])
+        return str(found.unknown)
     if share > LIMIT:
         return f"other processes used {share:.0%} of the cores (at most {LIMIT:.0%} are allowed)"
     return None

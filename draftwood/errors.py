@@ -71,3 +71,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'?"``, or ``""`` if no known word is similar."""
     near = get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message; the name of its class if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

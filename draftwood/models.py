@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, first_line
 from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ def _explained(name: str, where: str) -> Iterator[None]:
 
 def _reason(error: Exception, where: str) -> str:
     path = Path(where)
-    text = _first_line(error)
+    text = first_line(error)
     if isinstance(error, SafetensorError):
         return f"its weights are damaged or not complete ({error}): copy or download them again"
     if "mismatched_sizes" in str(error):
@@ -175,11 +175,6 @@ def _reason(error: Exception, where: str) -> str:
     if path.is_absolute() or where.startswith(("./", "../", "~")) or where.count("/") > 1:
         return "there is no such directory; give the one that holds config.json, or a hub id"
     return f"there is no such directory here, and a hub id needs a network: {text}"
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _named(name: object) -> str:

@@ -26,7 +26,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, first_line
 from draftwood.files import read_json
 from draftwood.protocols import TargetInfo
 
@@ -114,15 +114,11 @@ def _locate(name: str) -> Path:
             snapshot_download(name, allow_patterns=[_CONFIG, "*.safetensors", _INDEX, _PICKLED])
         )
     except (OSError, ValueError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         raise DraftwoodError(
             f"cannot load head {name!r} (no such directory here; a hub id needs a network): "
             f"{reason}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -164,7 +160,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except _NOT_TENSORS as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         raise DraftwoodError(f"cannot read {path} as plain tensors: {reason}") from error
     if not isinstance(found, dict) or not all(isinstance(t, torch.Tensor) for t in found.values()):
         raise DraftwoodError(f"{path} holds other things than named tensors; give an EAGLE-3 head")

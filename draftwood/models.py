@@ -199,7 +199,9 @@ def device_named(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise DraftwoodError(f"device {name!r} cannot be used here: {error}") from error
+        raise DraftwoodError(
+            f"device {name!r} cannot be used here ({error}): use auto or cpu"
+        ) from error
     return device
 
 

@@ -153,7 +153,16 @@ class StepCosts:
             batch: sequences.
             levels: number of nodes of every drafted level, by source name.
 
+        Raises:
+            DraftwoodError: a drafter has no curve.
         """
+        unknown = [source for source in levels or {} if source not in self.drafters]
+        if unknown:
+            known = ", ".join(self.drafters) or "none"
+            raise DraftwoodError(
+                f"costs of a level of drafter {unknown[0]!r} are not known, only of {known}: "
+                "measure them first"
+            )
         drafting = sum(
             self.drafters[source].seconds(width, context, batch)
             for source, widths in (levels or {}).items()

@@ -31,7 +31,7 @@ from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks, layer_kinds
-from draftwood.runner.probe import probe_cache
+from draftwood.runner.probe import OWN_ATTENTION, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
 from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
@@ -204,10 +204,7 @@ def refuse_model(model: Any) -> None:
             "not see; decode it without draftwood"
         )
     if not getattr(model, "_can_set_attn_implementation", lambda: True)():
-        raise DraftwoodError(
-            f"{kind} computes attention by itself and ignores set_attn_implementation; decode it "
-            "without draftwood"
-        )
+        raise DraftwoodError(f"{kind} {OWN_ATTENTION}")
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:

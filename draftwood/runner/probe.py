@@ -14,6 +14,10 @@ from draftwood.runner.attention import HeadGroups
 from draftwood.runner.cache import Plane
 from draftwood.runner.masks import LayerKind
 
+OWN_ATTENTION = (
+    "computes attention by itself and ignores set_attn_implementation; decode it without draftwood"
+)
+
 
 @dataclass(frozen=True)
 class CacheLayout:
@@ -92,6 +96,8 @@ def probe_cache(
             f"{layers} layers; the state of the others cannot branch into a tree; "
             "decode it without draftwood"
         )
+    if not groups.sizes:
+        raise DraftwoodError(f"{type(model).__name__} {OWN_ATTENTION}")
     if len(groups.sizes) != 1:
         raise DraftwoodError(
             f"the layers of {type(model).__name__} group their heads in {len(groups.sizes)} "

@@ -41,7 +41,7 @@ def lossless(runs: Runs) -> Iterable[str]:
         for name, run in laws.items()
     ]
     if rows:
-        yield table(["methods tested for the distribution", "pass", "p", "commit", "run"], rows)
+        yield table(["tests of a distribution", "pass", "p", "commit", "run"], rows)
 
 
 def counts(run: Run) -> tuple[int, int, int, int]:
@@ -65,7 +65,8 @@ def total(tokens: list[Run], laws: list[Run], at: str) -> str:
         )
     if laws:
         tested = sum(len(by_method(run)) for run in laws)
-        parts.append(f"{sum(map(passing, laws))} of {tested} methods keep its distribution")
+        passed = sum(map(passing, laws))
+        parts.append(f"{passed} of {tested} tests of a method's distribution pass")
     return f"**Commit `{at}`: {'; '.join(parts)}.**"
 
 

@@ -60,6 +60,7 @@ def test_every_part_of_the_key_counts() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1, "value": 2}', "\xff"])
+@pytest.mark.usefixtures("neighbours")
 def test_a_broken_file_is_ignored_with_a_warning(
     content: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -127,6 +127,13 @@ def _llm_int8(threshold: float = 6.0) -> Any:
     return model
 
 
+def _deaf(family: str) -> Any:
+    """A model whose own setter ignores the implementation, as remote code's may."""
+    model = FAMILIES[family]()
+    model.set_attn_implementation = lambda *_: None
+    return model
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "scales activations by the largest one": _dynamic_int8,
     "an outlier in any row": _llm_int8,
@@ -136,6 +143,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "ignores set_attn_implementation; decode it": lambda: make_model(
         hf.MptForCausalLM, hf.MptConfig, vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4
     ),
+    "LlamaForCausalLM computes attention by itself": lambda: _deaf("llama"),
     "recurrent state": lambda: make_model(
         hf.MambaForCausalLM, hf.MambaConfig, vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2
     ),

@@ -97,7 +97,7 @@ def test_every_comparison_with_plain_decoding_is_counted() -> None:
     text = page(runs)
     assert (
         "**Commit `c0ffee0`: 5 of 7 outputs have the tokens of plain decoding, 1 are near ties, "
-        "1 are faults; 2 of 2 methods keep its distribution.**"
+        "1 are faults; 2 of 2 tests of a method's distribution pass.**"
     ) in text
     assert "| embedded (6.2 M, float32) | greedy | batch 1 | 4 | 6 | 1 | 1 | c0ffee0 |" in text
     assert "| embedded (6.2 M, float32) | temperature 0.8 | batch 1 | 1 | 1 | 0 | 0 |" in text
@@ -119,7 +119,7 @@ def test_totals_are_of_one_commit_and_failures_are_shown() -> None:
     }
     text = page(runs)
     assert "**Commit `c0ffee0`: 1 of 1 outputs" in text
-    assert "**Commit `bbbbbbb`: 0 of 1 methods keep its distribution" in text
+    assert "**Commit `bbbbbbb`: 0 of 1 tests of a method's distribution pass" in text
     assert "| **1e-05** |" in run_page("equality_law_model", failed)
 
 

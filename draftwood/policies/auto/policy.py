@@ -93,6 +93,9 @@ class Auto(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        own = {self.chain, self.table, self.neural}
+        if again := [s.name for s in self.features[len(SOURCES) :] if s.name in own]:
+            raise DraftwoodError(f"auto has the source {again[0]!r} already: leave it out of also")
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
 

@@ -83,7 +83,7 @@ def test_the_command_line_binds_it_and_its_settings(checkpoint: str) -> None:
         ("toy", "write NAME/copied or NAME/ranked"),
         ("toy/neural", "write NAME/copied or NAME/ranked"),
         ("toy/ranked+", "write NAME/copied or NAME/ranked"),
-        ("context/ranked", "name different ones"),
+        ("context/ranked", "already: leave it out of also"),
         ("toy/ranked+toy/copied", "name different ones"),
         ("other/ranked", "there is no 'other' among drafters"),
         ("model/ranked", "'model' has a model: write draft=PATH"),

@@ -155,7 +155,7 @@ class StatefulRowProcessor(LogitsProcessor):
         self._processor = processor
         self._index = row.index
         self._pads = row.pads.clone()  # a copy of a view is a copy of all that it views
-        self._others = input_ids
+        self._others = input_ids if row.count > 1 else None
         self._next: torch.Tensor | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -163,6 +163,9 @@ class StatefulRowProcessor(LogitsProcessor):
         device = scores.device
         ids = torch.cat([self._pads, input_ids.to(self._pads.device)], dim=1)
         scores = scores.to(ids.device)
+        if self._others is None:
+            alone: torch.Tensor = self._processor(ids, scores)
+            return alone.to(device)
         if self._next is not None:
             self._others = torch.cat([self._others, self._next], dim=1)
         batch = self._others.clone()

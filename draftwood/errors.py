@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeGuard
 
 
 class DraftwoodError(ValueError):
@@ -46,7 +46,7 @@ def integer(name: str, value: object) -> int:
     Raises:
         DraftwoodError: it is no integer, or a bool.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not _is_integer(value):
         raise DraftwoodError(f"{name} must be an integer, but is {value!r}")
     return int(value)
 
@@ -62,9 +62,13 @@ def integers(name: str, given: Any) -> tuple[int, ...]:
         raise DraftwoodError(f"{name} is {given!r}: give a sequence of integers")
     found = tuple(given)
     for number in found:
-        if isinstance(number, bool) or not isinstance(number, Integral):
+        if not _is_integer(number):
             raise DraftwoodError(f"{name} holds {number!r}: give integers")
     return tuple(map(int, found))
+
+
+def _is_integer(value: object) -> TypeGuard[Integral]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

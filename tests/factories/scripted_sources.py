@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,7 @@ class Sources:
         assert len(query.nodes) == len(set(query.nodes)) > 0
         assert query.k > 0
         assert len(query.exclude) in {0, len(query.nodes)}
-        tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
-        logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
+        found = Candidates.none(query)
         for i, node in enumerate(query.nodes):
             exclude = query.exclude[i] if query.exclude else frozenset[int]()
             row = [(t, s) for t, s in self.successors(query.tree.tokens[node]) if t not in exclude]
@@ -118,11 +117,11 @@ class Sources:
                 self.handles.append((path_of(query.tree, node), exclude))
                 row = self.draw(row, self.handles[-1][0])
             for j, (token, score) in enumerate(row[: query.k]):
-                tokens[i, j], logq[i, j] = token, math.log(score)
+                found.tokens[i, j], found.logq[i, j] = token, math.log(score)
         if query.draw is Draw.ONE_HOT:
-            return Candidates(tokens, logq)
+            return found
         q_rows = np.arange(len(self.handles) - len(query.nodes), len(self.handles))
-        return Candidates(tokens, logq, q_rows)
+        return replace(found, q_rows=q_rows)
 
     def draw(self, row: Row, path: tuple[int, ...]) -> list[tuple[int, float]]:
         """The canned draws of a node, with their shares of what is not excluded."""

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from draftwood.engine.request import Request
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, first_line
 from draftwood.lab.bench.measure import Contender
 
 C = TypeVar("C", bound=Contender)
@@ -22,6 +22,5 @@ def tried(contender: C, refusal: str) -> C:
     try:
         contender.begin(1)([_TRIAL])
     except _REFUSALS as error:
-        reason = str(error).strip() or type(error).__name__
-        raise DraftwoodError(f"{refusal}: {reason.splitlines()[0]}") from error
+        raise DraftwoodError(f"{refusal}: {first_line(error)}") from error
     return contender

@@ -26,7 +26,7 @@ from draftwood.protocols import (
     Noise,
     TargetOutput,
 )
-from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
+from draftwood.tree import Draw, TokenTree, TreeBuilder
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ class CannedDrafter(Drafter):
         return torch.stack([self._rows[handle] for handle in q_rows])
 
     def _answer(self, noise: TapeNoise, query: Expand) -> Candidates:
-        tokens = np.full((len(query.nodes), query.k), -1, dtype=np.int64)
-        logq = np.full((len(query.nodes), query.k), -np.inf, dtype=np.float32)
-        handles = np.full(len(query.nodes), -1, dtype=np.int64)
+        found = Candidates.none(query)
         # A coupled order is drawn here without the target's random numbers: the walk commits the
         # target's own tokens whatever the order is, and however it depends on these numbers.
         sampled = query.draw is not Draw.ONE_HOT
@@ -99,14 +97,15 @@ class CannedDrafter(Drafter):
             # The temperature does not change the ranking, and q is undefined at 0.
             q = self._scene.q(self._source, path, query.temperature if sampled else 1.0)
             q = without(q, exclude)
+            if found.q_rows is not None:
+                found.q_rows[i] = self._handle(q, path, exclude, query.temperature)
             if sampled:
-                handles[i] = self._handle(q, path, exclude, query.temperature)
                 drawn = sample(noise.sample(node), q, query.k, query.draw)
             else:
                 drawn = iter(ranked(q)[: query.k])
             for j, token in enumerate(drawn):
-                tokens[i, j], logq[i, j] = token, math.log(q[token])
-        return Candidates(tokens, logq, handles if query.draw in SAMPLED else None)
+                found.tokens[i, j], found.logq[i, j] = token, math.log(q[token])
+        return found
 
     def _handle(self, q: Row, path: Prefix, exclude: frozenset[int], temperature: float) -> int:
         key = (path, exclude, temperature)

@@ -41,7 +41,7 @@ class ForwardLog:
         level: dict[int, int] = {}
         for node in sorted(self._new(tree, nodes)):  # parents come before their children
             level[node] = level.get(tree.parents[node], -1) + 1
-        for width in np.bincount(list(level.values()) or [], minlength=0).tolist():
+        for width in np.bincount(list(level.values())).tolist():
             self._count(width)
 
     def _count(self, nodes: int) -> None:

@@ -103,9 +103,9 @@ class ReplayTarget(WeightlessTarget[ReplayedText]):
         main = text.paths.main
         last = len(main) - 1
         # An id outside the vocabulary: no draft can match where the target's token is not known.
-        no_token = self._info.vocab_size
+        no_token = self.info.vocab_size
         argmax = [main[node + 1] if 0 <= node < last else no_token for node in nodes]
-        k = min(needs.top_k, self._info.vocab_size)
+        k = min(needs.top_k, self.info.vocab_size)
         if k > text.rows.width:
             raise DraftwoodError(
                 f"a drafter reads the {k} likeliest tokens of every row and the recording has "

@@ -19,17 +19,15 @@ class WeightlessTarget(Generic[S]):
     """The part of a :class:`draftwood.protocols.Target` for greedy decoding that needs no weights.
 
     ``_slots`` holds the state of each prefilled slot.
+
+    Attributes:
+        info: facts of the target.
     """
 
     def __init__(self, info: TargetInfo) -> None:
-        self._info = info
+        self.info = info
         self._open: set[int] = set()
         self._slots: dict[int, S] = {}
-
-    @property
-    def info(self) -> TargetInfo:
-        """Facts of the target."""
-        return self._info
 
     def open(self, capacity: int) -> int:  # noqa: ARG002
         """Reserve a slot."""

@@ -107,7 +107,7 @@ def test_refusals_before_any_work(
 def test_places_are_refused_before_a_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "load", None)
+    monkeypatch.setattr(models.loading, "load", None)
     full = tmp_path / "full"
     full.mkdir()
     (full / "note.txt").write_text("mine")

@@ -139,7 +139,7 @@ def test_timing_commands_warn_before_they_begin(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(busy, "warning", lambda threads: f"no room for {threads}")
-    monkeypatch.setattr(models, "load", _refuse)
+    monkeypatch.setattr(models.loading, "load", _refuse)
     # The benchmark has loaded everything by then, so that bad input is refused in one line.
     monkeypatch.setattr("draftwood.lab.bench.session.Session", lambda *_: Loaded())
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)

@@ -211,7 +211,7 @@ def test_another_run_is_refused_before_a_model_is_loaded(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(models, "load", None)
+    monkeypatch.setattr(models.loading, "load", None)
     (tmp_path / "set.jsonl").write_text('{"id": "c", "task": "code", "prompt": "other"}')
     (tmp_path / "x.journal.jsonl").write_bytes(whole[1])
     given = [word.format(tmp=tmp_path) for word in change]

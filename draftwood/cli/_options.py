@@ -19,6 +19,7 @@ from draftwood.methods.shipped import check_drafts
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
+    from draftwood.lab.bench.prompts import Prompt
     from draftwood.methods.recipe import Method
     from draftwood.models import Loaded
 
@@ -63,6 +64,11 @@ chat_option = _option(
 )
 truncate_option = _option(
     "--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts."
+)
+not_in_option = _option(
+    "--not-in",
+    metavar="SET[,SET]",
+    help="Evaluation prompts: refuse text that shares 13 consecutive words with one.",
 )
 figures_option = _option("--json", "output", type=PATH, help="Write the results to this file.")
 
@@ -210,6 +216,30 @@ def sampling_options(function: F) -> F:
         option("--seed", type=int, default=0, help="Seed, used above temperature 0."),
     )
     return decorate(with_sampling)
+
+
+def refuse_overlap(not_in: str | None, documents: Iterable[tuple[str, str]]) -> None:
+    """Refuse text that shares a 13-gram with an evaluation prompt.
+
+    Args:
+        not_in: value of :data:`not_in_option`.
+        documents: name and text of each document; not read without evaluation prompts.
+
+    Raises:
+        DraftwoodError: a document shares one, or the prompts cannot be read.
+    """
+    if not_in is None:
+        return
+    from draftwood.lab.bench.prompts import read, sources
+    from draftwood.lab.overlap import EvaluationText
+
+    prompts = read(sources(not_in))
+    EvaluationText((each.id, turn) for each in prompts for turn in each.turns).refuse(documents)
+
+
+def refuse_overlapping_prompts(not_in: str | None, prompts: Iterable[Prompt]) -> None:
+    """:func:`refuse_overlap` for prompts that settings are found on."""
+    refuse_overlap(not_in, ((f"prompt {each.id}", "\n".join(each.turns)) for each in prompts))
 
 
 def progress(items: Iterable[T], label: str) -> Iterable[T]:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from draftwood.cli._method_flags import shown
-from draftwood.cli._options import PATH, stack
+from draftwood.cli._options import PATH, not_in_option, refuse_overlap, stack
 from draftwood.cli._settings_flags import Command, Decorator
 
 _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
@@ -31,6 +31,7 @@ def run_flags(function: Command) -> Command:
         sources: Path | None,
         device: str,
         threads: int | None,
+        not_in: str | None,
         **rest: Any,
     ) -> None:
         import torch
@@ -42,7 +43,9 @@ def run_flags(function: Command) -> Command:
         if threads is not None:
             torch.set_num_threads(threads)
         shares = parse_mixture(mixture)
-        function(TrainingRun(data, out, shares, device_named(device), sources, _command()), **rest)
+        run = TrainingRun(data, out, shares, device_named(device), sources, _command())
+        refuse_overlap(not_in, run.documents())
+        function(run, **rest)
 
     decorate: Decorator = stack(
         click.option("--data", type=PATH, required=True, help="Directory of *.txt.gz files."),
@@ -70,6 +73,7 @@ def run_flags(function: Command) -> Command:
             help="A torch device (cpu, cuda:0); auto: CUDA if available.",
         ),
         click.option("--threads", type=int, help="CPU threads.  [default: torch's choice]"),
+        not_in_option,
     )
     return decorate(pack)
 
@@ -82,5 +86,7 @@ def _command() -> str:
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and not isinstance(value, Path):
             value = Path(value).name if name == "target" and Path(value).is_dir() else value
+            if name == "not_in":
+                value = ",".join(Path(each).name for each in value.split(","))
             words.append(f"--{name.replace('_', '-')} {shown(value)}")
     return " ".join(words)

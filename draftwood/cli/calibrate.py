@@ -23,9 +23,11 @@ from draftwood.cli._options import (
     limit_option,
     max_new_tokens_option,
     model_options,
+    not_in_option,
     numbers,
     progress,
     prompts_option,
+    refuse_overlapping_prompts,
     truncate_option,
 )
 from draftwood.cli._sections import Command
@@ -60,6 +62,7 @@ _FLOOR = 0.002
 @click.argument("output", type=PATH)
 @prompts_option
 @limit_option
+@not_in_option
 @click.option(
     "--methods",
     help="Forms of auto to count with.  [default: auto, and auto with each drafter that is given "
@@ -75,6 +78,7 @@ def calibrate(
     output: Path,
     prompts: str,
     limit: int | None,
+    not_in: str | None,
     methods: str | None,
     draft: str | None,
     head: str | None,
@@ -99,6 +103,7 @@ def calibrate(
 
     sampled = [SamplingParams(temperature=t) for t in temperatures_]
     members = read(sources(prompts), limit)
+    refuse_overlapping_prompts(not_in, members)
     loaded = model.load(chosen)
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)

@@ -13,8 +13,10 @@ from draftwood.cli._options import (
     limit_option,
     max_new_tokens_option,
     model_options,
+    not_in_option,
     progress,
     prompts_option,
+    refuse_overlapping_prompts,
     temperature_option,
     top_k_option,
     top_p_option,
@@ -29,6 +31,7 @@ from draftwood.sampling.params import SamplingParams
 @click.command(cls=Command)
 @prompts_option
 @limit_option
+@not_in_option
 @model_options
 @max_new_tokens_option()
 @temperature_option
@@ -48,6 +51,7 @@ from draftwood.sampling.params import SamplingParams
 def record(
     prompts: str,
     limit: int | None,
+    not_in: str | None,
     model: ModelOptions,
     max_new_tokens: int,
     temperature: float,
@@ -73,6 +77,7 @@ def record(
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     members = read(sources(prompts), limit)
+    refuse_overlapping_prompts(not_in, members)
     loaded = model.load()
     weights = digest(loaded.model)  # before attaching, which may change the layout of weights
     target = attach(loaded.model)

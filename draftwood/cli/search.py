@@ -25,7 +25,9 @@ from draftwood.cli._options import (
     limit_option,
     max_new_tokens_option,
     model_options,
+    not_in_option,
     prompts_option,
+    refuse_overlapping_prompts,
     repeats_option,
     temperature_option,
     truncate_option,
@@ -53,6 +55,7 @@ _FIGURES = ("tokens_per_second", "mean_acceptance_length")
 @click.argument("output", type=PATH)
 @prompts_option
 @limit_option
+@not_in_option
 @click.option(
     "--methods",
     help="Methods to search.  [default: all with a grid whose models are given]",
@@ -77,6 +80,7 @@ def search(
     output: Path,
     prompts: str,
     limit: int | None,
+    not_in: str | None,
     methods: str | None,
     by: str,
     draft: str | None,
@@ -116,7 +120,7 @@ def search(
     outputs = Outputs(json=output)
     outputs.check()
     journal = outputs.journal(resume=resume)
-    read(settings.prompts, limit)
+    refuse_overlapping_prompts(not_in, read(settings.prompts, limit))
     warn_if_busy(model.threads)
     tried = {name: grid.contenders(name, _made(name, output, settings)) for name in names}
     everything = tuple(text for texts in tried.values() for text in texts)

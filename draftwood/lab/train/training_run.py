@@ -1,7 +1,7 @@
 """A run directory: the tokenizer, the cached tokens, and the training of each model."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,14 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import read_json
 from draftwood.lab.bench.provenance import hardware, versions
 from draftwood.lab.train.batches import Batches
-from draftwood.lab.train.corpus import Domain, DomainFile, find_sources, load_domain, sample_texts
+from draftwood.lab.train.corpus import (
+    Domain,
+    DomainFile,
+    find_sources,
+    load_domain,
+    read_documents,
+    sample_texts,
+)
 from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
@@ -83,6 +90,13 @@ class TrainingRun:
         if (self.out / "tokenizer" / "tokenizer.json").is_file():
             return load_tokenizer(self.out / "tokenizer")
         return self.train_tokenizer(vocab_size)
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Name and text of every document of the mixture's domains."""
+        for file in self._files:
+            if file.domain in self.mixture:
+                for number, text in enumerate(read_documents(file), start=1):
+                    yield f"{file.path.name}, document {number},", text
 
     def domains(self, tokenizer: PreTrainedTokenizerFast) -> tuple[Domain, ...]:
         """Tokens of the domains of the mixture."""

@@ -4,6 +4,7 @@ Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
 from collections.abc import Callable, Hashable
+from functools import cached_property
 from typing import Any, TypeVar
 
 from torch import nn
@@ -51,6 +52,11 @@ class ModelHost:
             self._check_place(name, "EAGLE-3 head", "head")
             return name, attach(name, self_test=False)
         return self.share(("head", name), lambda: self._load_head(name))
+
+    @cached_property
+    def vocabulary(self) -> str:
+        """See :attr:`draftwood.protocols.Host.vocabulary`."""
+        return "" if self.tokenizer is None else models.vocabulary_digest(self.tokenizer)
 
     def identity(self, name: Any) -> str:
         """See :meth:`draftwood.protocols.Host.identity`."""

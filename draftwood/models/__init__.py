@@ -1,5 +1,6 @@
 """Loads models and their tokenizers by name, directory or hub id."""
 
+from draftwood.models.fingerprint import fingerprint_of, vocabulary_digest
 from draftwood.models.loading import (
     DTYPES,
     EMBEDDED,
@@ -23,9 +24,11 @@ __all__ = [
     "device_named",
     "embedded",
     "eos_of",
+    "fingerprint_of",
     "load",
     "load_quietly",
     "location",
     "origin_of",
+    "vocabulary_digest",
     "vocabulary_size",
 ]

@@ -18,6 +18,7 @@ from draftwood.protocols.drafter import (
     Expand,
     Host,
 )
+from draftwood.protocols.fingerprint import Fingerprint
 from draftwood.protocols.policy import (
     FREE,
     NOTHING_PAYS,
@@ -73,6 +74,7 @@ __all__ = [
     "Drafter",
     "DrafterSpec",
     "Expand",
+    "Fingerprint",
     "Grower",
     "Growth",
     "Host",

@@ -278,6 +278,14 @@ class Host(Protocol):
         """
         ...
 
+    @property
+    def vocabulary(self) -> str:
+        """Digest of the target's tokens and their ids; empty without a tokenizer.
+
+        See :func:`draftwood.models.vocabulary_digest`.
+        """
+        ...
+
     def identity(self, name: Any) -> str:
         """A digest of the configuration of a model or head; empty for a loaded object."""
         ...

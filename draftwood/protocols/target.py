@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols.fingerprint import Fingerprint
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class TargetInfo:
 
     ``context_limit`` is its longest sequence in tokens. ``identity`` is a digest of its
     configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
-    sequence.
+    sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
     """
 
     vocab_size: int
@@ -97,6 +98,7 @@ class TargetInfo:
     identity: str = ""
     origin: Origin | None = None
     eos: frozenset[int] = frozenset()
+    fingerprint: Fingerprint | None = None
 
 
 class Target(Protocol):

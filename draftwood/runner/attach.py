@@ -14,7 +14,7 @@ import torch
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
-from draftwood.models import eos_of, origin_of
+from draftwood.models import eos_of, fingerprint_of, origin_of
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attached_models import (
     attached_runner,
@@ -104,6 +104,7 @@ def attach(
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device)
+        weights = fingerprint_of(model)  # packing moves them
         direct_calls = DirectCalls()
         packed: list[PackedLinear] = []
         if device.type == "cpu" and packing:
@@ -122,6 +123,7 @@ def attach(
             identity=identity(config.to_dict()),
             origin=origin_of(model.config),
             eos=eos_of(model),
+            fingerprint=weights,
         )
         cache = KVCache(layout.layers)
         rotary = patch_rotary(model, lengths)

@@ -32,6 +32,7 @@ class FakeHost:
     """Builds drafters beside a target that is only described; draft models are Markov chains."""
 
     info: TargetInfo
+    vocabulary = ""
 
     def model(self, name: Any) -> DraftModel:
         return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))

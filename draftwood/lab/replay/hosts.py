@@ -33,10 +33,12 @@ class ModelFreeHost:
     Attributes:
         info: the target's facts.
         costs: step costs, if any are given.
+        vocabulary: see :attr:`draftwood.protocols.Host.vocabulary`.
     """
 
     info: TargetInfo
     costs: StepCosts | None = None
+    vocabulary: str = ""
 
     @property
     def target(self) -> Target:

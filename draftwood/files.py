@@ -1,4 +1,4 @@
-"""Output files, checked before work is spent and written atomically; JSON of dataclasses.
+"""Output files, checked early and written atomically; the cache directory; JSON of dataclasses.
 
 :func:`encode` turns frozen dataclasses into values that JSON holds, and :func:`decode` turns them
 back: numbers, strings, ``None``, literals, tuples, lists, mappings and dataclasses of these, by the
@@ -20,9 +20,14 @@ from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
+from platformdirs import user_cache_path
+
 from draftwood.errors import DraftwoodError
 
 T = TypeVar("T")
+
+CACHE_VARIABLE = "DRAFTWOOD_CACHE"
+"""Environment variable that names another cache directory."""
 
 UNWRITTEN: Mapping[str, bool] = MappingProxyType({"written": False})
 """``metadata`` of a dataclass field that JSON leaves out; the field needs a default."""
@@ -67,6 +72,31 @@ def decode(kind: type[T], plain: object, place: str = "") -> T:
             begins with the place of the value.
     """
     return cast(T, _decoded(kind, plain, place))
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """An entry of the user's cache directory.
+
+    Attributes:
+        kind: name of the directory that its kind has.
+        path: its file or directory.
+        about: what it is, in one line; empty if it cannot be read.
+        size: bytes.
+        changed: time of writing, seconds since the epoch.
+    """
+
+    kind: str
+    path: Path
+    about: str
+    size: int
+    changed: float
+
+
+def cache_directory() -> Path:
+    """``$DRAFTWOOD_CACHE``, or the user's cache directory."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named) if named else user_cache_path("draftwood", appauthor=False)
 
 
 def write_json(path: Path, content: object) -> None:

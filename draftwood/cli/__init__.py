@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "bench": "Time methods and other libraries on your prompts.",
         "report": "Write a page and plots of a benchmark's results.",
         "tune": "Measure what a step costs on this machine.",
-        "cache": "List or delete cached measurements.",
+        "cache": "List or delete cached measurements and models.",
         "check-lossless": "Check that a method keeps the model's distribution.",
     },
     "Fit to a model": {

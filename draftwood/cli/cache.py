@@ -1,4 +1,4 @@
-"""``draftwood cache``: lists and deletes saved measurements."""
+"""``draftwood cache``: lists and deletes what Draftwood keeps in the user's cache directory."""
 
 import time
 
@@ -6,38 +6,43 @@ import click
 from rich.table import Table
 
 from draftwood.cli._options import console
-from draftwood.costs.cache import KINDS, clear, directory, entries
+from draftwood.costs import cache as measured
+from draftwood.files import cache_directory
+from draftwood.models import converted
 
 
 @click.command()
-@click.option("--clear", "delete", is_flag=True, help="Delete the listed files.")
+@click.option("--clear", "delete", is_flag=True, help="Delete the listed entries.")
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice(KINDS),
+    type=click.Choice([*measured.KINDS, converted.KIND]),
     help="List or delete this kind only. Repeatable.",
 )
 def cache(delete: bool, kinds: tuple[str, ...]) -> None:
-    """List or delete cached measurements.
+    """List or delete cached measurements and converted models.
 
     They are in the user's cache directory, or in the one that the environment variable
-    DRAFTWOOD_CACHE names. Deleted measurements are repeated when needed.
+    DRAFTWOOD_CACHE names. What is deleted is measured or converted again when it is needed.
     """
-    found = [entry for entry in entries() if not kinds or entry.kind in kinds]
+    measurements = [each for each in measured.entries() if not kinds or each.kind in kinds]
+    models = [each for each in converted.entries() if not kinds or each.kind in kinds]
+    found = measurements + models
     if delete:
-        clear(found)
-        click.echo(f"deleted {_count(len(found))} from {directory()}")
+        measured.clear(measurements)
+        converted.clear(models)
+        click.echo(f"deleted {_count(len(found))} from {cache_directory()}")
         return
-    click.echo(f"{_count(len(found))} in {directory()}")
+    click.echo(f"{_count(len(found))} in {cache_directory()}")
     if not found:
         return
-    table = Table("kind", "of", "measured", "bytes", box=None)
+    table = Table("kind", "of", "made", "bytes", box=None)
     for entry in found:
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.changed))
         table.add_row(entry.kind, entry.about or "not readable", day, str(entry.size))
     console().print(table, markup=False)
 
 
-def _count(files: int) -> str:
-    return f"{files} file" if files == 1 else f"{files} files"
+def _count(entries: int) -> str:
+    return f"{entries} entry" if entries == 1 else f"{entries} entries"

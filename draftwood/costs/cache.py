@@ -7,22 +7,15 @@ and replaced by the next measurement.
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-
-from platformdirs import user_cache_path
 
 from draftwood.costs.busy import Others
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_text
+from draftwood.files import CACHE_VARIABLE, CacheEntry, cache_directory, write_text
 
 logger = logging.getLogger(__name__)
-
-VARIABLE = "DRAFTWOOD_CACHE"
-"""Environment variable that names another cache directory."""
 
 COSTS, LAYOUTS = "costs", "layouts"
 KINDS = (COSTS, LAYOUTS)
@@ -35,34 +28,14 @@ BUSY_LIMIT = 0.1
 """Share of the cores. If other processes used more, a measurement is not cached."""
 
 
-@dataclass(frozen=True)
-class CacheEntry:
-    """One cached measurement.
-
-    Attributes:
-        kind: ``"costs"`` or ``"layouts"``.
-        path: its file.
-        about: the model and the machine in one line; empty if the file cannot be read.
-        size: bytes.
-        changed: time of writing, seconds since the epoch.
-    """
-
-    kind: str
-    path: Path
-    about: str
-    size: int
-    changed: float
-
-
 def disturbed(others: Others | None) -> bool:
     """Whether other processes used too much of the machine for a measurement to be cached."""
     return others is not None and others.share > BUSY_LIMIT
 
 
-def directory(kind: str = "") -> Path:
-    """The directory of a kind, below ``$DRAFTWOOD_CACHE`` or the user's cache directory."""
-    named = os.environ.get(VARIABLE)
-    return (Path(named) if named else user_cache_path("draftwood", appauthor=False)) / kind
+def directory(kind: str) -> Path:
+    """The directory of a kind."""
+    return cache_directory() / kind
 
 
 def read(kind: str, key: Mapping[str, object]) -> object | None:
@@ -103,7 +76,8 @@ def write(kind: str, key: Mapping[str, object], value: object, about: str) -> Pa
         write_text(path, json.dumps({"about": about, "key": _plain(key), "value": value}) + "\n")
     except OSError as error:
         raise DraftwoodError(
-            f"cannot cache {kind} in {path}: {error.strerror}; name another directory in {VARIABLE}"
+            f"cannot cache {kind} in {path}: {error.strerror}; name another directory in "
+            f"{CACHE_VARIABLE}"
         ) from error
     return path
 

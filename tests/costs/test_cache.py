@@ -6,12 +6,13 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli.cache import cache
-from draftwood.costs.cache import VARIABLE, directory, entries, read, write
+from draftwood.costs.cache import directory, entries, read, write
+from draftwood.files import CACHE_VARIABLE
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -29,8 +30,8 @@ def test_every_file_belongs_to_its_key() -> None:
 
 
 def test_an_empty_cache_lists_nothing(place: Path) -> None:
-    assert listed() == f"0 files in {place}\n"
-    assert "deleted 0 files" in listed("--clear")
+    assert listed() == f"0 entries in {place}\n"
+    assert "deleted 0 entries" in listed("--clear")
 
 
 def test_the_command_lists_and_clears() -> None:
@@ -43,9 +44,9 @@ def test_the_command_lists_and_clears() -> None:
     assert "model b" in text
     assert "not readable" in text
     assert "model a" not in listed("--kind", "layouts")
-    assert "deleted 2 files" in listed("--clear", "--kind", "costs")
+    assert "deleted 2 entries" in listed("--clear", "--kind", "costs")
     assert [one.kind for one in entries()] == ["layouts"]
-    assert "deleted 1 file from" in listed("--clear")
+    assert "deleted 1 entry from" in listed("--clear")
     assert list(entries()) == []
 
 
@@ -65,7 +66,7 @@ def test_files_of_others_are_neither_listed_nor_deleted(place: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert [one.path for one in entries()] == [ours]
-    assert "deleted 1 file from" in listed("--clear")
+    assert "deleted 1 entry from" in listed("--clear")
     assert all(path.exists() for path in foreign)
     assert not ours.exists()
 
@@ -77,7 +78,7 @@ def test_another_kind_is_refused() -> None:
 
 
 def test_without_the_variable_the_users_cache_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(CACHE_VARIABLE)
     found = directory("costs")
     assert found.name == "costs"
     assert "draftwood" in found.parts

@@ -11,11 +11,12 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from draftwood.costs import cache, store
+from draftwood.costs import store
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.store import CostsKey, device_name, identity_at, key_of
 from draftwood.errors import DraftwoodError
+from draftwood.files import CACHE_VARIABLE
 from draftwood.protocols import TargetInfo
 
 COSTS = StepCosts(Curve((1, 2), (1.0, 2.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, 0.1)
@@ -24,7 +25,7 @@ KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "costs"
 
 
@@ -114,7 +115,7 @@ def test_a_cache_that_cannot_be_written_only_warns(
     neighbours: Others,
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
     with pytest.raises(DraftwoodError, match=r"cannot cache costs in .*DRAFTWOOD_CACHE"):
         store.write(KEY, COSTS)
     assert neighbours.share == 0.0

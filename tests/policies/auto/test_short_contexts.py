@@ -5,12 +5,13 @@ from itertools import product
 
 import pytest
 
-from draftwood.costs import cache, recall
+from draftwood.costs import recall
 from draftwood.costs.measure import Grid
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
+from draftwood.files import CACHE_VARIABLE
 from draftwood.methods import method
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
@@ -23,7 +24,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 @pytest.fixture(autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(recall, "Grid", partial(Grid, seconds=0.001))
 
 

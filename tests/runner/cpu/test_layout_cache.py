@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftwood.costs import cache
 from draftwood.costs.busy import Others, Watched
+from draftwood.files import CACHE_VARIABLE
 from draftwood.runner.cpu import layout_cache
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice, Weight
@@ -19,7 +19,7 @@ CHOSEN = [LayoutChoice(TRANSPOSED, 2, 16), None]
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     used(monkeypatch, 0.0)
     return tmp_path / "layouts"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from draftwood.cli._settings_flags import settings_flags
+from draftwood.cli._train_answers import answers
 from draftwood.cli._train_flags import run_flags, vocabulary_flag
 from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import (
@@ -32,10 +33,15 @@ _options_flags = settings_flags("options", RunOptions())
 def train() -> None:
     """Train an EAGLE-3 head for any model, or the models in the package.
 
+    A head learns best from text that its target wrote: ``answers`` collects it.
+
     An interrupted run resumes at its last checkpoint. A target needs a tokenizer in OUT (trained if
     there is none); a draft model and a head need a finished target.
     """
     logging.getLogger("draftwood.lab.train").setLevel(logging.INFO)
+
+
+train.add_command(answers)
 
 
 @train.command()

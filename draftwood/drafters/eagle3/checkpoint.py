@@ -96,10 +96,20 @@ def load_head(
     return head
 
 
-def save_head(head: Eagle3Head, directory: Path) -> Path:
-    """Write a head in the original layout; returns ``directory``, which :func:`load_head` reads."""
+def save_head(head: Eagle3Head, directory: Path, *, tied: bool = False) -> Path:
+    """Write a head in the original layout; returns ``directory``, which :func:`load_head` reads.
+
+    Args:
+        head: in evaluation or training mode.
+        directory: created if there is none.
+        tied: leave out ``lm_head``, whose rows are then the target's.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in head.state_dict().items()}
+    tensors = {
+        name: tensor.contiguous().cpu()
+        for name, tensor in head.state_dict().items()
+        if not (tied and name == _OUTPUT)
+    }
     save_file(tensors, directory / _SAFE, metadata={"format": "pt"})
     fields = write_config(head.config) | {"torch_dtype": str(head.dtype).removeprefix("torch.")}
     (directory / _CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 Tokens = NDArray[np.unsignedinteger[Any]]
 
-_SEPARATOR = f"\n{END_OF_TEXT}\n"
+SEPARATOR = f"\n{END_OF_TEXT}\n"
 _HELD_OUT = 0.005
 _ENCODE_AT_ONCE = 256
 
@@ -75,7 +75,7 @@ def read_documents(source: DomainFile) -> list[str]:
     One is needed for training and one to be held out.
     """
     with gzip.open(source.path, "rt", encoding="utf-8", newline="") as file:
-        documents = [text for text in file.read().split(_SEPARATOR) if text.strip()]
+        documents = [text for text in file.read().split(SEPARATOR) if text.strip()]
     if len(documents) < 2:
         raise DraftwoodError(
             f"{source.path} has {len(documents)} document(s), two or more are needed; "

@@ -33,11 +33,20 @@ def export_model(
     _write_provenance(provenance, directory)
 
 
-def export_head(head: Eagle3Head, provenance: dict[str, Any], directory: Path) -> None:
-    """Write ``head`` in bfloat16, as EAGLE-3 heads are published, and ``provenance.json``."""
+def export_head(
+    head: Eagle3Head, provenance: dict[str, Any], directory: Path, *, tied: bool = False
+) -> None:
+    """Write ``head`` in bfloat16, as EAGLE-3 heads are published, and ``provenance.json``.
+
+    Args:
+        head: in any dtype.
+        provenance: JSON values.
+        directory: created if there is none.
+        tied: leave out the output matrix, which is the target's.
+    """
     narrow = Eagle3Head(copy.deepcopy(head.config))
     narrow.load_state_dict(head.state_dict())
-    save_head(narrow.bfloat16(), directory)
+    save_head(narrow.bfloat16(), directory, tied=tied)
     _write_provenance(provenance, directory)
 
 

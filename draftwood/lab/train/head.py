@@ -47,7 +47,12 @@ def frequent_tokens(
 
 
 def new_head(
-    config: Eagle3Config, teacher: Teacher, drafted: NDArray[np.int64], seed: int
+    config: Eagle3Config,
+    teacher: Teacher,
+    drafted: NDArray[np.int64],
+    seed: int,
+    *,
+    tied: bool = False,
 ) -> Eagle3Head:
     """Initialise a float32 head on the target's device, ready for :func:`unroll`.
 
@@ -58,6 +63,7 @@ def new_head(
         teacher: the target, whose embedding the head shares.
         drafted: draft vocabulary: target ids [draft_vocab_size], ascending.
         seed: seed of the random weights.
+        tied: whether the output matrix stays as the target's.
     """
     torch.manual_seed(seed)
     head = Eagle3Head(config)
@@ -66,6 +72,7 @@ def new_head(
     head.d2t.copy_(ids - torch.arange(len(ids)))
     head.t2d.zero_()[ids] = True
     _copy_rows(head.lm_head.weight, teacher.head, ids)
+    head.lm_head.requires_grad_(not tied)
     torch.nn.Module.to(head, teacher.head.device)
     head.set_input_embeddings(teacher.model.get_input_embeddings())
     head.set_attn_implementation(ATTENTION)

@@ -33,6 +33,9 @@ class HeadPlan(Part):
         "Size of the draft vocabulary, the most frequent tokens.  [default: all, up to 32,000]",
         least=1,
     )
+    tied: bool = setting(
+        False, "Draft with the target's own output rows: they are neither trained nor stored."
+    )
     heads: int | None = setting(None, "Number of query heads.  [default: the target's]", least=1)
     kv_heads: int | None = setting(
         None, "Number of key-value heads.  [default: the target's]", least=1

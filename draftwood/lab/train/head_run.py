@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def train_head(
     _check_lengths(teacher, plan.unroll, recipe)
     domains = run.domains(tokenizer)
     drafted = frequent_tokens(domains, run.mixture, teacher.vocab_size, config.draft_vocab_size)
-    head = new_head(config, teacher, drafted, recipe.seed)
+    head = new_head(config, teacher, drafted, recipe.seed, tied=plan.tied)
     shape, fingerprint = describe(config), teacher.fingerprint()
 
     def evaluate() -> dict[str, Any]:
@@ -57,6 +58,7 @@ def train_head(
         logger.info("held out: %s", found)
         return {
             "shape": shape,
+            "tied": plan.tied,
             "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
             "target": {"name": teacher.name, "fingerprint": fingerprint},
             "held_out": found,
@@ -68,10 +70,10 @@ def train_head(
         tokenizer,
         recipe,
         options,
-        {"shape": shape, "unroll": plan.unroll, "target": fingerprint},
+        {"shape": shape, "tied": plan.tied, "unroll": plan.unroll, "target": fingerprint},
         HeadLoss(head, teacher, plan.unroll, options.mixed(run.device)),
         evaluate,
-        export_head,
+        partial(export_head, tied=plan.tied),
     )
 
 

@@ -45,7 +45,7 @@ class _ChunkedLoss(torch.autograd.Function):
     ) -> Tensor:
         matrix = head.to(hidden.dtype)
         hidden_grad = torch.empty_like(hidden)
-        head_grad = torch.zeros_like(head)
+        head_grad = torch.zeros_like(head) if ctx.needs_input_grad[1] else None
         loss = torch.zeros((), device=hidden.device)
         size = _CPU_BLOCK if hidden.device.type == "cpu" else _BLOCK
         block = max(_FEWEST_ROWS, size // len(head))
@@ -60,14 +60,16 @@ class _ChunkedLoss(torch.autograd.Function):
                 slope = logits.sub_(norm[:, None]).exp_().sub_(probs).mul_(weight[:, None])
                 slope = slope.to(hidden.dtype)
                 hidden_grad[student, part] = slope @ matrix
-                head_grad += (slope.T @ rows).to(head.dtype)
+                if head_grad is not None:
+                    head_grad += (slope.T @ rows).to(head.dtype)
         ctx.save_for_backward(hidden_grad, head_grad)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         hidden_grad, head_grad = ctx.saved_tensors
-        return hidden_grad * grads[0], head_grad * grads[0], None, None
+        scaled = None if head_grad is None else head_grad * grads[0]
+        return hidden_grad * grads[0], scaled, None, None
 
 
 def chunked_loss(

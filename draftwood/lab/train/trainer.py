@@ -59,7 +59,7 @@ class Trainer:
     Args:
         directory: directory of checkpoint.pt and log.jsonl; an existing checkpoint is resumed, one
             of another run raises DraftwoodError.
-        model: the model in float32; all its parameters are trained.
+        model: the model in float32; its parameters that require gradients are trained.
         recipe: training settings.
         batches: rows of ``recipe.length + 1`` tokens, from the beginning.
         identity: further facts that must be equal when resuming (shape, data, ...).
@@ -86,14 +86,14 @@ class Trainer:
         self._directory = directory
         self._loss = loss
         self._micro_tokens = micro_tokens
-        self._parameters = list(model.parameters())
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
         fixed = {name: v for name, v in asdict(recipe).items() if name not in _MAY_CHANGE}
         self._identity = json.loads(json.dumps(fixed | identity))
         hidden = [
             parameter
             for name, parameter in model.named_parameters()
-            if parameter.ndim == 2 and not name.endswith(_OUTER)
+            if parameter.requires_grad and parameter.ndim == 2 and not name.endswith(_OUTER)
         ]
         chosen = {id(parameter) for parameter in hidden}
         others = [p for p in self._parameters if id(p) not in chosen]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM
 
 from draftwood.drafters.eagle3.checkpoint import load_head
@@ -117,6 +118,23 @@ def test_an_export_is_read_as_a_head(tmp_path: Path) -> None:
         narrow = tensor.bfloat16().float() if tensor.is_floating_point() else tensor
         assert torch.equal(loaded.state_dict()[name], narrow), name
     assert json.loads((tmp_path / "config.json").read_text())["torch_dtype"] == "bfloat16"
+
+
+def test_a_tied_head_is_stored_without_its_output_matrix(tmp_path: Path) -> None:
+    target = teacher(VOCABULARY)
+    config = HeadPlan(draft_vocab=3, tied=True).config(target)
+    head = new_head(config, target, np.array([3, 4, 9]), seed=5, tied=True)
+    assert [name for name, p in head.named_parameters() if not p.requires_grad] == [
+        "lm_head.weight"
+    ]
+    export_head(head, {"finished": True}, tmp_path, tied=True)
+    assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
+    info = TargetInfo(VOCABULARY, 256, 4, 16, torch.device("cpu"), torch.float32)
+    output = target.model.get_output_embeddings()
+    loaded = load_head(tmp_path, info, target.model.get_input_embeddings(), output)
+    assert torch.equal(loaded.lm_head.weight, target.head[[3, 4, 9]])
+    with pytest.raises(DraftwoodError, match=r"lacks lm_head\.weight"):
+        load_head(tmp_path, info, target.model.get_input_embeddings())
 
 
 def test_a_teacher_reads_what_transformers_returns() -> None:

@@ -48,6 +48,24 @@ def test_the_chunked_loss_is_weighted_divergence(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(ours, theirs)
 
 
+def test_a_frozen_output_matrix_gets_no_gradient() -> None:
+    torch.manual_seed(3)
+    hidden, head = torch.randn(1, 5, 12, requires_grad=True), torch.randn(20, 12)
+    q = torch.randn(5, 20).softmax(-1)
+
+    def gradient(head: Tensor) -> Tensor:
+        loss = chunked_loss(
+            hidden,
+            head,
+            torch.ones(1, 5),
+            lambda part: Labels(q[part], torch.zeros(len(q[part])), torch.ones(len(q[part]))),
+        )
+        (found,) = torch.autograd.grad(loss, hidden)
+        return found
+
+    torch.testing.assert_close(gradient(head), gradient(head.requires_grad_()))
+
+
 def chain_terms(
     target: Teacher, head: Eagle3Head, tokens: Tensor, start: int, steps: int
 ) -> list[tuple[float, bool, int, int]]:

@@ -57,10 +57,12 @@ def head_trainer(
     domains: tuple[Domain, ...],
     recipe: TrainingRecipe = RECIPE,
     target: Teacher = TARGET,
+    tied: bool = False,
     **options: Any,
 ) -> Trainer:
     drafted = frequent_tokens(domains, MIXTURE, VOCABULARY, DRAFTED)
-    head = new_head(HeadPlan(draft_vocab=DRAFTED).config(target), target, drafted, recipe.seed)
+    config = HeadPlan(draft_vocab=DRAFTED).config(target)
+    head = new_head(config, target, drafted, recipe.seed, tied=tied)
     batches = Batches(domains, MIXTURE, recipe.length, recipe.seed)
     loss = HeadLoss(head, target, steps=3)
     return Trainer(directory, head, recipe, batches, {}, loss, **options)
@@ -108,6 +110,15 @@ def test_muon_trains_the_matrices_of_a_head(tmp_path: Path, domains: tuple[Domai
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["optimisers"]
     # Muon has the eight matrices inside, AdamW the output matrix and four norms.
     assert [len(optimiser["state"]) for optimiser in saved] == [8, 5]
+
+
+def test_what_is_frozen_stays(tmp_path: Path, domains: tuple[Domain, ...]) -> None:
+    run = head_trainer(tmp_path, domains, tied=True)
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.run(stop_after=2)
+    after = run.model.state_dict()
+    still = {name for name in after if torch.equal(before[name], after[name])}
+    assert still == {"d2t", "t2d", "lm_head.weight"}
 
 
 @both

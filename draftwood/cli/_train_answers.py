@@ -1,0 +1,72 @@
+"""``draftwood train answers``: answers of a chat model, as training text for its drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from draftwood.cli._options import PATH, ModelOptions, model_options
+from draftwood.cli._settings_flags import settings_flags
+from draftwood.lab.train.answer_recipe import AnswerRecipe
+
+
+def _part(context: click.Context, option: click.Parameter, text: str) -> tuple[int, int]:  # noqa: ARG001
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.BadParameter(f"{text!r}: write K/N with K from 1 to N, such as 1/2.")
+    return int(number) - 1, int(count)
+
+
+@click.command()
+@click.option(
+    "--prompts",
+    type=PATH,
+    required=True,
+    help="JSON Lines with id, task and messages (role and content of each turn).",
+)
+@click.option("--out", type=PATH, required=True, help="Directory of the answers.")
+@click.option(
+    "--part",
+    default="1/1",
+    show_default=True,
+    callback=_part,
+    help="K/N: this process is number K of N, which share the work.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    help="Prompts decoded at once.",
+)
+@settings_flags("recipe", AnswerRecipe())
+@model_options
+def answers(
+    prompts: Path,
+    out: Path,
+    part: tuple[int, int],
+    batch: int,
+    recipe: AnswerRecipe,
+    model: ModelOptions,
+) -> None:
+    """Answer prompts with a chat model: on-policy text for training its head or draft model.
+
+    Prompts of even number are answered greedily, the others sampled. An interrupted run resumes at
+    the first shard that is missing. When all shards are there, OUT/answers.txt.gz holds the prompts
+    and answers as training text.
+    """
+    from draftwood.engine.engine import Engine
+    from draftwood.lab.train.answers import answer, read_answers, read_prompts, write_documents
+
+    found = read_prompts(prompts)
+    loaded = model.load()
+    engine = Engine(loaded.model, "ar", loaded.tokenizer, max_batch=batch)
+    for path in answer(engine, loaded.tokenizer, found, out, recipe, part):
+        click.echo(path)
+    shards = sorted(out.glob("answers-*.jsonl"))
+    if len(shards) == -(-len(found) // recipe.shard):
+        given = [each for path in shards for each in read_answers(path)]
+        write_documents(loaded.tokenizer, found, given, out / "answers.txt.gz")
+        tokens = sum(each.tokens for each in given)
+        click.echo(f"{out / 'answers.txt.gz'}: {len(given)} answers, {tokens:,} tokens")

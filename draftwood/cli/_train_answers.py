@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from draftwood.cli._options import PATH, ModelOptions, model_options
+from draftwood.cli._options import PATH, ModelOptions, model_options, not_in_option, refuse_overlap
 from draftwood.cli._settings_flags import settings_flags
 from draftwood.lab.train.answer_recipe import AnswerRecipe
 
@@ -40,6 +40,7 @@ def _part(context: click.Context, option: click.Parameter, text: str) -> tuple[i
     show_default=True,
     help="Prompts decoded at once.",
 )
+@not_in_option
 @settings_flags("recipe", AnswerRecipe())
 @model_options
 def answers(
@@ -47,6 +48,7 @@ def answers(
     out: Path,
     part: tuple[int, int],
     batch: int,
+    not_in: str | None,
     recipe: AnswerRecipe,
     model: ModelOptions,
 ) -> None:
@@ -60,6 +62,7 @@ def answers(
     from draftwood.lab.train.answers import answer, read_answers, read_prompts, write_documents
 
     found = read_prompts(prompts)
+    refuse_overlap(not_in, ((f"prompt {each.id}", each.text) for each in found))
     loaded = model.load()
     engine = Engine(loaded.model, "ar", loaded.tokenizer, max_batch=batch)
     for path in answer(engine, loaded.tokenizer, found, out, recipe, part):

@@ -40,6 +40,11 @@ class ChatPrompt:
     task: str
     messages: list[dict[str, str]]
 
+    @property
+    def text(self) -> str:
+        """The content of all turns."""
+        return "\n".join(each["content"] for each in self.messages)
+
 
 @dataclass(frozen=True)
 class Answer:

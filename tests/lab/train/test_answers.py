@@ -134,5 +134,10 @@ def test_the_command_writes_the_text_with_the_last_shard(
     assert result.exit_code == 0, result.output
     assert "5 answers" in result.output
     assert gzip.decompress((out / "answers.txt.gz").read_bytes()).count(b"<|endoftext|>") == 5
+    shared = tmp_path / "shared.jsonl"
+    shared.write_text(json.dumps({"prompt": "abc" * 4}) + "\n")
+    refused = run(prompts, tmp_path / "other", "--not-in", str(shared))
+    assert isinstance(refused.exception, DraftwoodError)
+    assert "prompt p1" in str(refused.exception)
     for part in ("0/2", "3/2", "1", "a/b"):
         assert run(prompts, out, "--part", part).exit_code == 2

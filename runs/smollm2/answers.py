@@ -1,0 +1,47 @@
+"""Keeps the answers of a run in one file, or lays them out as the run's shards.
+
+Usage: python runs/smollm2/answers.py pack DIRECTORY    writes runs/smollm2/answers.jsonl.gz
+       python runs/smollm2/answers.py unpack DIRECTORY  writes DIRECTORY/answers-*.jsonl
+
+`draftwood train answers` resumes from shards, so that after `unpack` it generates only what is missing.
+The file has answers and no prompts: `prompts.py` makes those again from the training text.
+"""
+
+import argparse
+import gzip
+from pathlib import Path
+
+from draftwood.files import write_bytes
+
+KEPT = Path(__file__).parent / "answers.jsonl.gz"
+SHARD = 256
+"""Answers of a shard: the default of `draftwood train answers`."""
+
+
+def pack(directory: Path) -> None:
+    shards = sorted(directory.glob("answers-*.jsonl"))
+    if not shards:
+        raise SystemExit(f"{directory} has no answers-*.jsonl")
+    content = b"".join(path.read_bytes() for path in shards)
+    write_bytes(KEPT, gzip.compress(content, compresslevel=9, mtime=0))
+
+
+def unpack(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = gzip.decompress(KEPT.read_bytes()).splitlines(keepends=True)
+    for number, start in enumerate(range(0, len(lines), SHARD)):
+        path = directory / f"answers-{number:04d}.jsonl"
+        if not path.exists():
+            write_bytes(path, b"".join(lines[start : start + SHARD]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["pack", "unpack"])
+    parser.add_argument("directory", type=Path)
+    given = parser.parse_args()
+    {"pack": pack, "unpack": unpack}[given.action](given.directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Makes the drafts for SmolLM2-135M-Instruct that ship in draftwood/assets/smollm2, in OUT. Stopped at any point, run it
+# again with the same arguments and it goes on.
+#
+#   runs/smollm2/train.sh DATA OUT [STAGE]...
+#
+# prompts  chat prompts from the training text in DATA (code, prose, wiki, math and chat as *.txt.gz)
+# answers  the model's own answers to them. Those in runs/smollm2/answers.jsonl.gz are taken as they are; KEPT= asks the
+#          model for all of them (3 hours on two cores)
+# head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
+#
+# Environment: PYTHON; MODEL (smollm2), a name or directory; PROCESSES that answer prompts (one for each core); THREADS
+# of the training; PRECISION, bfloat16 or float32 (slower on processors with bfloat16 instructions); NOT_IN, evaluation
+# prompts (file,file) that the text must not overlap.
+set -euo pipefail
+
+usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|head]..."
+data=$(realpath "${1:?$usage}")
+out=${2:?$usage}
+shift 2
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python}
+model=${MODEL:-smollm2}
+processes=${PROCESSES:-$(nproc)}
+threads=${THREADS:-$(nproc)}
+kept=${KEPT-$here/answers.jsonl.gz}
+not_in=()
+if [[ -n ${NOT_IN:-} ]]; then
+    not_in=(--not-in "$NOT_IN")
+fi
+# Whoever stops this script stops what it started, which keeps what it has.
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+
+prompts() {
+    "$python" "$here/prompts.py" "$data" "$out/prompts.jsonl"
+}
+
+answers() {
+    if [[ -n $kept && -f $kept ]]; then
+        "$python" "$here/answers.py" unpack "$out/answers"
+    fi
+    local part=1 running=()
+    for ((part = 1; part <= processes; part++)); do
+        "$python" -m draftwood train answers --model "$model" --dtype bfloat16 --threads 1 \
+            --prompts "$out/prompts.jsonl" --out "$out/answers" --part "$part/$processes" "${not_in[@]}" &
+        running+=($!)
+    done
+    for each in "${running[@]}"; do
+        wait "$each"
+    done
+    # All shards are there: this call writes the text.
+    "$python" -m draftwood train answers --model "$model" --dtype bfloat16 --threads 1 \
+        --prompts "$out/prompts.jsonl" --out "$out/answers"
+}
+
+head() {
+    mkdir -p "$out/text"
+    ln -sf "$data"/{code,chat,prose,wiki,math}.txt.gz "$out/text/"
+    ln -sf "$(realpath "$out/answers/answers.txt.gz")" "$out/text/"
+    "$python" "$here/head.py" "$out" -- --data "$out/text" --target "$model" --threads "$threads" \
+        --mixture answers=0.8,code=0.08,chat=0.06,prose=0.02,wiki=0.02,math=0.02 \
+        --sources "$here/sources.json" --draft-vocab 16384 --tied true \
+        --precision "${PRECISION:-bfloat16}" --micro-tokens 3072 --checkpoint-every 20 "${not_in[@]}"
+}
+
+mkdir -p "$out"
+for stage in "${@:-prompts answers head}"; do
+    # Without arguments, the words of one text.
+    for each in $stage; do
+        case $each in
+            prompts | answers | head) "$each" ;;
+            *) echo "$usage" >&2; exit 2 ;;
+        esac
+    done
+done

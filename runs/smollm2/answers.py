@@ -3,8 +3,8 @@
 Usage: python runs/smollm2/answers.py pack DIRECTORY    writes runs/smollm2/answers.jsonl.gz
        python runs/smollm2/answers.py unpack DIRECTORY  writes DIRECTORY/answers-*.jsonl
 
-`draftwood train answers` resumes from shards, so that after `unpack` it generates only what is missing.
-The file has answers and no prompts: `prompts.py` makes those again from the training text.
+`draftwood train answers` resumes from shards, so that after `unpack` it generates only what is
+missing. The file has answers and no prompts: `prompts.py` makes those again from the training text.
 """
 
 import argparse

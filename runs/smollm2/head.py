@@ -2,11 +2,12 @@
 
 Usage: python runs/smollm2/head.py OUT [--least 2250000] [--hours 12] -- ARGUMENTS
 
-ARGUMENTS are those of `draftwood train eagle3`, without --out, --tokens and --stop-after. The head is
-trained at constant rates and judged after every 0.5 million tokens: the share of held-out positions of
-the domain `answers` whose first drafted token is the target's. When two judgements differ by less than
-0.005, or the hours are over, the last quarter of the training follows, in which the rates fall. Each
-judgement is a line of OUT/curve.jsonl. Stopped at any point, the command goes on when called again.
+ARGUMENTS are those of `draftwood train eagle3`, without --out, --tokens and --stop-after. The head
+is trained at constant rates and judged after every 0.5 million tokens: the share of held-out
+positions of the domain `answers` whose first drafted token is the target's. When two judgements
+differ by less than 0.005, or the hours are over, the last quarter of the training follows, in which
+the rates fall. Each judgement is a line of OUT/curve.jsonl. Stopped at any point, the command goes
+on when called again.
 """
 
 import argparse

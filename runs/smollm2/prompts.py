@@ -5,9 +5,9 @@ Usage: python runs/smollm2/prompts.py DATA OUT [--count 12000] [--first 9216] [-
 DATA holds chat, code, math, wiki and prose as `<domain>.txt.gz`; documents end with a line
 `<|endoftext|>`. OUT becomes a JSON Lines file: one object a line with `id`, `task` and `messages`.
 The same text and seed give the same file. Tasks are those that people give to a small chat model:
-questions, conversations, writing, completing, editing and explaining code, arithmetic, and work on a
-text that is given (summarise, answer, extract, rewrite, translate). All tasks take turns, so any first
-part of the list (--first) has the same shares of them.
+questions, conversations, writing, completing, editing and explaining code, arithmetic, and work on
+a text that is given (summarise, answer, extract, rewrite, translate). All tasks take turns, so any
+first part of the list (--first) has the same shares of them.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 SHARES = {
@@ -58,7 +58,8 @@ WRITES = (
     "Write a Python function `{name}({arguments})`. {summary}",
     "I need a Python function called {name} that does the following: {summary}",
     "{summary} Give me the code in Python, with a short example of how to use it.",
-    "Implement this in Python:\n\n{summary}\n\nThe function is named `{name}` and takes {arguments}.",
+    "Implement this in Python:\n\n{summary}\n\n"
+    "The function is named `{name}` and takes {arguments}.",
 )
 COMPLETES = (
     "Complete the following Python function.\n\n```python\n{head}```",
@@ -78,14 +79,17 @@ SUMMARIES = (
     "Write a one-paragraph summary of the text below.\n\n{passage}",
 )
 ANSWERS = (
-    "Answer the question with the help of the passage.\n\nPassage: {passage}\n\nQuestion: What does the passage say about {topic}?",
+    "Answer the question with the help of the passage.\n\nPassage: {passage}\n\n"
+    "Question: What does the passage say about {topic}?",
     "Use only the text below to answer.\n\n{passage}\n\nWhat is {topic} known for?",
     "Here is some context:\n{passage}\n\nBased on this context, who or what is {topic}?",
     "{passage}\n\nAccording to this text, what do we learn about {topic}? Quote the text.",
 )
 EXTRACTS = (
-    "Extract all names, places and dates from this text as JSON with the keys names, places and dates.\n\n{passage}",
-    "Return a JSON list of the facts in the following text. Each has the keys subject and fact.\n\n{passage}",
+    "Extract all names, places and dates from this text as JSON with the keys names, places and "
+    "dates.\n\n{passage}",
+    "Return a JSON list of the facts in the following text. Each has the keys subject and fact."
+    "\n\n{passage}",
     "List every number in the text below and say what it stands for.\n\n{passage}",
 )
 REWRITES = (
@@ -134,7 +138,7 @@ def dialogues(data: Path, rng: random.Random) -> Iterator[Messages]:
     for text in shuffled(documents(data, "chat"), rng):
         found = turns(text)
         ends = [i for i, turn in enumerate(found) if i and turn["role"] == "user"]
-        alternate = all(a["role"] != b["role"] for a, b in zip(found, found[1:], strict=False))
+        alternate = all(a["role"] != b["role"] for a, b in pairwise(found))
         if ends and alternate and found[0]["role"] == "user":
             cut = found[: rng.choice(ends[:4]) + 1]
             if sum(len(turn["content"]) for turn in cut) <= MOST:

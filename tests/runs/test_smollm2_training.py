@@ -1,0 +1,162 @@
+"""The recipe of SmolLM2's drafts: its prompts, its kept answers, and when its head is done."""
+
+import gzip
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftwood.lab.train.answers import read_prompts
+from runs.smollm2 import answers, head, prompts
+
+RUNS = Path(prompts.__file__).parent
+CODE = '''
+def area(width, height):
+    """Return the area of a rectangle with the given sides."""
+    product = width * height
+    return product
+'''
+PASSAGE = "Anna lived near the river Vlaar, and every day, people of Norham walked past it. " * 3
+TEXTS = {
+    "chat": [
+        "User: Where does the river rise, and where does it end?\nAssistant: Here.\nUser: Why?"
+    ],
+    "math": ["Question: How many rolls are two times three rolls?\nAnswer: 6"],
+    "code": [CODE],
+    "wiki": [f"= Norham =\n\n{PASSAGE}\n\n{PASSAGE}"],
+    "prose": [f"{PASSAGE}\n\n{PASSAGE}"],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("data")
+    for domain, texts in TEXTS.items():
+        text = "".join(f"{each}\n<|endoftext|>\n" for each in texts)
+        (directory / f"{domain}.txt.gz").write_bytes(gzip.compress(text.encode()))
+    return directory
+
+
+def test_every_task_has_prompts_and_any_first_part_has_all_tasks(data: Path) -> None:
+    assert sum(prompts.SHARES.values()) == pytest.approx(1)
+    found = prompts.prompts(data, 60, seed=1)
+    assert {task for task, _ in found} == prompts.TASKS.keys() == prompts.SHARES.keys()
+    assert prompts.prompts(data, 60, seed=1) == found
+    for _, messages in found:
+        assert messages[-1]["role"] == "user"
+        assert all(each["content"].strip() for each in messages)
+    some = Counter(task for task, _ in found[: len(found) // 2])
+    assert all(some[task] <= count for task, count in Counter(t for t, _ in found).items())
+
+
+def test_the_written_prompts_are_read_by_the_command(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "prompts.jsonl"
+    words = ["prompts.py", str(data), str(out), "--count", "60", "--first", "9"]
+    monkeypatch.setattr(sys, "argv", words)
+    prompts.main()
+    assert len(read_prompts(out)) == 9
+
+
+def test_kept_answers_become_the_same_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "KEPT", tmp_path / "kept.jsonl.gz")
+    monkeypatch.setattr(answers, "SHARD", 2)
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    for number, lines in enumerate(("a\nb\n", "c\n")):
+        (before / f"answers-{number:04d}.jsonl").write_text(lines)
+    answers.pack(before)
+    answers.unpack(after)
+    assert {path.name: path.read_text() for path in after.iterdir()} == {
+        path.name: path.read_text() for path in before.iterdir()
+    }
+    with pytest.raises(SystemExit, match="has no answers"):
+        answers.pack(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("firsts", "tokens", "seconds", "done"),
+    [
+        ([0.5, 0.6], 1_000, 0, False),  # rises
+        ([0.5, 0.504], 1_000, 0, True),
+        ([0.5, 0.504], 999, 0, False),  # too early
+        ([0.5, 0.49], 1_000, 0, True),
+        ([0.5, 0.6], 1_000, 9 * 3600, True),  # the last quarter of 12 hours is left
+        ([], 0, 0, False),
+    ],
+)
+def test_training_ends_when_accuracy_settles(
+    firsts: list[float], tokens: int, seconds: float, done: bool
+) -> None:
+    curve = [{"first": first, "tokens": tokens, "wall_seconds": seconds} for first in firsts]
+    assert head.settled(curve, least=1_000, hours=12) is done
+
+
+def test_the_head_is_judged_and_then_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[int, int | None]] = []
+    updates = 0
+
+    def train(out: Path, tokens: int, stop_after: int | None, arguments: list[str]) -> Any:
+        nonlocal updates
+        assert arguments == ["--data", "d"]
+        calls.append((tokens, stop_after))
+        updates += stop_after or 0
+        first = min(0.6, 0.2 * len(calls))
+        trained = {"updates": updates, "tokens": 6144 * updates, "wall_seconds": 1}
+        return {
+            "trained": trained,
+            "held_out": {"answers": {"greedy": [first], "accepted_tokens": 1.0}},
+        }
+
+    monkeypatch.setattr(head, "train", train)
+    monkeypatch.setattr(head, "updates_of", lambda out: updates)
+    monkeypatch.setattr(
+        sys, "argv", ["head.py", str(tmp_path), "--least", "1", "--", "--data", "d"]
+    )
+    head.main()
+    assert [stop_after for _, stop_after in calls] == [81, 81, 81, 81, None]
+    assert calls[-1][0] == round(4 * 81 / 0.75) * 6144
+    lines = (tmp_path / "curve.jsonl").read_text().splitlines()
+    assert [json.loads(line)["first"] for line in lines] == pytest.approx([0.2, 0.4, 0.6, 0.6])
+
+
+def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
+    python, log, out = tmp_path / "python", tmp_path / "log", tmp_path / "out"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\ntouch {out}/answers.txt.gz\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    environment = {**os.environ, "PYTHON": str(python), "PROCESSES": "2", "KEPT": ""}
+    environment |= {"NOT_IN": "a.jsonl", "THREADS": "1"}
+    (out / "answers").mkdir(parents=True)
+    (out / "answers" / "answers.txt.gz").touch()
+    subprocess.run(
+        [str(RUNS / "train.sh"), str(data), str(out)], env=environment, check=True, timeout=60
+    )
+    called = log.read_text().splitlines()
+    assert called[0].endswith(f"prompts.py {data} {out}/prompts.jsonl")
+    made = [line for line in called if "train answers" in line]
+    assert sum("--part 1/2" in line for line in made) == 1
+    assert sum("--part 2/2" in line for line in made) == 1
+    assert len(made) == 3
+    assert "head.py" in called[-1]
+    assert "--not-in a.jsonl" in called[-1]
+    assert sorted(path.name for path in (out / "text").iterdir()) == sorted(
+        [*(f"{domain}.txt.gz" for domain in TEXTS), "answers.txt.gz"]
+    )
+    wrong = subprocess.run(
+        [str(RUNS / "train.sh"), str(data), str(out), "table4"],
+        env=environment,
+        check=False,
+        timeout=60,
+    )
+    assert wrong.returncode == 2

@@ -39,7 +39,7 @@ prompts_option = _option(
     "--prompts",
     required=True,
     metavar="SET[,SET]",
-    help="Prompt files (JSON lines), or datasets as hf:OWNER/NAME.",
+    help="Prompt files (JSON lines), datasets as hf:OWNER/NAME, or views of them as edit:SET.",
 )
 limit_option = _option(
     "--limit", type=click.IntRange(1), help="Most prompts per set, evenly spaced."
@@ -60,7 +60,8 @@ repeats_option = _option(
 chat_option = _option(
     "--chat/--no-chat",
     default=None,
-    help="Use the chat template for all prompts, or for none.  [default: for dialogues]",
+    help="Use the chat template for all prompts, or for none.  [default: if the model has one, for "
+    "all but texts to be continued]",
 )
 truncate_option = _option(
     "--truncate", type=click.IntRange(1), help="Keep the last N tokens of long prompts."

@@ -12,8 +12,11 @@ def bench(*argv: str) -> tuple[int, str, str]:
 
 
 def two_sets(place: Path) -> str:
-    """Two plain prompts and a dialogue, written into ``place``, as ``--prompts`` takes them."""
-    plain = [{"id": f"c/{i}", "task": "code", "prompt": f"abc{i} abc{i} "} for i in range(2)]
+    """Two texts to be continued and a dialogue, in ``place``, as ``--prompts`` takes them."""
+    plain = [
+        {"id": f"c/{i}", "task": "code", "prompt": f"abc{i} abc{i} ", "completion": True}
+        for i in range(2)
+    ]
     talk = [{"id": "m/0", "task": "chat", "turns": ["Say abc.", "Again."]}]
     for name, items in (("code", plain), ("talk", talk)):
         lines = "\n".join(json.dumps(item) for item in items)

@@ -1,7 +1,7 @@
 """Token ids of a prompt's next turn, after the answers so far.
 
-A plain prompt is its text, or the user's turn of the model's chat template. A dialogue without a
-template is a transcript with ``User:`` and ``Assistant:`` paragraphs.
+With the model's chat template a prompt is the user's turn. Without one, a plain prompt is its text,
+and a dialogue a transcript with ``User:`` and ``Assistant:`` paragraphs.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class Contexts:
         tokenizer: the target's tokenizer.
         context_limit: longest sequence of the target, in tokens.
         max_new_tokens: longest answer, in tokens.
-        chat: use the chat template for all prompts (True), for none (False), or for dialogues if
-            the model has one (None).
+        chat: use the chat template for all prompts (True), for none (False), or, if the model has
+            one, for all but texts to be continued (None).
         truncate: number of last tokens to keep of longer contexts; None refuses them.
 
     Raises:
@@ -97,7 +97,7 @@ class Contexts:
         turns = prompt.turns[: len(answers) + 1]
         chat = self._chat
         if chat is None:
-            chat = prompt.dialogue and bool(self._tokenizer.chat_template)
+            chat = bool(self._tokenizer.chat_template) and not prompt.completion
         if chat:
             messages = [{"role": "user", "content": turns[0]}]
             for answer, turn in zip(answers, turns[1:], strict=True):

@@ -1,17 +1,17 @@
 """Reads and checks prompt sets.
 
-:mod:`draftwood.lab.bench.sources` reads rows, :mod:`draftwood.lab.bench.formats` makes prompts of
-them.
+:mod:`draftwood.lab.bench.sources` reads rows, :mod:`draftwood.lab.bench.views` makes rows of rows,
+:mod:`draftwood.lab.bench.formats` makes prompts of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats import entries
 from draftwood.lab.bench.formats._entry import Entry, SourceRow
-from draftwood.lab.bench.sources import PREFIX, Source, load
+from draftwood.lab.bench.sources import Source
+from draftwood.lab.bench.views import load, named
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Prompt:
         set: name of the published set, or of the file without extension.
         turns: the user's turns; one for a plain prompt.
         dialogue: whether the row has ``turns``.
+        completion: whether the text is to be continued, and is no request to a chat model.
     """
 
     id: str
@@ -31,11 +32,12 @@ class Prompt:
     set: str
     turns: tuple[str, ...]
     dialogue: bool = False
+    completion: bool = False
 
 
 def sources(names: str) -> tuple[Source, ...]:
     """The sources in a comma-separated list."""
-    return tuple(n if n.startswith(PREFIX) else Path(n) for n in names.split(",") if n)
+    return tuple(named(name) for name in names.split(",") if name)
 
 
 def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
@@ -65,7 +67,7 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
             )
         sets[set_name] = source
         _check_ids(table.rows, members, seen)
-        prompts = [Prompt(m.id, m.task, set_name, m.turns, m.dialogue) for m in members]
+        prompts = [Prompt(set=set_name, **vars(member)) for member in members]
         found += prompts if limit is None else evenly(prompts, limit)
     if not found:
         raise DraftwoodError("no prompts: name at least one file or dataset")

@@ -19,7 +19,8 @@ import torch
 
 import draftwood
 from draftwood.costs.store import cpu_model
-from draftwood.lab.bench.sources import Source, load
+from draftwood.lab.bench.sources import Source
+from draftwood.lab.bench.views import load
 
 _PACKAGES = (
     *("torch", "transformers", "tokenizers", "numpy", "safetensors"),
@@ -120,4 +121,6 @@ def _git(directory: Path, *arguments: str) -> str | None:
 
 
 def _name(entry: Mapping[str, Any]) -> str:
-    return Path(entry["file"]).name if "file" in entry else str(entry["dataset"])
+    if "file" in entry:
+        return Path(entry["file"]).name
+    return str(entry["dataset"] if "dataset" in entry else entry["view"])

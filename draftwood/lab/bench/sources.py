@@ -25,7 +25,7 @@ from draftwood.errors import DraftwoodError, need
 from draftwood.lab.bench.formats._entry import SourceRow
 
 Source = Path | str
-"""A file, or the name of a dataset."""
+"""A file, or the name of a dataset or of a view."""
 
 PREFIX = "hf:"
 _EXTRA = "datasets"

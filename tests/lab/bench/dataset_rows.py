@@ -68,6 +68,24 @@ MT_BENCH_PROMPTS: list[dict[str, object]] = [
         "reference": [],
     }
 ]
+SPEED_BENCH: list[dict[str, object]] = [
+    {
+        "question_id": "q1",
+        "category": "coding",
+        "sub_category": "python",
+        "turns": ["Write it.", "Faster."],
+        "source": "somewhere",
+        "src_id": "7",
+        "difficulty": None,
+        "multiturn": True,
+    },
+    {
+        "question_id": "q2",
+        "category": "rag",
+        "sub_category": "chat",
+        "messages": [{"role": "user", "content": "Who?"}],
+    },
+]
 OWN: list[dict[str, object]] = [{"id": "a/0", "task": "t", "prompt": "hello"}]
 
 BARE: list[dict[str, object]] = [
@@ -83,4 +101,5 @@ ALL = {
     "mbpp": MBPP + MBPP_SANITIZED,
     "mt_bench_prompts": MT_BENCH_PROMPTS,
     "questions": SPEC_BENCH,
+    "speed_bench": SPEED_BENCH,
 }

@@ -1,5 +1,7 @@
 """Encoding turns: answers become context, templates apply where they should, lengths are held."""
 
+from dataclasses import replace
+
 import pytest
 
 from draftwood.errors import DraftwoodError
@@ -28,9 +30,19 @@ def text(made: Contexts, prompt: Prompt, *answers: str) -> str:
 
 
 def test_a_plain_prompt_is_its_text() -> None:
-    assert text(contexts(), PLAIN) == "def f():"
+    assert text(contexts(template=False), PLAIN) == "def f():"
     assert text(contexts(chat=False), PLAIN) == "def f():"
-    assert text(contexts(chat=True), PLAIN) == "User: def f():\n\nAssistant:"
+
+
+@pytest.mark.parametrize("chat", [True, None])
+def test_with_a_template_it_is_the_users_turn(chat: bool | None) -> None:
+    assert text(contexts(chat=chat), PLAIN) == "User: def f():\n\nAssistant:"
+
+
+def test_a_text_to_be_continued_is_left_alone_unless_asked() -> None:
+    continued = replace(PLAIN, completion=True)
+    assert text(contexts(), continued) == "def f():"
+    assert text(contexts(chat=True), continued) == "User: def f():\n\nAssistant:"
 
 
 @pytest.mark.parametrize("template", [True, False])
@@ -59,9 +71,9 @@ def test_chat_needs_a_template() -> None:
 
 def test_refuses_prompts_that_may_outgrow_the_context() -> None:
     long = Prompt("long", "t", "s", ("x" * 241,))
-    contexts().check([PLAIN, DIALOGUE, Prompt("fits", "t", "s", ("x" * 240,))])
+    contexts(chat=False).check([PLAIN, DIALOGUE, Prompt("fits", "t", "s", ("x" * 240,))])
     with pytest.raises(DraftwoodError, match="'long' takes up to 241 tokens"):
-        contexts().check([long])
+        contexts(chat=False).check([long])
     # The first answer counts at its full length: alone, these turns would fit.
     talk = Prompt("talk", "t", "s", ("x" * 100, "y" * 90), dialogue=True)
     with pytest.raises(DraftwoodError, match="'talk'"):
@@ -69,7 +81,7 @@ def test_refuses_prompts_that_may_outgrow_the_context() -> None:
 
 
 def test_truncate_keeps_the_last_tokens() -> None:
-    made = contexts(truncate=8)
+    made = contexts(truncate=8, chat=False)
     long = Prompt("long", "t", "s", ("x" * 300 + "theend",))
     made.check([long])
     context = made.after(long, [])

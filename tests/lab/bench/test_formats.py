@@ -31,8 +31,8 @@ ODE = ("Write an ode.", "Now shorten it.")
             dataset_rows.HUMANEVAL,
             "humaneval",
             [
-                Entry("HumanEval/0", "code_completion", (HALVE,), False),
-                Entry("HumanEval/1", "code_completion", ("def nothing():\n",), False),
+                Entry("HumanEval/0", "code_completion", (HALVE,), False, True),
+                Entry("HumanEval/1", "code_completion", ("def nothing():\n",), False, True),
             ],
         ),
         (
@@ -60,12 +60,14 @@ ODE = ("Write an ode.", "Now shorten it.")
                         ),
                     ),
                     False,
+                    True,
                 ),
                 Entry(
                     "mbpp/12",
                     "code_generation",
                     (MBPP.format("negate a number", "assert negate(1) == -1"),),
                     False,
+                    True,
                 ),
             ],
         ),
@@ -104,6 +106,32 @@ ODE = ("Write an ode.", "Now shorten it.")
             "file",
             [Entry("a/0", "t", ("hello",), False), Entry("a/1", "t", ("x", "y"), True)],
         ),
+        (
+            [
+                {"id": "a/0", "task": "prose_continuation", "prompt": "x"},
+                {"id": "a/1", "task": "t", "prompt": "x", "completion": True},
+                {"id": "a/2", "task": "code_completion", "prompt": "x", "completion": False},
+            ],
+            "file",
+            [
+                Entry("a/0", "prose_continuation", ("x",), False, True),
+                Entry("a/1", "t", ("x",), False, True),
+                Entry("a/2", "code_completion", ("x",), False, False),
+            ],
+        ),
+        (
+            dataset_rows.SPEED_BENCH,
+            "speed_bench",
+            [
+                Entry("speed_bench/q1", "coding", ("Write it.", "Faster."), True),
+                Entry("speed_bench/q2", "rag", ("Who?",), True),
+            ],
+        ),
+        (
+            [{**dataset_rows.SPEED_BENCH[0], "category": "low_entropy"}],
+            "speed_bench_throughput",
+            [Entry("speed_bench_throughput/q1", "low_entropy", ("Write it.", "Faster."), True)],
+        ),
         # A rewritten row may keep its own keys.
         (
             [dataset_rows.GSM8K[0] | dataset_rows.OWN[0]],
@@ -141,6 +169,41 @@ def test_every_category_of_mt_bench_is_one_of_its_own(category: str) -> None:
     assert found([alone, beside])[0] == "mt_bench"
     rag = {"question_id": 3, "category": "rag", "turns": ["x"]}
     assert [e.task for e in found([alone, beside, rag])[1]] == ["mt_bench", "mt_bench", "rag"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"turns": ["FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING X"]},
+            "f:1: this is a placeholder, .* prepare.py",
+        ),
+        ({"turns": []}, "'turns' must be a list of texts"),
+    ],
+)
+def test_a_speed_bench_row_without_its_text_is_refused(
+    changed: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DraftwoodError, match=message):
+        found([dataset_rows.SPEED_BENCH[0] | changed])
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([], "must be a list of messages"),
+        ([{"role": "system", "content": "x"}], "must be those of the user only"),
+        ([{"role": "user"}], "must be a list of texts"),
+    ],
+)
+def test_speed_bench_messages_are_the_users_turns(messages: list[object], message: str) -> None:
+    with pytest.raises(DraftwoodError, match=message):
+        found([dataset_rows.SPEED_BENCH[1] | {"messages": messages}])
+
+
+def test_completion_must_be_a_truth_value() -> None:
+    with pytest.raises(DraftwoodError, match="'completion' must be true or false"):
+        found([{"id": "a", "task": "t", "prompt": "x", "completion": "yes"}])
 
 
 def test_there_is_a_sample_of_every_format() -> None:

@@ -21,7 +21,10 @@ from draftwood.tree import tree_of
 from tests.factories.tiny_llama import save_tiny, tiny_llama
 from tests.lab.replay.live_and_replayed import Stage, lived, replayed, stage
 
-PROMPTS = [Prompt("a", "t", "s", ("abcabcabcabc",)), Prompt("b", "t", "s", ("xyz", "w"))]
+PROMPTS = [
+    Prompt("a", "t", "s", ("abcabcabcabc",), completion=True),
+    Prompt("b", "t", "s", ("xyz", "w"), completion=True),
+]
 
 
 @pytest.fixture(scope="module")

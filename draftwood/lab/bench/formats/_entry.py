@@ -31,6 +31,7 @@ class Entry:
     task: str
     turns: tuple[str, ...]
     dialogue: bool
+    completion: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from draftwood.lab.bench.formats._entry import Entry, Format, SourceRow, label, 
 
 
 def _entry(row: SourceRow, _set_name: str) -> Entry:
-    return Entry(label(row, "task_id"), "code_completion", (text(row, "prompt"),), dialogue=False)
+    turns = (text(row, "prompt"),)
+    name = label(row, "task_id")
+    return Entry(name, "code_completion", turns, dialogue=False, completion=True)
 
 
 FORMAT = Format(

@@ -20,7 +20,7 @@ def _entry(row: SourceRow, set_name: str) -> Entry:
         f"Your code should pass these tests:\n\n{tests}\n[BEGIN]\n"
     )
     name = f"{set_name}/{label(row, 'task_id')}"
-    return Entry(name, "code_generation", (prompt,), dialogue=False)
+    return Entry(name, "code_generation", (prompt,), dialogue=False, completion=True)
 
 
 FORMAT = Format(

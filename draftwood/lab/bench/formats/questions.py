@@ -3,7 +3,7 @@
 The categories of all rows distinguish MT-Bench and Spec-Bench. MT-Bench's tasks are its
 categories. Spec-Bench's tasks are the six of its evaluation (Xia et al. 2024, arXiv 2401.07851,
 Table 1), one of which is MT-Bench. Other sets have the name of their source, and their categories
-as tasks. Turns form a dialogue.
+as tasks. Turns form a dialogue. Rows with a ``sub_category`` are SPEED-Bench's.
 """
 
 from collections.abc import Sequence
@@ -35,4 +35,5 @@ FORMAT = Format(
     shape="question_id, category, turns",
     entry=_entry,
     set_name=_set_name,
+    fits=lambda values: "sub_category" not in values,
 )

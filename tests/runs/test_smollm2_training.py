@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
+from draftwood.cli.train import train
 from draftwood.lab.train.answers import read_prompts
-from runs.smollm2 import answers, head, prompts
+from runs.smollm2 import answers, head, prompts, small_draft
 
 RUNS = Path(prompts.__file__).parent
 CODE = '''
@@ -160,3 +165,36 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
         timeout=60,
     )
     assert wrong.returncode == 2
+
+
+@pytest.mark.slow
+def test_a_small_draft_is_distilled_and_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    text = "".join(f"the {n} cats sat\n<|endoftext|>\n" for n in range(2000))
+    (data / "answers.txt.gz").write_bytes(gzip.compress(text.encode()))
+    common = f"--data {data} --out {out} --mixture answers=1 --device cpu --length 32 --rows 4"
+    sizes = "--hidden 16 --layers 4 --heads 4 --kv-heads 2 --head-dim 4 --ffn 24 --vocab-size 280"
+    for command in (
+        f"target {common} {sizes} --tokens 256",
+        f"eagle3 {common} --tokens 256 --unroll 2 --draft-vocab 100",
+    ):
+        CliRunner().invoke(train, command.split(), catch_exceptions=False)
+    target, head = out / "target/model", out / "eagle3/model"
+    words = ["small_draft.py", str(data), str(out), str(head), "--model", str(target)]
+    words += ["--mixture", "answers=1", "--tokens", "640", "--rows", "4", "--length", "32"]
+    monkeypatch.setattr(sys, "argv", words)
+    small_draft.main()
+    record = json.loads((out / "small_draft/model/provenance.json").read_text())
+    assert record["trained"]["updates"] == 5
+    assert 0 <= record["draft"]["greedy"] <= 1
+    assert 0 <= record["draft"]["accepted_tokens"] <= 4
+    assert record["head"]["parameters_read"] > 0
+    ids = load_file(head / "model.safetensors")["d2t"] + torch.arange(100)
+    drafts, targets = (
+        AutoModelForCausalLM.from_pretrained(place).state_dict()["model.embed_tokens.weight"]
+        for place in (out / "small_draft/model", target)
+    )
+    assert torch.equal(drafts[:-1].float(), targets[ids].float())

@@ -6,8 +6,8 @@ python runs/readme_picture.py
 from pathlib import Path
 
 from draftwood import attach, load
+from draftwood.cli._demo_prompts import COMPLETIONS
 from draftwood.cli._prompt import encode
-from draftwood.cli.demo import PROMPTS
 from draftwood.cli.tree import as_svg
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Delta, Request, Stepped
@@ -22,7 +22,7 @@ def main() -> None:
     loaded = load("embedded")
     engine = Engine(attach(loaded.model), method("goose", budget=BUDGET))
     best = None
-    for text in PROMPTS.values():
+    for text in COMPLETIONS.prompts.values():
         request = Request(encode(loaded.tokenizer, text, chat=False), 120, eos=loaded.eos)
         committed: tuple[int, ...] = ()
         for event in engine.stream([request]):

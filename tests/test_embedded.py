@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from draftwood import models
+from draftwood.cli._demo_prompts import COMPLETIONS
 from draftwood.cli._prompt import encode
-from draftwood.cli.demo import PROMPTS
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
@@ -83,12 +83,15 @@ def test_loaded_in_float32_on_a_cpu(loaded: models.Loaded) -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "count"),
-    [("code", 12), *(pytest.param(p, 64, marks=pytest.mark.slow) for p in sorted(PROMPTS))],
+    [
+        ("code", 12),
+        *(pytest.param(p, 64, marks=pytest.mark.slow) for p in sorted(COMPLETIONS.prompts)),
+    ],
 )
 def test_every_method_equals_generate(
     loaded: models.Loaded, runner: Runner, host: ModelHost, prompt: str, count: int
 ) -> None:
-    ids = encode(loaded.tokenizer, PROMPTS[prompt], chat=False)
+    ids = encode(loaded.tokenizer, COMPLETIONS.prompts[prompt], chat=False)
     untouched: Any = models.load("embedded").model
     expected = untouched.generate(
         torch.tensor([ids]), max_new_tokens=count, do_sample=False, pad_token_id=0

@@ -20,7 +20,7 @@ from draftwood.files import reason
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Decode": {
         "generate": "Continue a prompt and stream the text.",
-        "demo": "Run six methods side by side on three prompts.",
+        "demo": "Run six methods side by side on a few prompts.",
         "tree": "Draw the tree that one step drafts.",
         "methods": "List the methods, or the settings of one.",
     },

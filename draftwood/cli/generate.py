@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   draftwood generate "def quicksort("
+  draftwood generate "Tell me about foxes." --model smollm2 --chat
   draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --temperature 0.8
   draftwood generate "def add(" --model BIG --draft SMALL
   draftwood generate --file prompt.txt --method goose --budget 16 --json

@@ -94,7 +94,7 @@ def draft(
 @run_flags
 @click.option(
     "--target",
-    help="A directory, a hub id or 'embedded'.  [default: OUT's target]",
+    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
 )
 @settings_flags("plan", HeadPlan())
 @settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)

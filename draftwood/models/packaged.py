@@ -91,16 +91,6 @@ def checkpoint(name: str) -> Path:
     return place
 
 
-def check_available(name: str) -> None:
-    """Check that a packaged model is converted already, or can be.
-
-    Raises:
-        DraftwoodError: it cannot; the message has the command that installs what is missing.
-    """
-    if not converted.complete(_place(name)):
-        _source(name)
-
-
 def _place(name: str) -> Path:
     return converted.place_of(f"{name}-{PACKAGED[name].version}")
 

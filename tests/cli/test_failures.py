@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draftwood.cli._demo_prompts import CHATS
 from draftwood.engine.phases import Phases
 from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError
@@ -80,7 +82,8 @@ def test_other_commands_end_in_one_line(
         "demo": ("--repeats", "1", "--max-new-tokens", "8"),
         "record": ("--prompts", str(prompts), "--out", str(tmp_path / "out")),
     }[command]
-    monkeypatch.setattr("draftwood.cli.demo.PROMPTS", {"code": PROMPT})
+    chats = replace(CHATS, prompts={"code": PROMPT})
+    monkeypatch.setattr("draftwood.cli.demo.CHATS", chats)
     break_at(monkeypatch, RunningRequest, "take", DraftwoodError(MESSAGE), call=2)
     code, _, err = run(command, *argv, *flags)
     assert (code, err.splitlines()[-1]) == (1, f"draftwood: {MESSAGE}")

@@ -145,7 +145,7 @@ def test_timing_commands_warn_before_they_begin(
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"id": "a", "task": "t", "prompt": "abc"}')
-    given = ["--prompts", str(prompts)] if command == "bench" else []
+    given = {"bench": ["--prompts", str(prompts)], "demo": ["--model", "embedded"]}.get(command, [])
     with CliRunner().isolation() as streams, pytest.raises(SystemExit):
         cli.main([command, *given, "--threads", "3"])
     said = streams[1].getvalue().decode()

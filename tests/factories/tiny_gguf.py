@@ -1,5 +1,6 @@
 """A package with a tiny quantised Llama, installed on ``sys.path`` as a packaged model."""
 
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def install(
     write(file)
     monkeypatch.syspath_prepend(directory)
     return file
+
+
+def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package seem not to be installed."""
+
+    def missing(name: str) -> Distribution:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("draftwood.models.packaged.distribution", missing)
 
 
 def write(path: Path) -> None:

@@ -18,7 +18,7 @@ from draftwood import models
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE
 from draftwood.models import converted
-from draftwood.models.packaged import GGUF, PACKAGED, check_available, checkpoint
+from draftwood.models.packaged import GGUF, PACKAGED, checkpoint
 from tests.factories import tiny_gguf
 from tests.factories.command_line import output_of, refused, run
 from tests.factories.tiny_gguf import MODEL, NAME
@@ -74,7 +74,6 @@ def test_the_second_use_converts_nothing(source: Path, capsys: pytest.CaptureFix
     shutil.rmtree(source.parents[1])  # the package is not needed any more
     capsys.readouterr()
     assert checkpoint(NAME) == place
-    check_available(NAME)
     assert {path: path.stat().st_mtime_ns for path in place.iterdir()} == before
     assert capsys.readouterr().err == ""
     assert [path.name for path in place.parent.iterdir() if path.is_dir()] == [place.name]
@@ -150,7 +149,8 @@ def test_two_processes_at_once(source: Path, tmp_path: Path) -> None:
     assert len(list(converted.entries())) == 1
 
 
-def test_a_package_that_is_not_installed() -> None:
+def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_gguf.uninstall(monkeypatch)
     with pytest.raises(DraftwoodError, match="which is not installed") as caught:
         draftwood.load(NAME)
     assert str(caught.value).endswith(f"{GGUF} && {MODEL.install}")
@@ -173,7 +173,7 @@ def test_a_package_without_its_file(source: Path) -> None:
 def test_without_gguf(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.import_utils.is_gguf_available", lambda: False)
     with pytest.raises(DraftwoodError, match=re.escape(f"needs gguf 0.10 or newer: {GGUF}")):
-        check_available(NAME)
+        checkpoint(NAME)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 3000, -40])

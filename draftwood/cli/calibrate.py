@@ -18,6 +18,7 @@ import click
 from draftwood.cli._options import (
     PATH,
     ModelOptions,
+    chat_option,
     draft_option,
     head_option,
     limit_option,
@@ -72,6 +73,7 @@ _FLOOR = 0.002
 @head_option
 @click.option("--temperatures", default="0,0.5,1", show_default=True, help="Sampling temperatures.")
 @max_new_tokens_option(least=2)
+@chat_option
 @truncate_option
 @model_options
 def calibrate(
@@ -84,6 +86,7 @@ def calibrate(
     head: str | None,
     temperatures: str,
     max_new_tokens: int,
+    chat: bool | None,
     truncate: int | None,
     model: ModelOptions,
 ) -> None:
@@ -108,7 +111,7 @@ def calibrate(
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     contexts = Contexts(
-        loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
+        loaded.tokenizer, target.info.context_limit, max_new_tokens, chat=chat, truncate=truncate
     )
     contexts.check(members)
     calibration, counting = _counting(list(chosen.values()))

@@ -19,6 +19,7 @@ from draftwood.cli._options import (
     PATH,
     ModelOptions,
     batch_option,
+    chat_option,
     console,
     draft_option,
     head_option,
@@ -73,6 +74,7 @@ _FIGURES = ("tokens_per_second", "mean_acceptance_length")
 @temperature_option
 @batch_option
 @repeats_option
+@chat_option
 @truncate_option
 @click.option("--resume", is_flag=True, help="Resume the interrupted search.")
 @model_options
@@ -89,6 +91,7 @@ def search(
     temperature: float,
     batch: int,
     repeats: int,
+    chat: bool | None,
     truncate: int | None,
     resume: bool,
     model: ModelOptions,
@@ -114,6 +117,7 @@ def search(
         head=head,
         batch=batch,
         repeats=repeats,
+        chat=chat,
         truncate=truncate,
     )
     names = _names(methods, draft, head)

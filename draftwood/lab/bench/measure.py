@@ -5,7 +5,7 @@ garbage collector is off.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -92,8 +92,12 @@ def decode_group(
     decoding: Decoding,
     watch: Callable[[Prompt, int, Sequence[StepStats]], None] | None = None,
     quote: Callable[..., Excerpt | None] | None = None,
+    histories: Mapping[str, Sequence[Sequence[int]]] | None = None,
 ) -> list[tuple[Turn, ...]]:
     """Decode all turns of a group of prompts together; returns the turns of each prompt.
+
+    The context of a later turn has the answers of the prompt's history (token ids by the prompt's
+    id), or the contender's own if there is none.
 
     A contender begins once per group, so that its state does not outlive the group. Statistics and
     excerpts (of first turns) are not timed.
@@ -103,7 +107,13 @@ def decode_group(
     for number in range(max(len(item.prompt.turns) for item in items)):
         active = [i for i, item in enumerate(items) if len(item.prompt.turns) > number]
         given = [
-            contexts.after(items[i].prompt, [t.completion.tokens for t in turns[i]]) for i in active
+            contexts.after(
+                items[i].prompt,
+                (histories or {}).get(items[i].prompt.id, [t.completion.tokens for t in turns[i]])[
+                    :number
+                ],
+            )
+            for i in active
         ]
         requests = [
             Request(

@@ -1,6 +1,7 @@
 """Jobs of a run and their order: every method on a prompt before the next prompt.
 
-So slow changes of the machine (heat, other processes) affect all methods alike.
+So slow changes of the machine (heat, other processes) affect all methods alike. In a dialogue all
+methods continue plain decoding's answers, so that each turn has one context for all of them.
 """
 
 import gc
@@ -17,7 +18,7 @@ from draftwood.costs.busy import watched
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
-from draftwood.lab.bench.document import Excerpt
+from draftwood.lab.bench.document import REFERENCE, Excerpt
 from draftwood.lab.bench.measure import Contender, Decoding, Item, decode_group
 from draftwood.lab.bench.memory import peak_memory
 from draftwood.lab.bench.prompts import Prompt
@@ -76,6 +77,8 @@ def plan(
 ) -> list[Job]:
     """All timed jobs, ordered by repeat, seed, group and method.
 
+    The order of methods is shuffled. With dialogues plain decoding comes first the first time.
+
     Args:
         groups: groups by seed, in order; the first seed also shuffles the methods of each group.
         methods: names.
@@ -88,6 +91,8 @@ def plan(
             for number, group in enumerate(of_seed):
                 order = list(methods)
                 shuffler.shuffle(order)
+                if not repeat and any(len(item.prompt.turns) > 1 for item in group):
+                    order.sort(key=lambda name: name != REFERENCE)
                 jobs += [Job(name, seed, repeat, number, group) for name in order]
     return jobs
 
@@ -146,6 +151,7 @@ def execute(
     starting: Callable[[Job, bool], None],
     watch: Watch | None = None,
     quote: Quote | None = None,
+    ended: Sequence[Run] = (),
 ) -> Iterator[list[Run]]:
     """Yield the runs of each job as it ends.
 
@@ -158,7 +164,10 @@ def execute(
         starting: called before each job, with True for timed.
         watch: called with the steps of every answer.
         quote: makes the excerpts.
+        ended: runs of earlier processes; dialogues continue plain decoding's answers.
     """
+    histories: dict[int, dict[str, tuple[tuple[int, ...], ...]]] = {}
+    _remember(histories, ended)
     with frozen_heap():
         for job in jobs:
             starting(job, True)
@@ -170,8 +179,9 @@ def execute(
                     decoding,
                     watch and partial(watch, job),
                     quote and partial(quote, job),
+                    histories.get(job.run_seed),
                 )
-            yield [
+            runs = [
                 Run(
                     method=job.method,
                     prompt=item.prompt,
@@ -185,3 +195,14 @@ def execute(
                 )
                 for item, answered in zip(job.items, turns, strict=True)
             ]
+            _remember(histories, runs)
+            yield runs
+
+
+def _remember(
+    histories: dict[int, dict[str, tuple[tuple[int, ...], ...]]], runs: Sequence[Run]
+) -> None:
+    """Keep the first answers of plain decoding, by the run's seed and the prompt's id."""
+    for run in runs:
+        if run.method == REFERENCE:
+            histories.setdefault(run.run_seed, {}).setdefault(run.prompt.id, run.tokens)

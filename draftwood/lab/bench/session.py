@@ -128,6 +128,7 @@ class Session:
             starting=starting,
             watch=watch,
             quote=self._quote,
+            ended=self._runs,
         )
         for job, runs in zip(self.jobs, running, strict=True):
             self._journal.add(job, runs, self._facts(), part_of(self._provenance))

@@ -201,3 +201,49 @@ def test_dialogues_of_a_group_go_turn_by_turn() -> None:
     assert said == (
         "User: ab\n\nAssistant: nt:\n\nUser: cd\n\nAssistant: nt:\n\nUser: ef\n\nAssistant:"
     )
+
+
+class Saying(Echo):
+    """Answers with one token, again and again."""
+
+    def __init__(self, letter: str) -> None:
+        super().__init__()
+        (self.token,) = tiny_tokenizer().encode(letter)
+
+    def decode(self, requests: Sequence[Request]) -> list[Answer]:
+        answers = super().decode(requests)
+        return [Answer(replace(a.completion, tokens=(self.token,) * 3)) for a in answers]
+
+
+TALK = Prompt("d/0", "t", "d", ("ab", "cd", "ef"), dialogue=True)
+
+
+def asked(contender: Echo) -> list[str]:
+    """The contexts that a contender had, as text."""
+    return [str(tiny_tokenizer().decode(list(r.ids))) for r in contender.requests]
+
+
+def test_all_methods_continue_the_answers_of_plain_decoding() -> None:
+    methods = {"x": Saying("x"), "ar": Saying("a"), "y": Saying("y")}
+    jobs = plan({5: grouped(items([TALK], SamplingParams()), 1)}, list(methods), 2)
+    assert jobs[0].method == "ar"
+    list(run(jobs, methods))
+    for contender in methods.values():
+        assert asked(contender) == asked(methods["ar"])
+    assert "Assistant: aaa" in asked(methods["x"])[2]
+
+
+def test_a_resumed_run_continues_the_answers_that_it_has() -> None:
+    jobs = plan({5: grouped(items([TALK], SamplingParams()), 1)}, ["ar", "x"], 1)
+    ((plain,),) = run(jobs[:1], {"ar": Saying("a")})
+    other = Saying("x")
+    list(run(jobs[1:], {"x": other}, ended=[plain]))
+    assert "Assistant: aaa" in asked(other)[2]
+    # Another seed has other answers.
+    list(run([replace(jobs[1], run_seed=6)], {"x": other}, ended=[plain]))
+    assert "Assistant: xxx" in asked(other)[-1]
+
+
+def test_the_order_stays_shuffled_without_dialogues() -> None:
+    jobs = plan(groups(20), ["ar", "x", "y"], 1)
+    assert {job.method for job in jobs[::3]} == {"ar", "x", "y"}

@@ -23,7 +23,9 @@ from draftwood.sampling.params import SamplingParams
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
     path = tmp_path / "prompts.jsonl"
-    rows = [{"id": str(i), "task": "t", "prompt": f"ab{i}ab{i}ab"} for i in range(2)]
+    rows = [
+        {"id": str(i), "task": "t", "prompt": f"ab{i}ab{i}ab", "completion": True} for i in range(2)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
 

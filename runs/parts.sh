@@ -49,7 +49,9 @@ limited() {
 # made_by FILE: notes which part of which script makes a result, for keep.py.
 made_by() {
     mkdir -p "$OUT"
-    echo "${0##*/} $part" > "${1%.json}.part_of"
+    local script
+    script=$(cd "$(dirname "$0")" && pwd)/${0##*/}
+    echo "${script#"$runs/"} $part" > "${1%.json}.part_of"
 }
 
 # bench NAME FLAG...: `draftwood bench` into OUT/NAME.json, unless that is complete.

@@ -62,7 +62,7 @@ NAMES = {
 
 
 def scripts() -> list[str]:
-    return [path.name for path in sorted(RUNS.glob("*.sh")) if parts(path)]
+    return [str(path.relative_to(RUNS)) for path in sorted(RUNS.rglob("*.sh")) if parts(path)]
 
 
 def parts(path: Path) -> list[str]:
@@ -70,8 +70,11 @@ def parts(path: Path) -> list[str]:
     return found[1].split() if found else []
 
 
-def called(script: str, directory: Path) -> list[list[str]]:
-    """The commands of a script, each as its arguments behind the interpreter."""
+def called(script: str, directory: Path, **more: str) -> list[list[str]]:
+    """The commands of a script, each as its arguments behind the interpreter.
+
+    Variables of its environment are given as keywords.
+    """
     python, log = directory / "python", directory / "log"
     python.write_text(STAND_IN.format(python=sys.executable, log=str(log), names=NAMES))
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
@@ -84,6 +87,7 @@ def called(script: str, directory: Path) -> list[list[str]]:
         "OUT": str(directory / "out"),
         "DATA": str(directory),
         "TINY": "1",
+        **more,
     }
     done = subprocess.run(
         [str(RUNS / script)],
@@ -128,6 +132,40 @@ def test_every_part_calls_what_exists(script: str, tmp_path: Path) -> None:
     assert found
     for arguments in found:
         known(arguments)
+
+
+DRAFTS = {"DRAFT": "embedded-draft", "HEAD": "embedded-eagle3"}
+
+
+def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
+    found = called("smollm2/grid.sh", tmp_path, **DRAFTS, FURTHER="goose:budget=8")
+    cells = {}
+    for arguments in found:
+        known(arguments)
+        assert "--chat" in arguments
+        given = {flag: arguments[i + 1] for i, flag in enumerate(arguments[:-1])}
+        methods = given["--methods"].split(",")
+        assert {"ar", "auto", "goose:budget=8", "eagle3:budget=16", "hf"} <= set(methods)
+        key = (given["--dtype"], given.get("--batch", "1"), given.get("--temperature", "0"))
+        cells[key] = len(given["--prompts"].split(","))
+    assert len(found) == len(cells) == 18
+    assert {key for key, sets in cells.items() if sets == 8} == {
+        ("float32", "1", "0"),
+        ("float32", "1", "0.7"),
+    }
+    assert set(cells.values()) == {4, 8}
+
+
+def test_without_drafts_the_grid_says_what_it_leaves_out(tmp_path: Path) -> None:
+    for arguments in called("smollm2/grid.sh", tmp_path):
+        assert not {"--head", "--draft"} & set(arguments)
+        assert "eagle3" not in arguments[arguments.index("--methods") + 1]
+
+
+def test_a_result_names_the_script_by_its_place(tmp_path: Path) -> None:
+    called("smollm2/grid.sh", tmp_path)
+    named = (tmp_path / "out" / "smollm2_greedy.part_of").read_text()
+    assert named == "smollm2/grid.sh greedy\n"
 
 
 def test_the_readme_names_every_script_and_its_parts() -> None:

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SmolLM2-135M-Instruct in its chat template: speed and acceptance beside transformers and llama.cpp.
+#   greedy sampled   the full grid: 8 sets, float32, batch 1, greedy and at temperature 0.7, top-p 0.9
+#   KIND_DTYPE_BATCH the other cells, on 4 of the sets: KIND is greedy, sampled or hot (temperature 1)
+# Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
+#   MODEL    smollm2, or a directory with a checkpoint
+#   HEAD     its EAGLE-3 head: adds eagle3, and auto with and without the head
+#   DRAFT    a small draft model of its tokenizer: adds sd, and assisted generation
+#   FURTHER  more contenders, such as auto:adjacency.table=FILE
+#   THREADS  torch's threads
+# LIMIT is 3 in the other cells, and the batch there where that is more, so that a batch is full. The
+# full grid takes about 7 hours on two cores, the other cells about 5. Quiet machine.
+set -euo pipefail
+# shellcheck source=runs/parts.sh
+source "$(dirname "$0")/../parts.sh"
+MODEL=${MODEL:-smollm2} SEEDS=${SEEDS:-1}
+P=${PROMPTS:?directory with the prompt files}
+code="$P/humaneval.jsonl+$P/mbpp.jsonl+$P/classeval.jsonl"
+edit=edit:$code passage="passage:$P/spec_bench.jsonl+$P/wikitext2_test.jsonl"
+eight="$(sets humaneval mbpp gsm8k_test mt_bench spec_bench classeval),$edit,$passage"
+four="$(sets humaneval mt_bench),$edit,$passage"
+sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
+own=ar,auto,goose:budget=16,tr:budget=16,pld
+models=()
+if [[ -n ${HEAD:-} ]]; then
+    own+=,auto:neural=,eagle3:budget=16
+    models+=(--head "$HEAD")
+else
+    echo "$0: no HEAD, so eagle3 is left out" >&2
+fi
+if [[ -n ${DRAFT:-} ]]; then
+    own+=,sd:budget=5,hf-assistant
+    models+=(--draft "$DRAFT")
+else
+    echo "$0: no DRAFT, so assisted generation is left out" >&2
+fi
+own+=${FURTHER:+,$FURTHER}
+# Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
+together=ar,auto,goose:budget=16,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
+
+cell() { # NAME SETS METHODS FLAG...
+    local name=smollm2_$1 prompts=$2 methods=$3; shift 3
+    bench "$name" --model "$MODEL" --prompts "$prompts" --methods "$methods" --chat --truncate 6144 \
+        --max-new-tokens "${TOKENS:-256}" ${THREADS:+--threads "$THREADS"} "${models[@]}" "$@"
+}
+full() { # NAME FLAG...
+    local name=$1; shift
+    cell "$name" "$eight" "$own,hf,hf-lookup:tokens=5,hf-lookup:tokens=10,hf-lookup:tokens=10:ngram=3" --dtype float32 --peers "$@"
+}
+greedy() { full greedy; }
+sampled() { full sampled "${sampled[@]}"; }
+other() { # DTYPE BATCH FLAG...
+    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$own,hf; shift 2
+    if ((batch == 1)); then set -- "$@" --peers; else methods=$together; fi
+    if ((limit < batch)); then limit=$batch; fi
+    cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"
+}
+hot_float32_1() { other float32 1 "${hot[@]}"; }
+greedy_bfloat16_1() { other bfloat16 1; }
+sampled_bfloat16_1() { other bfloat16 1 "${sampled[@]}"; }
+hot_bfloat16_1() { other bfloat16 1 "${hot[@]}"; }
+greedy_float32_4() { other float32 4; }
+sampled_float32_4() { other float32 4 "${sampled[@]}"; }
+hot_float32_4() { other float32 4 "${hot[@]}"; }
+greedy_bfloat16_4() { other bfloat16 4; }
+sampled_bfloat16_4() { other bfloat16 4 "${sampled[@]}"; }
+hot_bfloat16_4() { other bfloat16 4 "${hot[@]}"; }
+greedy_float32_16() { other float32 16; }
+sampled_float32_16() { other float32 16 "${sampled[@]}"; }
+hot_float32_16() { other float32 16 "${hot[@]}"; }
+greedy_bfloat16_16() { other bfloat16 16; }
+sampled_bfloat16_16() { other bfloat16 16 "${sampled[@]}"; }
+hot_bfloat16_16() { other bfloat16 16 "${hot[@]}"; }
+run "greedy sampled hot_float32_1 greedy_bfloat16_1 sampled_bfloat16_1 hot_bfloat16_1 greedy_float32_4 sampled_float32_4 hot_float32_4 greedy_bfloat16_4 sampled_bfloat16_4 hot_bfloat16_4 greedy_float32_16 sampled_float32_16 hot_float32_16 greedy_bfloat16_16 sampled_bfloat16_16 hot_bfloat16_16" "$@"

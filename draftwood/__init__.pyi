@@ -69,6 +69,7 @@ def auto(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """One tree of all sources' candidates, sized by costs and acceptance.
 
@@ -103,6 +104,7 @@ def auto(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
 def goose(
@@ -134,6 +136,7 @@ def goose(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A spine copied from the context, with branches from the adjacency table.
 
@@ -168,6 +171,7 @@ def goose(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
 def iso3(
@@ -190,6 +194,7 @@ def iso3(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A uniform 3-ary tree over GOOSE's two sources.
 
@@ -215,6 +220,7 @@ def iso3(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
 def iso5(
@@ -237,6 +243,7 @@ def iso5(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A uniform 5-ary tree over GOOSE's two sources.
 
@@ -262,6 +269,7 @@ def iso5(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
 def pld(
@@ -304,6 +312,7 @@ def tr(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A static tree filled from the adjacency table.
 
@@ -321,6 +330,7 @@ def tr(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
 def block(

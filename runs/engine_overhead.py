@@ -18,7 +18,7 @@ import torch
 from draftwood import attach, load
 from draftwood.costs.busy import watched
 from draftwood.costs.measure import Grid, measure_target
-from draftwood.drafters.adjacency import Adjacency
+from draftwood.drafters.adjacency.drafter import Adjacency
 from draftwood.drafters.context import Context
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost

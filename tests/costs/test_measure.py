@@ -18,7 +18,7 @@ from draftwood.costs.measure import (
     measure_target,
     time_in_rounds,
 )
-from draftwood.drafters.adjacency import Adjacency
+from draftwood.drafters.adjacency.drafter import Adjacency
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftwood.drafters import adjacency
-from draftwood.drafters.adjacency import Adjacency, AdjacencyTables
+from draftwood.drafters.adjacency import live
+from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.tree import Draw, TreeBuilder
@@ -219,7 +219,7 @@ def test_memory_is_bounded_when_far_more_is_learnt() -> None:
     tables = Adjacency(width=2, max_rows=3000).build(FakeHost(target))
     prompt = list(range(1000, 10_000))
     rows = rows_with(*([(t, 0.9), (0, 0.05)] for t in prompt))
-    held = bytes_allocated(adjacency, lambda: begin(tables, prompt, 0, rows))
+    held = bytes_allocated(live, lambda: begin(tables, prompt, 0, rows))
     # A row has two tokens and scores of 4 bytes; a key takes up to 352 bytes of dictionaries.
     assert 3000 * 16 < held <= 3001 * 16 + 3000 * 352 + 1024
 

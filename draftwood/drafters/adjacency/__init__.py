@@ -1,0 +1,10 @@
+"""The adjacency table: the target's own top-k successors of a token or a pair of tokens.
+
+Source: GOOSE, Sections 4.1 and C.1 (two-tier table, aggressive harvesting). With ``bigram=False``
+it is the table of Token Recycling. A prepared table, made by ``draftwood harvest``, answers for
+tokens that the request has not met.
+"""
+
+from draftwood.drafters.adjacency.drafter import PART
+
+__all__ = ["PART"]

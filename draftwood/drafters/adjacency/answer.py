@@ -1,0 +1,101 @@
+"""The answer to a query: rows of the live table, and of the prepared one for what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.drafters.adjacency.live import LiveTable
+from draftwood.drafters.adjacency.mean import Rows, mean
+from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Candidates, Expand
+from draftwood.tree import Draw
+
+_Number = TypeVar("_Number", np.int32, np.float32)
+
+_OWN = 0.8
+"""Weight of the live row of a pair against the prepared one: it knows the request."""
+
+_OTHER = 0.5
+"""The same for the last live row of the token, which stands in for a pair without one."""
+
+
+def answer(
+    query: Expand, before_anchor: int, live: LiveTable, prepared: PreparedTable | None
+) -> Candidates:
+    """The best known successors of each node of a query.
+
+    A live row and a prepared one of the same pair are averaged. The live row of a pair is the one
+    of its token that was stored last if the pair has none. The prepared row of a token alone is the
+    last resort. Without pairs in the live table it is the only prepared row.
+
+    Args:
+        query: see :class:`draftwood.protocols.Expand`.
+        before_anchor: the token before the tree's root.
+        live: what the request has taught.
+        prepared: what the target said after other text, if there is a table.
+
+    Raises:
+        DraftwoodError: the query asks for sampled children.
+    """
+    if query.draw is not Draw.ONE_HOT:
+        raise DraftwoodError(
+            "the adjacency table only ranks successors; ask it for one-hot children"
+        )
+    every, parents = query.tree.tokens, query.tree.parents
+    tokens = [every[node] for node in query.nodes]
+    above = [parents[node] for node in query.nodes]
+    before = [every[parent] if parent >= 0 else before_anchor for parent in above]
+    rows, unknown = live.find(before, tokens)
+    found = live.successors(rows)
+    if prepared is not None:
+        weights = np.full(len(rows), _OWN, dtype=np.float32)
+        weights[unknown] = _OTHER
+        known = prepared.successors(_places(prepared, before, tokens, found, live), live.width)
+        found = mean(found, known, weights)
+        below = found[1] < live.least_logq
+        found[0][below], found[1][below] = -1, -np.inf
+    best, logq = found
+    if any(query.exclude):
+        _drop_excluded(best, logq, query.exclude)
+    return Candidates(_fit(best, query.k, -1).astype(np.int64), _fit(logq, query.k, -np.inf))
+
+
+def _places(
+    prepared: PreparedTable,
+    before: Sequence[int],
+    tokens: Sequence[int],
+    found: Rows,
+    live: LiveTable,
+) -> NDArray[np.int64]:
+    """The prepared rows of the pairs; of the token alone where nothing else is known."""
+    pairs, singles = prepared.find(before, tokens)
+    if not live.bigram:
+        pairs[:] = UNKNOWN
+    return np.where((pairs == UNKNOWN) & (found[0][:, 0] < 0), singles, pairs)
+
+
+def _drop_excluded(
+    tokens: NDArray[np.int32], logq: NDArray[np.float32], exclude: Sequence[frozenset[int]]
+) -> None:
+    """Close the gaps that excluded tokens leave, in place."""
+    for i, banned in enumerate(exclude):
+        if banned:
+            allowed = np.flatnonzero([token not in banned for token in tokens[i].tolist()])
+            for row, empty in ((tokens[i], -1), (logq[i], -np.inf)):
+                row[: len(allowed)] = row[allowed]
+                row[len(allowed) :] = empty
+
+
+def _fit(rows: NDArray[_Number], k: int, empty: float) -> NDArray[_Number]:
+    """Exactly ``k`` columns: the best ones, or all and ``empty`` ones."""
+    missing = k - rows.shape[1]
+    if missing == 0:
+        return rows
+    if missing < 0:
+        return rows[:, :k]
+    return np.pad(rows, ((0, 0), (0, missing)), constant_values=empty)

@@ -1,0 +1,157 @@
+"""The drafter of the adjacency table, and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from draftwood.drafters.adjacency.answer import answer
+from draftwood.drafters.adjacency.fitting import fitting
+from draftwood.drafters.adjacency.live import LiveTable
+from draftwood.drafters.adjacency.table import PreparedTable
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import (
+    Candidates,
+    Drafter,
+    DrafterSpec,
+    Expand,
+    Host,
+    Needs,
+    Outcome,
+    Prefill,
+    setting,
+)
+
+_NO_TOKEN = -1  # stands before the first token of a prompt
+
+
+@dataclass(frozen=True)
+class Adjacency(DrafterSpec):
+    """Settings of the adjacency table (GOOSE, Table 5).
+
+    Raises:
+        DraftwoodError: a setting outside its range.
+    """
+
+    width: int = setting(10, "successors stored per key (K)", least=1)
+    min_score: float = setting(
+        0.01, "least probability a successor needs to be offered", least=0, below=1
+    )
+    bigram: bool = setting(True, "look up the last two tokens first; off: the last token only")
+    shared: bool = setting(
+        False, "one table for all requests of an engine, not emptied between them"
+    )
+    max_rows: int = setting(65536, "most keys stored; the oldest is dropped first", least=1)
+    harvest: Literal["all", "accepted"] = setting(
+        "all", "learn from every node of a tree, or from the accepted ones only"
+    )
+
+    table: str | None = setting(None, "prepared table, a file made by draftwood harvest")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Before a model is loaded for it.
+        if self.table is not None and not Path(self.table).is_file():
+            raise DraftwoodError(
+                f"there is no adjacency table {self.table}: 'draftwood harvest' makes one"
+            )
+
+    def build(self, host: Host) -> AdjacencyTables:
+        """Fresh tables, above the prepared one; ``width`` is cut to the target's vocabulary.
+
+        Raises:
+            DraftwoodError: see :func:`draftwood.drafters.adjacency.fitting.fitting`.
+        """
+        width = min(self.width, host.info.vocab_size)
+        prepared = None if self.table is None else fitting(Path(self.table), width, host)
+        return AdjacencyTables(self, width, prepared)
+
+
+class AdjacencyTables(Drafter):
+    """Successors of pairs of tokens, in a table per slot or one table for all slots.
+
+    The top-k of every row of the target's logits is stored: prompt positions, accepted nodes, the
+    node of the bonus, and rejected nodes. A node's row gives the successors of its pair (its
+    parent's token, its token); the root's parent is the token before the anchor. A new row replaces
+    the pair's earlier one; of equal pairs in one step the last node counts. A successor's score is
+    its softmax probability; successors below ``min_score`` are dropped.
+
+    A token without a known pair uses the pair ending in it that was stored last, which is what a
+    separate unigram table would hold. A known pair without successors gives no candidates. With
+    ``max_rows`` pairs, a new pair replaces the oldest, and a token whose last pair this was is
+    forgotten too.
+
+    A prepared table is never changed, and all slots and engines share it. Its rows are averaged
+    with the live ones: see :func:`draftwood.drafters.adjacency.answer.answer`.
+
+    Memory: at most ``max_rows * (8 * width + 352)`` bytes per live table and one row: 28 MB at the
+    default settings, of which 5 MB are rows. Memory pages are touched only as rows are stored.
+    """
+
+    def __init__(
+        self, settings: Adjacency, width: int, prepared: PreparedTable | None = None
+    ) -> None:
+        self._settings = settings
+        self._width = width
+        self._prepared = prepared
+        self._tables: dict[int, LiveTable] = {}
+        self._shared = self._empty() if settings.shared else None
+        self._before: dict[int, int] = {}
+
+    @property
+    def needs(self) -> Needs:
+        """The ``width`` best tokens of every row, the prompt's included."""
+        return Needs(top_k=self._width, prompt_rows=True)
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """Store the successors at the prompt's positions, as far as the target computed them."""
+        table = self._shared or self._empty()
+        self._tables[slot] = table
+        prompt, rows = prefill.prompt.tolist(), prefill.rows
+        first = len(prompt) - len(rows.top_tokens)
+        before = [_NO_TOKEN, *prompt[:-1]]
+        table.harvest(before[first:], prompt[first:], rows.top_tokens, rows.top_probs)
+        self._before[slot] = prompt[-1]
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """Store the successors at the tree's nodes."""
+        tokens = outcome.tree.tokens.tolist()
+        before = [tokens[parent] for parent in outcome.tree.parents.tolist()]
+        before[0] = self._before[slot]
+        best, probs = outcome.rows.top_tokens, outcome.rows.top_probs
+        if self._settings.harvest == "accepted":
+            stored = [0, *outcome.path]
+            tokens = [tokens[node] for node in stored]
+            before = [before[node] for node in stored]
+            best, probs = best[stored], probs[stored]
+        self._tables[slot].harvest(before, tokens, best, probs)
+        self._before[slot] = (tokens[0], *outcome.committed)[-2]
+
+    def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        """The ``k`` best known successors of each node, by its pair or else by its token.
+
+        Raises:
+            DraftwoodError: a query asks for sampled children.
+        """
+        return [
+            answer(query, self._before[slot], self._tables[slot], self._prepared)
+            for slot, query in zip(slots, queries, strict=True)
+        ]
+
+    def release(self, slot: int) -> None:
+        """Forget the slot's table, unless it is shared."""
+        self._tables.pop(slot, None)
+        self._before.pop(slot, None)
+
+    def _empty(self) -> LiveTable:
+        settings = self._settings
+        # Without a least score a probability of 0 is dropped all the same: it has no logarithm.
+        least = max(settings.min_score, float(np.finfo(np.float32).tiny))
+        return LiveTable(settings.max_rows, self._width, least, bigram=settings.bigram)
+
+
+PART = Adjacency

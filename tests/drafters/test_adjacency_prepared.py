@@ -1,0 +1,169 @@
+"""The prepared adjacency table: looked up exactly, averaged with what a request teaches."""
+
+import math
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.drafters.adjacency import answer
+from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
+from draftwood.drafters.adjacency.mean import mean
+from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
+from draftwood.protocols import Expand, Outcome, Prefill, TargetInfo, TargetOutput
+from draftwood.tree import TreeBuilder
+from tests.factories.markov_target import FakeHost
+from tests.factories.prepared_tables import ANY, prepared_table, random_rows, save_table
+
+V, K = 9, 4
+HOST = FakeHost(TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32))
+
+Row = Mapping[int, float]
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([V, 300, 70_000]))
+def test_lookups_equal_a_dictionary(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = random_rows(rng, size, pairs=int(rng.integers(1, 30)), width=K)
+    table = prepared_table(rows, size, K)
+    asked = [*rows, *((int(a), int(b)) for a, b in rng.integers(ANY, size, (20, 2)) if b >= 0)]
+    before, tokens = [b for b, _ in asked], [t for _, t in asked]
+    pairs, singles = table.find(before, tokens)
+    for i, (b, t) in enumerate(asked):
+        assert (pairs[i] != UNKNOWN) == ((b, t) in rows)
+        assert (singles[i] != UNKNOWN) == ((ANY, t) in rows)
+    for width in (1, K, K + 2):
+        found, logq = table.successors(pairs, width)
+        for i, pair in enumerate(asked):
+            row = list(rows.get(pair, {}).items())[:width]
+            assert found[i].tolist() == [t for t, _ in row] + [-1] * (width - len(row))
+            assert (logq[i, len(row) :] == -np.inf).all()
+            # A code stands for a probability that is at most 1/64 of a unit of its logarithm off.
+            assert np.abs(logq[i, : len(row)] - np.log([p for _, p in row])).max(initial=0) < 0.0157
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_means_equal_a_dictionary(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    given_rows: list[list[Row]] = []
+    arrays = []
+    for _ in range(2):
+        rows: list[Row] = []
+        tokens = np.full((5, K), -1, dtype=np.int32)
+        logq = np.full((5, K), -np.inf, dtype=np.float32)
+        for i in range(5):
+            count = int(rng.integers(K + 1))
+            tokens[i, :count] = rng.choice(V, count, replace=False)
+            probs = np.sort(rng.dirichlet([0.5] * max(1, count)))[::-1][:count] + 1e-3
+            logq[i, :count] = np.log(probs)
+            rows.append(
+                dict(zip(tokens[i, :count].tolist(), np.exp(logq[i]).tolist(), strict=False))
+            )
+        given_rows.append(rows)
+        arrays.append((tokens, logq))
+    weights = rng.random(5).astype(np.float32) * 0.8 + 0.1
+    tokens, logq = mean(arrays[0], arrays[1], weights)
+    for i, (a, b) in enumerate(zip(*given_rows, strict=True)):
+        w = float(weights[i]) if a and b else 1.0 if a else 0.0
+        every = {t: w * a.get(t, 0.0) + (1 - w) * b.get(t, 0.0) for t in {**a, **b}}
+        best = sorted(every.values(), reverse=True)[:K]
+        count = len(best)
+        np.testing.assert_allclose(np.exp(logq[i, :count]), best, rtol=1e-4)
+        for token, p in zip(tokens[i, :count].tolist(), np.exp(logq[i]).tolist(), strict=False):
+            assert every[token] == pytest.approx(p, rel=1e-4)
+        assert len({*tokens[i, :count].tolist()}) == count
+        assert (tokens[i, count:] == -1).all()
+        assert (logq[i, count:] == -np.inf).all()
+
+
+def rows_with(*rows: Row) -> TargetOutput:
+    """Rows of ``K`` successors; those that are not given have probability 0."""
+    full = [{**row, **{t: 0.0 for t in range(V) if t not in row}} for row in rows]
+    tokens = np.array([list(row)[:K] for row in full], dtype=np.int64)
+    probs = np.array([list(row.values())[:K] for row in full], dtype=np.float32)
+    return TargetOutput(torch.zeros(1, 1), tokens[:, 0].copy(), tokens, probs)
+
+
+def drafter(path: Path, table: PreparedTable, **settings: object) -> AdjacencyTables:
+    name = save_table(path / "table.safetensors", table)
+    return Adjacency(width=K, table=name, **settings).build(HOST)  # type: ignore[arg-type]
+
+
+def begun(tables: AdjacencyTables, prompt: list[int], *rows: Row) -> AdjacencyTables:
+    tables.begin(0, Prefill(np.array(prompt, dtype=np.int64), 0, rows_with(*rows)))
+    return tables
+
+
+def found_after(tables: AdjacencyTables, *path: int) -> dict[int, float]:
+    builder = TreeBuilder(path[0])
+    node = builder.add_chain(path[1:], "adjacency")
+    answered = tables.expand([0], [Expand("adjacency", builder, [node], K)])[0]
+    pairs = zip(answered.tokens[0].tolist(), answered.logq[0].tolist(), strict=True)
+    return {t: round(math.exp(q), 2) for t, q in pairs if t >= 0}
+
+
+TABLE = prepared_table(
+    {(1, 2): {3: 0.5, 4: 0.25}, (ANY, 2): {5: 0.5}, (ANY, 6): {7: 0.5, 8: 0.02}}, V, K
+)
+
+
+def test_a_table_answers_in_the_first_step(tmp_path: Path) -> None:
+    cold = begun(Adjacency(width=K).build(HOST), [0, 0], {0: 0.9}, {0: 0.9})
+    assert found_after(cold, 1, 2) == found_after(cold, 0, 6) == {}
+    tables = begun(drafter(tmp_path, TABLE), [0, 0], {0: 0.9}, {0: 0.9})
+    assert found_after(tables, 1, 2) == {3: 0.5, 4: 0.25}
+    assert found_after(tables, 0, 2) == {5: 0.5}
+    assert found_after(tables, 2) == {5: 0.5}
+    assert found_after(tables, 0, 6) == {7: 0.5, 8: 0.02}
+    assert found_after(tables, 0, 3) == {}
+
+
+def test_successors_below_min_score_are_not_offered(tmp_path: Path) -> None:
+    tables = begun(drafter(tmp_path, TABLE, min_score=0.1), [0, 0], {0: 0.9}, {0: 0.9})
+    assert found_after(tables, 0, 6) == {7: 0.5}
+
+
+def test_live_rows_outweigh_the_table(tmp_path: Path) -> None:
+    own, other = answer._OWN, answer._OTHER
+    tables = begun(drafter(tmp_path, TABLE), [1, 2, 0], {0: 0.9}, {8: 0.8, 3: 0.1}, {0: 0.9})
+    mixed = {8: 0.8 * own, 3: 0.1 * own + 0.5 * (1 - own), 4: 0.25 * (1 - own)}
+    assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in mixed.items()}
+    # The pair (4, 2) is new to both: the row of 2 that was stored last, and not the table's.
+    assert found_after(tables, 4, 2) == {8: 0.8, 3: 0.1}
+    # A pair that the table knows is averaged with the live row of the token.
+    tables = begun(drafter(tmp_path, TABLE), [4, 2, 0], {0: 0.9}, {8: 0.8, 3: 0.1}, {0: 0.9})
+    mixed = {8: 0.8 * other, 3: 0.1 * other + 0.5 * (1 - other), 4: 0.25 * (1 - other)}
+    assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in mixed.items()}
+
+
+def test_without_pairs_the_rows_of_tokens_alone_are_used(tmp_path: Path) -> None:
+    tables = begun(drafter(tmp_path, TABLE, bigram=False), [0, 6], {0: 0.9}, {1: 0.9})
+    assert found_after(tables, 1, 2) == {5: 0.5}
+    assert found_after(tables, 6) == {1: 0.9}
+
+
+def test_learning_never_changes_the_table(tmp_path: Path) -> None:
+    first = begun(drafter(tmp_path, TABLE), [1, 2], {0: 0.9}, {8: 0.9})
+    table = first._prepared
+    assert table is not None
+    before = [array.copy() for array in (table.keys, table.lengths, table.tokens, table.codes)]
+    tree = TreeBuilder(1)
+    tree.add_chain([2, 6], "adjacency")
+    rows = rows_with({0: 0.9}, {1: 0.9}, {2: 0.9})
+    first.observe(0, Outcome(tree.build(), (1, 2), (2, 6, 2), rows))
+    now = (table.keys, table.lengths, table.tokens, table.codes)
+    assert all((a == b).all() for a, b in zip(before, now, strict=True))
+    # Another engine's drafter shares the arrays.
+    second = Adjacency(width=K, table=str(tmp_path / "table.safetensors")).build(HOST)
+    assert second._prepared is table
+    assert found_after(begun(second, [0, 0], {0: 0.9}, {0: 0.9}), 1, 2) == {3: 0.5, 4: 0.25}
+
+
+def test_settings_with_a_table_can_be_pickled(tmp_path: Path) -> None:
+    spec = Adjacency(table=save_table(tmp_path / "t.safetensors", TABLE))
+    assert pickle.loads(pickle.dumps(spec)) == spec

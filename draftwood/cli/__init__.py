@@ -26,6 +26,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Measure": {
         "bench": "Time methods and other libraries on your prompts.",
+        "throughput": "Measure throughput and latency at given concurrencies.",
         "report": "Write a page and plots of a benchmark's results.",
         "tune": "Measure what a step costs on this machine.",
         "cache": "List or delete cached measurements and models.",

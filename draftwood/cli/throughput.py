@@ -1,0 +1,223 @@
+"""``draftwood throughput``: tokens per second and latency of methods at given concurrencies."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from draftwood.cli._options import (
+    ModelOptions,
+    chat_option,
+    console,
+    draft_option,
+    figures_option,
+    head_option,
+    limit_option,
+    max_new_tokens_option,
+    model_options,
+    numbers,
+    prompts_option,
+    temperature_option,
+    top_k_option,
+    top_p_option,
+    truncate_option,
+)
+from draftwood.cli._sections import Command
+from draftwood.costs.busy import warn_if_busy
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_json
+from draftwood.lab.bench.prompts import sources
+from draftwood.methods import check as check_method
+from draftwood.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.lab.bench.throughput import Served, ThroughputFigures
+
+SCHEMA = 1
+_MOST = 64
+_EXAMPLES = """\b
+Examples:
+  draftwood throughput --prompts speed_bench.jsonl --methods ar,auto --concurrency 1,4,16
+  draftwood throughput --prompts hf:nvidia/SPEED-Bench:qualitative --json load.json
+"""
+
+
+@dataclass(frozen=True)
+class ThroughputDocument:
+    """What ``--json`` holds; figures by method, one entry for each concurrency."""
+
+    schema: int
+    complete: bool
+    provenance: dict[str, object]
+    methods: dict[str, list[ThroughputFigures]]
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@prompts_option
+@limit_option
+@click.option("--methods", default="ar,auto", show_default=True, help="Methods of Draftwood.")
+@click.option(
+    "--concurrency",
+    default="1,4,16",
+    show_default=True,
+    metavar="N[,N]",
+    help=f"Users at a time, 1 to {_MOST}; each has one request at a time.",
+)
+@model_options
+@max_new_tokens_option()
+@temperature_option
+@top_k_option
+@top_p_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first prompt.")
+@draft_option
+@head_option
+@chat_option
+@truncate_option
+@figures_option
+def throughput(
+    prompts: str,
+    methods: str,
+    concurrency: str,
+    model: ModelOptions,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+    output: Path | None,
+    **others: Any,
+) -> None:
+    """Measure throughput and latency at given concurrencies, as of a server.
+
+    So many users send the prompts one after another, each the next one when the last is answered.
+    Figures are by category: acceptance length, tokens per second of a user and of all.
+    """
+    names = list(dict.fromkeys(["ar", *map(str.strip, methods.split(","))]))
+    for name in names:
+        check_method(name)
+    users = _users(concurrency)
+    if output is not None:
+        check_writable(output)
+
+    from draftwood.engine.engine import Engine
+    from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
+    from draftwood.lab.bench.contexts import Contexts
+    from draftwood.lab.bench.measure import Decoding
+    from draftwood.lab.bench.prompts import read
+    from draftwood.lab.bench.provenance import provenance
+    from draftwood.lab.bench.runs import frozen_heap, items
+    from draftwood.lab.bench.settings import Settings
+    from draftwood.lab.bench.throughput import figures, serve
+
+    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    settings = Settings(
+        prompts=sources(prompts),
+        methods=tuple(names),
+        **model.settings,
+        **others,
+        sampling=sampling,
+        seeds=(seed,),
+        batch=max(users),
+    )
+    choices = [each for each in choose(names, settings.defaults) if isinstance(each, OwnChoice)]
+    settings.defaults.check(names)
+    members = read(settings.prompts, settings.limit)
+    warn_if_busy(model.threads)
+    stage = Stage(partial(settings.load, {each.name: each.method for each in choices}))
+    contexts = Contexts(
+        stage.loaded.tokenizer,
+        stage.target.info.context_limit,
+        settings.max_new_tokens,
+        chat=settings.chat,
+        truncate=settings.truncate,
+    )
+    contexts.check(members)
+    decoding = Decoding(settings.max_new_tokens, stage.loaded.eos)
+    recorded = {**settings.recorded(), "concurrency": list(users), "seed": seed}
+    origin = provenance(model=stage.facts(), settings=recorded, sets=settings.prompts)
+    terminal = console(stderr=True)
+    asked = items(members, sampling)
+    found: dict[str, list[ThroughputFigures]] = {each.name: [] for each in choices}
+    plain: dict[int, list[Served]] = {}
+
+    def served(
+        choice: OwnChoice, count: int, some: int | None = None
+    ) -> tuple[list[Served], float]:
+        engine = Engine(stage.target, choice.method, max_batch=count, host=stage.host)
+        return serve(engine, asked[:some], contexts, decoding, count)
+
+    def document(*, complete: bool) -> ThroughputDocument:
+        return ThroughputDocument(SCHEMA, complete, origin, found)
+
+    for count in users:
+        for choice in choices:
+            terminal.print(f"{choice.name}, {count} users", style="dim", markup=False)
+            with frozen_heap():
+                served(choice, count, count)  # no timed request is the first to need its memory
+                answers, seconds = served(choice, count)
+            plain.setdefault(count, answers)
+            against = plain[count] if choice.same_tokens(temperature) else None
+            found[choice.name].append(figures(answers, seconds, count, against))
+            if output is not None:
+                write_json(output, document(complete=False))
+    if output is not None:
+        write_json(output, document(complete=True))
+    terminal.print(_table(found))
+    terminal.print(_categories(found))
+    best = {name: [each.tokens_per_second for each in rows] for name, rows in found.items()}
+    click.echo(json.dumps({"tokens_per_second": best, "concurrency": list(users)}))
+
+
+def _users(text: str) -> tuple[int, ...]:
+    users = numbers("--concurrency", text, int, "write integers, such as 1,4,16")
+    for count in users:
+        if not 1 <= count <= _MOST or users.count(count) > 1:
+            raise DraftwoodError(
+                f"--concurrency {text!r}: give numbers from 1 to {_MOST}, each once"
+            )
+    return users
+
+
+def _table(found: dict[str, list[ThroughputFigures]]) -> Table:
+    shown = Table(
+        *("method", "users", "tok/s", "a user's tok/s", "acceptance length", "TTFT p50, p99 ms"),
+        *("TPOT p50, p99 ms", "latency p50, p99 s", "same tokens"),
+        box=None,
+    )
+    for name, rows in found.items():
+        for each in rows:
+            shown.add_row(
+                name,
+                str(each.concurrency),
+                f"{each.tokens_per_second:.1f}",
+                f"{each.all.tokens_per_second_per_user:.1f}",
+                _number(each.all.mean_acceptance_length),
+                f"{_number(each.ttft_ms.p50, 0)}, {_number(each.ttft_ms.p99, 0)}",
+                f"{_number(each.tpot_ms.p50, 1)}, {_number(each.tpot_ms.p99, 1)}",
+                f"{_seconds(each.latency_ms.p50)}, {_seconds(each.latency_ms.p99)}",
+                "-" if each.identical is None else f"{each.identical} of {each.all.requests}",
+            )
+    return shown
+
+
+def _categories(found: dict[str, list[ThroughputFigures]]) -> Table:
+    """Acceptance length by category, at the lowest concurrency."""
+    tasks = list(next(iter(found.values()))[0].by_category)
+    shown = Table("acceptance length", *tasks, box=None)
+    for name, rows in found.items():
+        lengths = [rows[0].by_category[task].mean_acceptance_length for task in tasks]
+        shown.add_row(name, *map(_number, lengths))
+    return shown
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _seconds(milliseconds: float | None) -> str:
+    return _number(None if milliseconds is None else milliseconds / 1e3)

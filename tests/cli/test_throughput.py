@@ -1,0 +1,46 @@
+"""``draftwood throughput`` from end to end, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.factories.bench_command import two_sets
+from tests.factories.command_line import run
+
+
+def test_figures_of_every_method_and_concurrency(tmp_path: Path, checkpoint: str) -> None:
+    argv = ["throughput", "--prompts", two_sets(tmp_path), "--model", checkpoint]
+    argv += ["--methods", "pld", "--concurrency", "2,1", "--max-new-tokens", "8"]
+    code, out, err = run(*argv, "--json", str(tmp_path / "out.json"))
+    assert code == 0, err
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["complete"] is True
+    assert found["provenance"]["settings"]["concurrency"] == [2, 1]
+    assert list(found["methods"]) == ["ar", "pld"]
+    for rows in found["methods"].values():
+        assert [each["concurrency"] for each in rows] == [2, 1]
+        for each in rows:
+            assert each["identical"] == each["all"]["requests"] == 3
+            assert each["all"]["output_tokens"] <= 4 * 8
+            assert set(each["by_category"]) == {"code", "chat"}
+            assert each["ttft_ms"]["p50"] <= each["latency_ms"]["p99"]
+    assert json.loads(out)["concurrency"] == [2, 1]
+    assert "acceptance length" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--concurrency", "0"), "give numbers from 1 to 64, each once"),
+        (("--concurrency", "4,65"), "give numbers from 1 to 64, each once"),
+        (("--concurrency", "4,4"), "give numbers from 1 to 64, each once"),
+        (("--concurrency", "many"), "write integers, such as 1,4,16"),
+        (("--methods", "hf"), "unknown method 'hf'"),
+    ],
+)
+def test_refusals(tmp_path: Path, checkpoint: str, given: tuple[str, str], message: str) -> None:
+    argv = ["throughput", "--prompts", two_sets(tmp_path), "--model", checkpoint]
+    code, _, err = run(*argv, *given)
+    assert code == 2
+    assert message in " ".join(err.split())

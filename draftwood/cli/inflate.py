@@ -29,7 +29,7 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
     "--model",
     default="embedded",
     show_default=True,
-    help="Small Llama model: a directory or a hub id.",
+    help="Small Llama model: a directory, a hub id, embedded or smollm2.",
 )
 @click.option("--size", help=f"Named shape: {', '.join(PRESETS)}.")
 @click.option("--hidden", type=int, help="Hidden size.")

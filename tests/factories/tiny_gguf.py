@@ -19,7 +19,7 @@ CHAT = (
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-_WIDTH, _INNER, _CONTEXT = 32, 64, 2048
+_WIDTH, _INNER, _CONTEXT, _LAYERS = 32, 64, 2048, 4
 _SHAPES = {
     "attn_norm": (_WIDTH,),
     "ffn_norm": (_WIDTH,),
@@ -59,13 +59,13 @@ def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(path: Path) -> None:
-    """Write a Llama of one layer with Q4_1 matrices, a byte-level tokenizer and a chat template."""
+    """Write a Llama with Q4_1 matrices, a byte-level tokenizer and a chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = [*_SPECIAL, *alphabet, "ab"]
     writer: Any = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(_CONTEXT)
     writer.add_embedding_length(_WIDTH)
-    writer.add_block_count(1)
+    writer.add_block_count(_LAYERS)
     writer.add_feed_forward_length(_INNER)
     writer.add_head_count(2)
     writer.add_head_count_kv(1)
@@ -86,7 +86,7 @@ def write(path: Path) -> None:
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (len(words), _WIDTH),
         "output_norm.weight": (_WIDTH,),
-        **{f"blk.0.{name}.weight": shape for name, shape in _SHAPES.items()},
+        **{f"blk.{i}.{name}.weight": s for i in range(_LAYERS) for name, s in _SHAPES.items()},
     }
     for name, shape in shapes.items():
         drawn = random.standard_normal(shape).astype(np.float32)

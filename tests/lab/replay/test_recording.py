@@ -1,6 +1,7 @@
 """Recordings of a tiny model: ends of answers, refused replays, and the file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,15 @@ def test_a_recording_has_a_row_for_every_position_but_the_last(at: Stage) -> Non
     assert len(recording.prompts[1].texts[0].tokens) == 10
 
 
-def test_an_answer_is_recorded_past_its_end(at: Stage) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["given", "the model's own"])
+def test_an_answer_is_recorded_past_its_end(
+    at: Stage, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = answer(at.record(PROMPTS[:1], max_new_tokens=100))
     end = free[20]
+    if known:
+        info = replace(at.host.target.info, eos=frozenset({end}))
+        monkeypatch.setattr(at.host.target, "info", info)
     recording = at.record(PROMPTS[:1], max_new_tokens=100, eos=(end,))
     text = recording.prompts[0].texts[0]
     assert text.tokens == free[: free.index(end) + 1]

@@ -58,6 +58,7 @@ def auto(
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
     also: str = '',
     calibration: str = '',
+    shipped: Literal['all', 'table', 'calibration', 'off'] = 'all',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 64,
     context__max_continuations: int = 4,
@@ -92,7 +93,10 @@ def auto(
             likeliest tokens, samples, or the better of the last two; with the last two a seed
             does not decide the tokens.
         also: further sources: NAME/copied or NAME/ranked, joined by +.
-        calibration: file of 'draftwood calibrate' to start from; empty: the shipped one.
+        calibration: file of 'draftwood calibrate' to start from; empty: the one shipped for the
+            model.
+        shipped: use what is shipped for the model where nothing else is given: head, table and
+            calibration; the last two; the calibration; nothing.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.

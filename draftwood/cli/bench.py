@@ -146,6 +146,8 @@ def bench(
     terminal = console(stderr=True)
     for name, reason in session.missing.items():
         terminal.print(f"missing {name}: {reason}", markup=False)
+    for line in session.notes:
+        terminal.print(line, markup=False)
     for line in session.unsearched:
         terminal.print(line, style="yellow", markup=False)
     complete = False

@@ -37,6 +37,7 @@ from draftwood.files import check_writable
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
+from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.calibration_file import save
@@ -46,6 +47,7 @@ from draftwood.protocols import (
     FREE,
     Bid,
     Built,
+    Fingerprint,
     Host,
     Prediction,
     Price,
@@ -66,8 +68,8 @@ _FLOOR = 0.002
 @not_in_option
 @click.option(
     "--methods",
-    help="Forms of auto to count with.  [default: auto, and auto with each drafter that is given "
-    "or comes with the embedded model]",
+    help="Forms of auto to count with.  [default: auto, with the shipped table if there is one, "
+    "and auto with each drafter that is given or shipped for the model]",
 )
 @draft_option
 @head_option
@@ -114,13 +116,16 @@ def calibrate(
         loaded.tokenizer, target.info.context_limit, max_new_tokens, chat=chat, truncate=truncate
     )
     contexts.check(members)
+    weights = target.info.fingerprint
+    if methods is None:
+        chosen |= _with_shipped_head(weights)
     calibration, counting = _counting(list(chosen.values()))
     runs = list(_runs(counting, sampled, members))
     for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
         Engine(target, each, host=host).generate([request])[0].checked()
-    save(output, calibration.totals(), calibration.sources)
+    save(output, calibration.totals(), calibration.sources, weights)
     click.echo(f"{output}: {len(runs)} answers counted")
 
 
@@ -131,12 +136,18 @@ def _chosen(methods: str | None, given: Defaults, *, embedded: bool) -> dict[str
         DraftwoodError: a method or a setting is unknown.
     """
     if methods is None:
-        texts = ["auto"]
+        texts = ["auto:shipped=table"]
         texts += ["auto:drafter=model"] if embedded or given.draft else []
         texts += ["auto:drafter=eagle3"] if embedded or given.head else []
     else:
         texts = spellings(methods)
     return {text: method(text, **_underscored(given.of(text))) for text in texts}
+
+
+def _with_shipped_head(weights: Fingerprint | None) -> dict[str, Method]:
+    """``auto`` with the head that is shipped for the model, if there is one."""
+    found = equipped(method("auto"), weights).method
+    return {"auto": found} if any(spec.model for spec in found.drafters.values()) else {}
 
 
 def _underscored(settings: Mapping[str, object]) -> dict[str, object]:

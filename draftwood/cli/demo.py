@@ -87,6 +87,8 @@ def demo(
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     engines = [Engine(target, each, loaded.tokenizer, host=host) for each in chosen]
+    for line in filter(None, (each.note for each in engines)):
+        click.secho(line, err=True, dim=True)
     console = Console()
     click.echo(f"model: {_about(loaded.name)}, {target.info.dtype}, {target.info.device}, greedy")
     shown = _prompts(loaded)

@@ -97,6 +97,8 @@ def generate(
         stop=stop,
     )
     engine = Engine(attach(loaded.model), chosen, loaded.tokenizer)
+    if engine.note:
+        click.secho(engine.note, err=True, dim=True)
     steps: list[StepStats] = []
     completion = _run(engine, request, steps, quiet=as_json)
     if as_json:

@@ -13,6 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.methods import method, spellings
+from draftwood.methods.equip import equipped
 
 if TYPE_CHECKING:
     from draftwood.costs.curve import StepCosts
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from draftwood.lab.replay.hosts import PricedHost
     from draftwood.lab.replay.recording import Recording
     from draftwood.lab.replay.substitute import ReplayMethod
+    from draftwood.methods.recipe import Method
 
 _ACCEPTED_ONLY = "accepted nodes only"
 
@@ -75,7 +77,10 @@ def replay(
     recording = read(path)
     info = recording.model.info()
     adapted = harvest_accepted if harvest == "accepted" else (lambda found: found)
-    chosen = {name: replay_method(adapted(method(name)), info) for name in names}
+    chosen = {
+        name: replay_method(adapted(_equipped(name, recording, live=model is not None)), info)
+        for name in names
+    }
     costs = output.costs(chosen.values())
     prices = costs or assumed_costs()
     if threads:
@@ -112,6 +117,24 @@ def replay(
         if recording.size > before:
             write(path, recording)
     output.write(found, {"recording": str(path), "model": recording.model.name})
+
+
+def _equipped(name: str, recording: Recording, *, live: bool) -> Method:
+    """The method with what is shipped for the recorded model, as far as the rows allow."""
+    from draftwood.lab.replay.substitute import replay_method
+
+    given, model = method(name), recording.model
+    found = equipped(given, model.fingerprint).method
+    info = model.info()
+    needed = {*replay_method(found, info).recorded.values()}
+    if live or needed <= {*recording.rooted, *replay_method(given, info).recorded.values()}:
+        return found
+    click.echo(
+        f"{name}: the recording has no rows of the shipped head, so it is left out; give --model "
+        "to ask it once",
+        err=True,
+    )
+    return equipped(given, model.fingerprint, without=("head",)).method
 
 
 def load_recorded(options: ModelOptions, recording: Recording, costs: StepCosts) -> PricedHost:

@@ -34,6 +34,7 @@ from draftwood.engine.request import (
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError, integer
+from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
 from draftwood.protocols import (
@@ -58,6 +59,10 @@ class Engine:
         max_batch: most requests decoded at once; more wait in a queue.
         host: where drafters are built; engines that share one share draft models.
 
+    Attributes:
+        method: with the settings that it takes from what is shipped for the model.
+        note: a line about these; empty if there are none.
+
     Raises:
         DraftwoodError: trees cannot be run on the model, there is no such method, or a drafter's
             settings do not fit the target.
@@ -75,13 +80,17 @@ class Engine:
         max_batch = integer("max_batch", max_batch)
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
-        self.method = method = method_of(method)
+        method = method_of(method)
         self.target = target_of(target)
         self.tokenizer = tokenizer
         self.max_batch = max_batch
         self._eos = self.target.info.eos or eos_of(None, tokenizer)
         host = host or ModelHost(self.target, tokenizer)
-        self._phases = Phases(self.target, method, host)
+        found = equipped(method, self.target.info.fingerprint)
+        self.method, self.note = found.method, found.note
+        if found.note:
+            logger.info("%s", found.note)
+        self._phases = Phases(self.target, self.method, host)
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}

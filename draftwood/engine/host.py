@@ -4,7 +4,6 @@ Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
 from collections.abc import Callable, Hashable
-from functools import cached_property
 from typing import Any, TypeVar
 
 from torch import nn
@@ -53,10 +52,13 @@ class ModelHost:
             return name, attach(name, self_test=False)
         return self.share(("head", name), lambda: self._load_head(name))
 
-    @cached_property
+    @property
     def vocabulary(self) -> str:
         """See :attr:`draftwood.protocols.Host.vocabulary`."""
-        return "" if self.tokenizer is None else models.vocabulary_digest(self.tokenizer)
+        tokenizer = self.tokenizer  # which the next call of generate may bring
+        if tokenizer is None:
+            return ""
+        return self.share(tokenizer, lambda: models.vocabulary_digest(tokenizer))
 
     def identity(self, name: Any) -> str:
         """See :meth:`draftwood.protocols.Host.identity`."""

@@ -27,7 +27,7 @@ from draftwood.protocols import Origin
 logger = logging.getLogger(__name__)
 
 EMBEDDED = {"embedded": "target", "embedded-draft": "draft"}
-HEADS = {"embedded-eagle3": "eagle3"}
+HEADS = {"embedded-eagle3": "eagle3", "smollm2-eagle3": "smollm2/head"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

@@ -150,6 +150,16 @@ class Policy(Part, ABC):
         """The state after a step."""
         return state
 
+    def adopts(self, shipped: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        """Settings that the method takes from what is shipped for the target's model.
+
+        By name as on the command line; the policy's own come last. None by default.
+
+        Args:
+            shipped: what a setting takes, by kind: ``"head"``, ``"table"``, ``"calibration"``.
+        """
+        return {}
+
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:  # noqa: ARG002
         """A fresh tuner for an engine with these drafters, by source name; None: no tuner.
 

@@ -11,6 +11,7 @@ from draftwood.engine.request import Delta, Finished, Request, Stepped
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
+from draftwood.methods.shipped_models import ASSETS
 from draftwood.protocols import (
     Bid,
     Built,
@@ -26,6 +27,7 @@ from draftwood.tree import Draw
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
+CALIBRATION = ASSETS / "embedded" / "calibration.json"
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
 
 
@@ -201,7 +203,7 @@ AUTO = [
 def test_what_auto_draws_of_a_sampled_request_is_verified_as_drawn(name: str) -> None:
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 40, SamplingParams(0.9, seed=i)) for i in range(4)]
-    engine = engine_of(target, name, 4)
+    engine = engine_of(target, f"{name}:calibration={CALIBRATION}", 4)
     steps = [e.stats for e in engine.stream(requests) if isinstance(e, Stepped)]
     drawn = [step for step in steps if (step.tree.draws != Draw.ONE_HOT).any()]
     assert drawn

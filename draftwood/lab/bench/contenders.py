@@ -4,7 +4,7 @@ Names and settings are checked before a model is loaded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.document import REFERENCE
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
+from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import parse
 from draftwood.models import Loaded
@@ -60,10 +61,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class OwnChoice:
-    """A Draftwood method."""
+    """A Draftwood method; ``note`` is a line about the shipped parts that it uses."""
 
     name: str
     method: Method
+    note: str = ""
 
     def same_tokens(self, temperature: float) -> bool:
         """See :meth:`draftwood.methods.recipe.Method.same_tokens`."""
@@ -79,6 +81,11 @@ class OwnChoice:
                 key = setting.flag or f"{prefix}.{setting.name}".lstrip(".")
                 found[key] = getattr(part, setting.name)
         return {**found, "verifier": type(own.verifier).__name__}
+
+    def equipped(self, stage: Stage) -> "OwnChoice":
+        """The same with the settings that the method takes from what is shipped for the model."""
+        found = equipped(self.method, stage.target.info.fingerprint)
+        return replace(self, method=found.method, note=found.note)
 
     def enter(self, stage: Stage) -> Contender:
         """An engine on the attached target."""

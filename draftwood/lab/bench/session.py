@@ -49,6 +49,7 @@ class Session:
 
     Attributes:
         missing: peers that were to be added and are not available, with the reasons.
+        notes: lines about the shipped parts that methods use.
         unsearched: messages about methods with a setting that must be searched and was not.
         jobs: what is left to do.
         ended: number of jobs that the journal had.
@@ -77,6 +78,11 @@ class Session:
         known = decisive(found)
         journal.check({key: known[key] for key in known if key != "model"})
         self._stage = Stage(partial(settings.load, own))
+        self.choices = [
+            each.equipped(self._stage) if isinstance(each, OwnChoice) else each
+            for each in self.choices
+        ]
+        self.notes = [c.note for c in self.choices if isinstance(c, OwnChoice) and c.note]
         self._provenance = {**found, "model": self._stage.facts()}
         tokenizer = self._stage.loaded.tokenizer
         self._contexts = Contexts(

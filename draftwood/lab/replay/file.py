@@ -93,6 +93,7 @@ def read(path: Path) -> Recording:
             arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise DraftwoodError(f"cannot read the recording {path}: {error}") from error
+    header["model"].setdefault("fingerprint", None)  # recordings made before there was one
     try:
         return _recording(decode(_Header, header, "header"), arrays)
     except (DraftwoodError, KeyError, TypeError, ValueError, IndexError) as error:

@@ -11,7 +11,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.rows import PathTrie, RankedRows
-from draftwood.protocols import TargetInfo
+from draftwood.protocols import Fingerprint, TargetInfo
 
 PAST_END = 64
 """Most tokens recorded beyond the end of an answer."""
@@ -34,6 +34,7 @@ class ModelFacts:
         context_limit: longest sequence in tokens.
         layers: number of decoder layers.
         hidden_size: size of the hidden states.
+        fingerprint: of the weights; None if they cannot be read.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ModelFacts:
     context_limit: int
     layers: int
     hidden_size: int
+    fingerprint: Fingerprint | None = None
 
     def info(self) -> TargetInfo:
         """The same facts for drafters, on the CPU."""
@@ -54,6 +56,7 @@ class ModelFacts:
             self.hidden_size,
             torch.device("cpu"),
             getattr(torch, self.dtype),
+            fingerprint=self.fingerprint,
         )
 
 

@@ -3,8 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError
@@ -19,6 +17,7 @@ from draftwood.policies.auto.features import (
     bucket_of,
     codes_of,
 )
+from draftwood.protocols import Fingerprint
 
 VERSION = 2
 """Version of the JSON; other versions are refused."""
@@ -48,10 +47,19 @@ class _Band:
         return found
 
 
-def save(path: Path, counts: Mapping[str, Prior], sources: Sequence[Source] = SOURCES) -> None:
-    """Write counts by band, such as :meth:`Calibration.totals`; ``sources`` in their codes' order.
+def save(
+    path: Path,
+    counts: Mapping[str, Prior],
+    sources: Sequence[Source] = SOURCES,
+    model: Fingerprint | None = None,
+) -> None:
+    """Write counts, with which an engine begins if the setting ``calibration`` names the file.
 
-    An engine begins with them if the setting ``calibration`` names the file.
+    Args:
+        path: of the file.
+        counts: by band, such as :meth:`Calibration.totals`.
+        sources: in the order of the codes.
+        model: that the candidates were offered to, if known.
     """
     bands = {}
     for name, known in counts.items():
@@ -62,6 +70,8 @@ def save(path: Path, counts: Mapping[str, Prior], sources: Sequence[Source] = SO
         )
         bands[name] = _Band(*(zip(*seen, strict=True) if seen else ((), (), ())))
     found = {"version": VERSION, "scheme": SCHEME, "bands": encode(bands)}
+    if model is not None:
+        found["model"] = encode(model)
     if len(sources) > len(SOURCES):
         found["further sources"] = sources[len(SOURCES) :]
     write_text(path, json.dumps(found) + "\n")
@@ -112,9 +122,3 @@ def load(
         }
         for name, counts in bands.items()
     }
-
-
-@cache
-def shipped(sources: tuple[Source, ...] = SOURCES) -> dict[str, dict[Codes, tuple[float, float]]]:
-    """The calibration that comes with the package, read once: every engine begins with it."""
-    return load(Path(str(files("draftwood"))) / "assets" / "calibration.json", sources)

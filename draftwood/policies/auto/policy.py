@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.calibration_file import load, shipped
+from draftwood.policies.auto.calibration_file import load
 from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
@@ -47,6 +47,7 @@ from draftwood.protocols import (
     Tuner,
     setting,
 )
+from draftwood.protocols.recipe import DRAFT
 from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
 
 _DRAWS = {
@@ -55,6 +56,9 @@ _DRAWS = {
     "drawn": Draw.WITHOUT_REPLACEMENT,
     "either": Draw.WITHOUT_REPLACEMENT,
 }
+
+_SHIPPED = {"all": ("head", "table"), "table": ("table",), "calibration": ()}
+"""Kinds of shipped parts beside the calibration."""
 
 _REACH = 0.15
 """Probability that one of some nodes is reached below which a table is not asked: a look-up takes
@@ -88,7 +92,12 @@ class Auto(Policy):
 
     also: str = setting("", "further sources: NAME/copied or NAME/ranked, joined by +")
     calibration: str = setting(
-        "", "file of 'draftwood calibrate' to start from; empty: the shipped one"
+        "", "file of 'draftwood calibrate' to start from; empty: the one shipped for the model"
+    )
+    shipped: Literal["all", "table", "calibration", "off"] = setting(
+        "all",
+        "use what is shipped for the model where nothing else is given: head, table and "
+        "calibration; the last two; the calibration; nothing",
     )
 
     def __post_init__(self) -> None:
@@ -115,12 +124,27 @@ class Auto(Policy):
         """Nodes are chosen deterministically, unless a model's children are sampled."""
         return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
 
+    def adopts(self, shipped: Mapping[str, str]) -> Mapping[str, str]:
+        """See :meth:`draftwood.protocols.Policy.adopts`; a setting that is given stays."""
+        if self.shipped == "off":
+            return {}
+        found: dict[str, str] = {}
+        kinds = _SHIPPED[self.shipped]
+        if "head" in kinds and "head" in shipped and not self.neural:
+            found |= {"head": shipped["head"], "neural": DRAFT}
+        if "table" in kinds and "table" in shipped:
+            found[f"{self.table}.table"] = shipped["table"]
+        if "calibration" in shipped and not self.calibration:
+            found["calibration"] = shipped["calibration"]
+        return {**found, "shipped": "off"}
+
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner that starts from the calibration and from the target's measured costs."""
         from draftwood.costs.recall import recall_or_measure  # which loads torch
 
         sources, given = self.features, self.calibration
-        prior = load(Path(given), sources) if given else shipped(sources)
+        key = ("calibration", given, sources)
+        prior = host.share(key, lambda: load(Path(given), sources)) if given else None
         calibration = Calibration(prior, sources=sources)
         return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
 

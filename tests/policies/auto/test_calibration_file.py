@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from draftwood.errors import DraftwoodError
+from draftwood.methods.shipped_models import ASSETS
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.calibration_file import VERSION, load, save, shipped
+from draftwood.policies.auto.calibration_file import VERSION, load, save
 from draftwood.policies.auto.features import SCHEME, SOURCES, further_source
 from tests.policies.auto.known_costs import BUCKETS
 
@@ -32,9 +33,10 @@ def test_saved_counts_are_where_the_next_process_begins(tmp_path: Path) -> None:
 
 
 def test_the_shipped_counts_are_written_as_they_were_read(tmp_path: Path) -> None:
-    save(tmp_path / "c.json", shipped())
-    assert load(tmp_path / "c.json") == shipped()
-    assert {len(codes) for band in shipped((*SOURCES, MINE)).values() for codes in band} == {4}
+    path = ASSETS / "embedded" / "calibration.json"
+    save(tmp_path / "c.json", load(path))
+    assert load(tmp_path / "c.json") == load(path)
+    assert {len(codes) for band in load(path, (*SOURCES, MINE)).values() for codes in band} == {4}
 
 
 def test_a_file_of_further_sources(tmp_path: Path) -> None:

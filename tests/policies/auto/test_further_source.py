@@ -67,7 +67,7 @@ def test_its_candidates_are_calibrated_by_their_own_frequency() -> None:
     tuner = of._phases._tuner
     assert isinstance(tuner, AutoTuner)
     assert [source.name for source in tuner.calibration.sources[3:]] == ["toy"]
-    assert len({codes[3] for codes in tuner.calibration.at(0.0).totals()}) > 2
+    assert len({codes[3] for codes in tuner.calibration.at(0.0).totals()}) > 1
 
 
 def test_the_command_line_binds_it_and_its_settings(checkpoint: str) -> None:

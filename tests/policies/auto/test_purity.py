@@ -7,8 +7,9 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.replay.hosts import FixedCosts
+from draftwood.methods.shipped_models import ASSETS
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.calibration_file import shipped
+from draftwood.policies.auto.calibration_file import load as read
 from draftwood.policies.auto.features import Codes
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
@@ -26,6 +27,7 @@ TABLE: Mapping[int, Row] = {
     4: [(6, 0.4)],
 }
 MODEL: Mapping[int, Row] = {0: [(3, 0.6), (7, 0.2)], 3: [(4, 0.7)], 4: [(6, 0.5)]}
+CALIBRATION = ASSETS / "embedded" / "calibration.json"
 DRAFT = Curve((1, 64), (0.01, 0.02))
 
 
@@ -46,7 +48,7 @@ def plain(tree: TokenTree) -> dict[str, object]:
 def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     """Trees from the same forecast, before and after steps in which copies are always wrong."""
     costs = StepCosts(LINEAR, {"draft": DRAFT} if policy.neural else {})
-    of = AutoTuner(Calibration(shipped()), FixedCosts(costs), policy.level)
+    of = AutoTuner(Calibration(read(CALIBRATION)), FixedCosts(costs), policy.level)
     load = RequestLoad(10, 100, 1.0, 0.0)
     (first,) = of.begin([load], queued=False)
     if live:

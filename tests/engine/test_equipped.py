@@ -1,0 +1,155 @@
+"""``auto`` takes what is shipped for a model, says so, is told not to, and changes no token."""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.drafters.eagle3.drafter import Eagle3
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
+from draftwood.lab.replay.hosts import PricedHost
+from draftwood.methods import equip, method, shipped_models
+from draftwood.methods.equip import Equipped, equipped
+from draftwood.methods.recipe import Method
+from draftwood.models import fingerprint_of
+from draftwood.policies.auto.policy import Auto
+from draftwood.protocols import Drafter, DrafterSpec, Host, setting
+from draftwood.runner.attach import attach
+from draftwood.sampling.params import SamplingParams
+from tests.factories.shipped_model import NAME, ship_tiny
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
+
+CHEAP = Curve((1, 64), (1.0, 1.2))
+COSTS = StepCosts(CHEAP, {"draft": Curve((1, 64), (0.01, 0.02))})
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 3, 1, 4, 1, 5]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the tiny model's shipped parts."""
+    monkeypatch.setattr(shipped_models, "ASSETS", tmp_path)
+    return ship_tiny(tmp_path)
+
+
+def for_tiny(text: str, seed: int = 0, without: Sequence[str] = ()) -> Equipped:
+    return equipped(method(text), fingerprint_of(tiny_llama(seed=seed)), without)
+
+
+def auto_of(found: Method) -> Auto:
+    assert isinstance(found.policy, Auto)
+    return found.policy
+
+
+def test_auto_takes_head_and_calibration_and_says_so(home: Path) -> None:
+    found = for_tiny("auto")
+    policy = auto_of(found.method)
+    assert (policy.neural, policy.calibration) == ("draft", str(home / "calibration.json"))
+    assert found.method.drafters["draft"] == Eagle3(str(home / "head"))
+    assert found.note == (
+        f"auto uses what is shipped for {NAME}: head and calibration (shipped=off: nothing)"
+    )
+    spelt = f"auto:head={home / 'head'}:calibration={home / 'calibration.json'}:shipped=off"
+    assert found.method == method(spelt), "it is a method like any other"
+    assert equipped(found.method, fingerprint_of(tiny_llama())) == Equipped(found.method)
+
+
+def test_a_cast_of_the_model_is_the_model(home: Path) -> None:
+    half = nn.Module.half(tiny_llama())
+    assert equipped(method("auto"), fingerprint_of(half)) == for_tiny("auto")
+
+
+def test_it_is_told_not_to(home: Path) -> None:
+    assert for_tiny("auto:shipped=off") == Equipped(method("auto:shipped=off"))
+    for level in ("table", "calibration"):
+        only = for_tiny(f"auto:shipped={level}").method
+        assert auto_of(only).neural == "", "the head is left out"
+        assert auto_of(only).calibration
+    assert auto_of(for_tiny("auto", without=["head"]).method).neural == ""
+
+
+def test_explicit_settings_win(home: Path) -> None:
+    given = for_tiny("auto:head=mine:calibration=own.json").method
+    assert given == method("auto:head=mine:calibration=own.json:shipped=off")
+    assert for_tiny("auto:drafter=model").method.drafters["draft"] != Eagle3(str(home / "head"))
+
+
+def test_parts_that_are_missing_are_not_named(home: Path) -> None:
+    shutil.rmtree(home / "head")
+    shipped_models.shipped_models.cache_clear()
+    found = for_tiny("auto")
+    assert auto_of(found.method).neural == ""
+    assert found.note.endswith("the tiny model: calibration (shipped=off: nothing)")
+
+
+def test_other_models_and_methods_are_unaffected(home: Path) -> None:
+    assert for_tiny("auto", seed=1).method == method("auto:shipped=off")
+    assert for_tiny("auto", seed=1).note == ""
+    assert equipped(method("auto"), None).method == method("auto:shipped=off")
+    assert for_tiny("goose") == Equipped(method("goose"))
+
+
+def test_a_model_that_nothing_is_shipped_for_begins_with_the_common_calibration(
+    home: Path, tmp_path: Path
+) -> None:
+    common = ship_tiny(tmp_path, "smollm2") / "calibration.json"
+    assert auto_of(for_tiny("auto", seed=1).method).calibration == str(common)
+    assert auto_of(for_tiny("auto", seed=1).method).neural == ""
+    assert auto_of(for_tiny("auto:shipped=off", seed=1).method).calibration == ""
+
+
+@dataclass(frozen=True)
+class Prepared(DrafterSpec):
+    """A drafter that can be given a table."""
+
+    table: str = setting("", "file of the table")
+
+    def build(self, host: Host) -> Drafter:
+        return Drafter()
+
+
+def test_a_table_is_given_to_the_drafter_that_takes_one(home: Path) -> None:
+    (home / "table.safetensors").touch()
+    shipped_models.shipped_models.cache_clear()
+    plain = method("auto:shipped=table")
+    weights = fingerprint_of(tiny_llama())
+
+    def with_table(spec: DrafterSpec) -> Equipped:
+        return equipped(replace(plain, drafters={**plain.drafters, "adjacency": spec}), weights)
+
+    found = with_table(Prepared())
+    assert found.method.drafters["adjacency"] == Prepared(str(home / "table.safetensors"))
+    assert "table and calibration" in found.note
+    assert with_table(Prepared("mine")).method.drafters["adjacency"] == Prepared("mine")
+    assert "table" not in with_table(Prepared("mine")).note
+
+
+@pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams(0.8, seed=3)])
+def test_an_engine_drafts_with_the_head_and_changes_no_token(
+    home: Path, sampling: SamplingParams, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = attach(tiny_llama(), self_test=False)
+    host = PricedHost(target, tiny_tokenizer(), COSTS)
+    request = Request(PROMPT, 40, sampling, eos=())
+    with caplog.at_level(logging.INFO, "draftwood.engine"):
+        engine = Engine(target, "auto", host=host)
+    assert engine.note in caplog.messages
+    assert engine.note
+    done = engine.generate([request])[0].checked()
+    plain = Engine(target, "ar", host=host).generate([request])[0].checked()
+    assert done.tokens == plain.tokens
+    assert done.tally.drafted_by_source["draft"] > 0, "the head was asked"
+    without = Engine(target, "auto:shipped=off", host=host)
+    assert without.note == ""
+    assert without.generate([request])[0].checked().tokens == plain.tokens
+
+
+def test_each_shipped_manifest_can_be_read() -> None:
+    names = {each.name for each in shipped_models.shipped_models(shipped_models.ASSETS)}
+    assert {"the embedded model"} < names
+    assert equip.equipped(method("auto"), None).note == ""

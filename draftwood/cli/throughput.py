@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MOST = 64
+_WARM = 8
+"""Most new tokens of an answer of the warm-up."""
 _EXAMPLES = """\b
 Examples:
   draftwood throughput --prompts speed_bench.jsonl --methods ar,auto --concurrency 1,4,16
@@ -145,11 +147,12 @@ def throughput(
     found: dict[str, list[ThroughputFigures]] = {each.name: [] for each in choices}
     plain: dict[int, list[Served]] = {}
 
-    def served(
-        choice: OwnChoice, count: int, some: int | None = None
-    ) -> tuple[list[Served], float]:
+    def served(choice: OwnChoice, count: int) -> tuple[list[Served], float]:
         engine = Engine(stage.target, choice.method, max_batch=count, host=stage.host)
-        return serve(engine, asked[:some], contexts, decoding, count)
+        # No timed request is the first to need its memory.
+        serve(engine, asked[:count], contexts, replace(decoding, max_new_tokens=_WARM), count)
+        engine = Engine(stage.target, choice.method, max_batch=count, host=stage.host)
+        return serve(engine, asked, contexts, decoding, count)
 
     def document(*, complete: bool) -> ThroughputDocument:
         return ThroughputDocument(SCHEMA, complete, origin, found)
@@ -158,7 +161,6 @@ def throughput(
         for choice in choices:
             terminal.print(f"{choice.name}, {count} users", style="dim", markup=False)
             with frozen_heap():
-                served(choice, count, count)  # no timed request is the first to need its memory
                 answers, seconds = served(choice, count)
             plain.setdefault(count, answers)
             against = plain[count] if choice.same_tokens(temperature) else None

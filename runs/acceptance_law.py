@@ -23,10 +23,11 @@ from draftwood import attach, load
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
+from draftwood.lab.bench.contenders import OwnChoice, choose
 from draftwood.lab.bench.contexts import Contexts
+from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import read
 from draftwood.lab.bench.provenance import provenance
-from draftwood.methods import method
 from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
@@ -114,6 +115,10 @@ def summary(seen: Sequence[dict[str, float]]) -> dict[str, float]:
 @click.option("--temperatures", default="0.2,0.4,0.6,0.8,1.0", show_default=True)
 @click.option("--seeds", default="1,2,3", show_default=True)
 @click.option("--threads", default=2, show_default=True)
+@click.option("--model", default="embedded", show_default=True)
+@click.option("--draft", help="Its draft model.")
+@click.option("--head", help="Its EAGLE-3 head.")
+@click.option("--chat", is_flag=True, help="All prompts in the chat template.")
 def main(
     prompts: Path,
     limit: int,
@@ -123,20 +128,31 @@ def main(
     temperatures: str,
     seeds: str,
     threads: int,
+    model: str,
+    draft: str | None,
+    head: str | None,
+    chat: bool,
 ) -> None:
     """Measure and print."""
     torch.set_num_threads(threads)
-    loaded = load("embedded")
+    choices = choose(methods.split(","), Defaults(draft=draft, head=head))
+    loaded = load(model)
     target = attach(loaded.model)
     host = ModelHost(target, loaded.tokenizer)
     chosen = read([prompts], limit)
     contexts = Contexts(
-        loaded.tokenizer, target.info.context_limit, max_new_tokens, truncate=truncate
+        loaded.tokenizer,
+        target.info.context_limit,
+        max_new_tokens,
+        chat=chat or None,
+        truncate=truncate,
     )
     ids = [contexts.after(prompt, ()).ids for prompt in chosen]
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
-    for name in methods.split(","):
-        plain = method(name)
+    for choice in choices:
+        if not isinstance(choice, OwnChoice) or not choice.method.drafters:
+            continue
+        name, plain = choice.name, choice.method
         for heat in temperatures.split(","):
             for seed in seeds.split(","):
                 watched = RecordingVerifier(plain.verifier)
@@ -147,7 +163,7 @@ def main(
                 found.setdefault(name, {}).setdefault(heat, []).append(summary(watched.seen))
                 click.echo(f"{name} T={heat} seed {seed}: {summary(watched.seen)}", err=True)
     facts = provenance(
-        model={"name": "embedded", "dtype": str(target.info.dtype)},
+        model={"name": model, "dtype": str(target.info.dtype)},
         settings={
             "limit": limit,
             "truncate": truncate,

@@ -6,11 +6,13 @@
 #   sweeps     of B, D, r and rho (its Figures 4 and 5)
 #   speed      tokens per second, batch 1 and 8; on a quiet machine
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=n] runs/paper_goose.sh [PART]...
-# LIMIT is 64 for lossless, 16 for tau, ablations and sweeps, 8 for speed.
+# LIMIT is 64 for lossless, 16 for tau, ablations and sweeps, 8 for speed. MODEL, CHAT and NAME are for
+# another model than the embedded one (parts.sh); it is measured on eight sets.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/parts.sh"
-six=$(sets humaneval mbpp classeval gsm8k_test mt_bench wikitext2_test)
+another_model
+six=$(usual)
 baselines=ar,pld,tr:budget=59,tr,iso3,iso5,goose
 
 lossless() {
@@ -39,8 +41,10 @@ sweeps() {
     bench tau_sweeps --prompts "$six" --limit "${LIMIT:-16}" --methods "$methods"
 }
 speed() {
-    local each methods=ar,hf,hf-lookup,hf-assistant,pld:budget=10,tr:budget=16,iso3:budget=16
+    local each methods=ar,hf,hf-lookup,pld:budget=10,tr:budget=16,iso3:budget=16
     for each in 8 12 16 24 59; do methods+=,goose:budget=$each; done
+    # Its default assistant has the embedded vocabulary.
+    if [[ $MODEL == embedded ]]; then methods+=,hf-assistant; fi
     bench speed_greedy --prompts "$six" --methods "$methods" --repeats 3
     bench speed_sampled --prompts "$six" --methods "$methods" --repeats 3 --temperature 0.8 --seeds 1
     bench speed_batch8 --prompts "$six" --methods ar,hf,goose:budget=8 --batch 8 --repeats 2

@@ -29,6 +29,21 @@ sets() {
     echo "${found%,}"
 }
 
+# with_texts: the views of these sets in which a text is given, to edit code and to answer from.
+with_texts() {
+    local in=${PROMPTS:?directory with the prompt files}
+    echo "edit:$in/humaneval.jsonl+$in/mbpp.jsonl+$in/classeval.jsonl,passage:$in/spec_bench.jsonl+$in/wikitext2_test.jsonl"
+}
+
+# usual: six sets for the embedded pair, eight for another model.
+usual() {
+    if [[ ${MODEL:-embedded} == embedded ]]; then
+        sets humaneval mbpp classeval gsm8k_test mt_bench wikitext2_test
+    else
+        echo "$(sets humaneval mbpp gsm8k_test mt_bench spec_bench classeval),$(with_texts)"
+    fi
+}
+
 # limited COMMAND...: runs it for what is left of MINUTES. SIGTERM, because a shell makes what it
 # starts in the background deaf to SIGINT.
 limited() {
@@ -46,6 +61,38 @@ limited() {
     exit "$code"
 }
 
+# another_model [draft] [head]: for scripts that measure the embedded pair unless there is a MODEL.
+#   MODEL        a name, directory or hub id; results are called after it, or after NAME
+#   DRAFT, HEAD  its drafts, if the script names them; without a DRAFT, methods draft with the head
+#   CHAT         1: texts that are to be continued are in the chat template too
+# Answers have 256 tokens (TOKENS) and contexts 6,144 unless a part says otherwise.
+another_model() {
+    MODEL=${MODEL:-embedded}
+    if [[ $MODEL == embedded ]]; then return; fi
+    prefix=${NAME:-${MODEL##*/}}_ target=(--model "$MODEL")
+    if [[ " $* " == *" draft "* && -n ${DRAFT:-} ]]; then target+=(--draft "$DRAFT"); fi
+    if [[ " $* " == *" head "* || (" $* " == *" draft "* && -z ${DRAFT:-}) ]]; then
+        target+=(--head "${HEAD:?an EAGLE-3 head for $MODEL, or a DRAFT}")
+    fi
+    TOKENS=${TOKENS:-256} target+=(--truncate 6144 ${CHAT:+--chat})
+}
+prefix='' target=()
+
+# drafted METHODS: without a DRAFT for another model, methods that need a draft model use its head.
+drafted() {
+    local each found=()
+    if [[ ${MODEL:-embedded} == embedded || -n ${DRAFT:-} ]]; then echo "$1"; return; fi
+    for each in ${1//,/ }; do
+        case $each in
+            ar | hf | eagle3* | goose-eagle3* | *drafter=eagle3*) ;;
+            goose:adjacency=model) each=goose:adjacency=eagle3 ;;
+            *) each=$each:drafter=eagle3 ;;
+        esac
+        if [[ " ${found[*]} " != *" $each "* ]]; then found+=("$each"); fi
+    done
+    (IFS=,; echo "${found[*]}")
+}
+
 # made_by FILE: notes which part of which script makes a result, for keep.py.
 made_by() {
     mkdir -p "$OUT"
@@ -56,15 +103,15 @@ made_by() {
 
 # bench NAME FLAG...: `draftwood bench` into OUT/NAME.json, unless that is complete.
 bench() {
-    local json=$OUT/$1.json; shift
+    local json=$OUT/$prefix$1.json; shift
     if grep -qs '^ "complete": true' "$json"; then echo "$json is complete" >&2; return; fi
     made_by "$json"
-    limited "${draftwood[@]}" bench --truncate 1024 --max-new-tokens "${TOKENS:-128}" --limit "${LIMIT:-8}" "$@" "${tiny[@]}" --json "$json" --resume
+    limited "${draftwood[@]}" bench --truncate 1024 --max-new-tokens "${TOKENS:-128}" --limit "${LIMIT:-8}" "${target[@]}" "$@" "${tiny[@]}" --json "$json" --resume
 }
 
 # save NAME COMMAND...: what the command prints becomes OUT/NAME.json, unless there is one.
 save() {
-    local json=$OUT/$1.json; shift
+    local json=$OUT/$prefix$1.json; shift
     if [[ -e $json ]]; then echo "$json is complete" >&2; return; fi
     made_by "$json"
     limited "$@" > "$json.part"

@@ -14,11 +14,7 @@ set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2} SEEDS=${SEEDS:-1}
-P=${PROMPTS:?directory with the prompt files}
-code="$P/humaneval.jsonl+$P/mbpp.jsonl+$P/classeval.jsonl"
-edit=edit:$code passage="passage:$P/spec_bench.jsonl+$P/wikitext2_test.jsonl"
-eight="$(sets humaneval mbpp gsm8k_test mt_bench spec_bench classeval),$edit,$passage"
-four="$(sets humaneval mt_bench),$edit,$passage"
+eight=$(usual) four="$(sets humaneval mt_bench),$(with_texts)"
 sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
 own=ar,auto,goose:budget=16,tr:budget=16,pld
 models=()

@@ -156,6 +156,35 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
     assert set(cells.values()) == {4, 8}
 
 
+PAPERS = ("paper_goose.sh", "paper_dynatree.sh", "paper_talon.sh", "paper_traversal.sh")
+
+
+@pytest.mark.parametrize("drafts", [("HEAD",), ("DRAFT", "HEAD")])
+@pytest.mark.parametrize("script", PAPERS)
+def test_the_papers_are_measured_on_another_model(
+    script: str, drafts: tuple[str, ...], tmp_path: Path
+) -> None:
+    given = {name: DRAFTS[name] for name in drafts}
+    found = called(script, tmp_path, MODEL="somewhere/smollm2", CHAT="1", **given)
+    for arguments in found:
+        known(arguments)
+        if "--model" not in arguments:
+            continue
+        assert arguments[arguments.index("--model") + 1] == "somewhere/smollm2"
+        assert "--chat" in arguments
+        methods = arguments[arguments.index("--methods") + 1].split(",")
+        if "--draft" not in arguments:
+            drafting = [n for n in methods if n.startswith(("sd", "talon", "dynatree", "opt-tree"))]
+            assert all("drafter=eagle3" in name for name in drafting)
+    results = {path.stem for path in (tmp_path / "out").glob("*.part_of")}
+    assert {name.split("_")[0] for name in results} == {"smollm2"}
+
+
+def test_another_model_needs_a_head_where_there_is_no_draft_model(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="an EAGLE-3 head for somewhere"):
+        called("paper_talon.sh", tmp_path, MODEL="somewhere")
+
+
 def test_without_drafts_the_grid_says_what_it_leaves_out(tmp_path: Path) -> None:
     for arguments in called("smollm2/grid.sh", tmp_path):
         assert not {"--head", "--draft"} & set(arguments)

@@ -5,8 +5,17 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from draftwood.lab.theory.dominance import printed_spine_yield
+from draftwood.lab.theory.yields import AcceptanceRates
+
 from .markdown import number, percent, table
-from .stored import Run, Runs, link
+from .stored import LEAD, Run, Runs, link
+
+BUDGET, SPINE, BRANCH = 59, 20, 6
+"""GOOSE's published nodes of a tree, tokens of a spine and of a branch."""
+
+SOURCES = ("context", "adjacency")
+"""Sources of p_s and p_t."""
 
 SLACK = 0.01
 """Relative difference within which a ratio agrees with a printed one."""
@@ -45,7 +54,9 @@ class Claim:
         return known[0] / max(known[1:]) if len(known) == len(found) else None
 
     def _figure(self, run: Run, method: str, *, loops: bool) -> float | None:
-        entry = run["methods"].get(method, {})
+        # Another model than the embedded one may have a head only.
+        of_head = run["methods"].get(f"{method}:drafter=eagle3", {})
+        entry = run["methods"].get(method, of_head)
         if self.set is not None:
             entry = entry.get("by_set", {}).get(self.set, {})
         if not loops:
@@ -107,11 +118,17 @@ def verdict(ours: float | None, low: float, high: float) -> str:
 
 
 def claims(paper: str, runs: Runs) -> Iterable[str]:
-    """Table of a paper's claims; nothing if no run follows its protocol."""
+    """Table of a paper's claims; nothing if no run follows its protocol.
+
+    Runs on SmolLM2 have the name of the embedded pair's behind ``LEAD``.
+    """
     rows = []
     for claim in CLAIMS[paper]:
-        if claim.run in runs:
-            ours = claim.ours(runs[claim.run])
+        for name in (f"{LEAD}{claim.run}", claim.run):
+            if name not in runs:
+                continue
+            run = runs[name]
+            ours = claim.ours(run)
             spread = "" if claim.low == claim.high else f" to {claim.high:.2f}"
             rivals = " or ".join(f"`{name}`" for name in claim.rivals)
             rows.append(
@@ -120,13 +137,37 @@ def claims(paper: str, runs: Runs) -> Iterable[str]:
                     claim.set or "all",
                     f"{claim.low:.2f}{spread} ({claim.source})",
                     number(ours),
-                    number(claim.ours(runs[claim.run], loops=False)),
+                    number(claim.ours(run, loops=False)),
                     verdict(ours, claim.low, claim.high),
-                    link(claim.run),
+                    link(name),
                 ]
             )
     if rows:
         yield table(["claim", "set", "paper", "ours", "without loops", "verdict", "run"], rows)
+    if paper == "GOOSE":
+        yield from rates(runs)
+
+
+def rates(runs: Runs) -> Iterable[str]:
+    """p_s and p_t of GOOSE by set, and its theory's bound at these rates beside the measured tau.
+
+    The bound is Eq. 1 at its best widths, for a spine of 20 tokens and branches of 6.
+    """
+    for name in (f"{LEAD}tau_greedy", "tau_greedy"):
+        goose = runs.get(name, {}).get("methods", {}).get("goose", {})
+        rows = []
+        for each, entry in goose.get("by_set", {}).items():
+            found = entry.get("acceptance_by_source", {})
+            p_s, p_t = (found.get(s, {}).get("rate", {}).get("value") for s in SOURCES)
+            if p_s is None or p_t is None:
+                continue
+            bound = printed_spine_yield(BUDGET, SPINE, AcceptanceRates(p_s, p_t), BRANCH)
+            tau = entry[TAU]["value"]
+            share = percent(entry["repeated_8grams"]["value"])
+            rows.append([each, number(p_s, 3), number(p_t, 3), number(bound), number(tau), share])
+        if rows:
+            header = ["set", "p_s", "p_t", "Eq. 1 at these rates", "τ of `goose`"]
+            yield table([*header, "repeated 8-grams"], rows) + f"\n\n{link(name)}"
 
 
 GAIN = (0.022, 0.057)
@@ -135,8 +176,10 @@ GAIN = (0.022, 0.057)
 
 def traversal(runs: Runs) -> Iterable[str]:
     """Gain of Traversal Verification over token-level rejection on the same trees."""
-    if (run := runs.get("acceptance_law")) is None:
+    name = next((n for n in (f"{LEAD}acceptance_law", "acceptance_law") if n in runs), None)
+    if name is None:
         return
+    run, law = runs[name], name
     rows = []
     for name, by_heat in run["methods"].items():
         if "gain" not in next(iter(by_heat.values()))[0]:
@@ -150,7 +193,7 @@ def traversal(runs: Runs) -> Iterable[str]:
                 " to ".join(percent(each, sign="+") for each in GAIN) + " (Tables 2 to 4)",
                 f"{percent(ours, sign='+')} ({shown})",
                 verdict(1 + ours, *(1 + each for each in GAIN)),
-                link("acceptance_law"),
+                link(law),
             ]
         )
     yield table(["claim", "paper", "ours, mean of temperatures", "verdict", "run"], rows)

@@ -90,4 +90,6 @@ def _benchmark(run: Run) -> Iterable[str]:
         [f"`{m}`", *(estimate(entry["by_set"][each][metric]) for each in sets)]
         for m, entry in methods.items()
     ]
+    shares = (plain["by_set"][each]["repeated_8grams"]["value"] for each in sets)
+    rows.append([f"repeated 8-grams of `{next(iter(methods))}`", *map(percent, shares)])
     yield table([title, *sets], rows)

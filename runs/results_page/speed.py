@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .markdown import estimate, number, table
+from .markdown import estimate, number, percent, table
 from .stored import Run, Runs, benchmarks, described, link
 
 PLAIN = "ar"
@@ -69,6 +69,38 @@ def speedup_of_fastest(entries: dict[str, dict[str, Any]], group: str) -> str:
         return "-"
     shown = estimate(entries[name]["speedup_vs_ar"])
     return shown if f"`{name}`" == group else f"`{name}` {shown}"
+
+
+MANY = 6
+"""Least sets of a run that is shown set by set."""
+LOOPS = 0.2
+"""Share of repeated 8-grams from which a set's figures say little about text."""
+
+
+def by_set(runs: Runs) -> Iterable[str]:
+    """Speed-ups set by set, beside the share of repeated 8-grams of plain decoding."""
+    for name, run in timed(runs).items():
+        entries = run["methods"]
+        auto = str(fastest(entries, GROUPS[0]))
+        if len(entries[PLAIN]["by_set"]) < MANY:
+            continue
+        rows = []
+        for each, plain in entries[PLAIN]["by_set"].items():
+            of_set = {method: entry["by_set"][each] for method, entry in entries.items()}
+            share = plain["repeated_8grams"]["value"]
+            shown = percent(share)
+            rows.append(
+                [
+                    each,
+                    str(plain["prompts"]),
+                    estimate(of_set[auto]["speedup_vs_ar"]),
+                    *(speedup_of_fastest(of_set, group) for group in GROUPS[2:]),
+                    number(of_set[auto]["mean_acceptance_length"]["value"]),
+                    f"**{shown}**" if share is not None and share >= LOOPS else shown,
+                ]
+            )
+        header = ["set", "prompts", f"`{auto}`", *GROUPS[2:], f"τ of `{auto}`"]
+        yield f"{link(name, described(run))}\n\n" + table([*header, "repeated 8-grams"], rows)
 
 
 def losses(runs: Runs) -> Iterable[str]:

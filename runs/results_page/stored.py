@@ -32,6 +32,7 @@ FIGURES = frozenset(
     [
         *("prompts", "tokens", "texts", "looping_texts", "repeated_8grams"),
         *("mean_acceptance_length", "acceptance_rate", "draft_efficiency"),
+        "acceptance_by_source",
         *("identical", "compared", "near_ties", "divergences", "settings"),
     ]
 )
@@ -164,6 +165,20 @@ def complaint(run: Run) -> str:
 def _has_part(script: str, part: str) -> bool:
     parts = re.search(r'^run "([^"]*)" "\$@"$', script, re.MULTILINE)
     return parts is not None and part in parts[1].split()
+
+
+LEAD = "smollm2_"
+"""Runs on SmolLM2-135M-Instruct have names that begin so; the others are of the embedded pair."""
+
+
+def leading(runs: Runs) -> Runs:
+    """Select the runs on SmolLM2."""
+    return {name: run for name, run in runs.items() if name.startswith(LEAD)}
+
+
+def embedded(runs: Runs) -> Runs:
+    """Select the runs on the embedded pair."""
+    return {name: run for name, run in runs.items() if not name.startswith(LEAD)}
 
 
 def benchmarks(runs: Runs) -> Runs:

@@ -9,8 +9,11 @@ import pytest
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
+from draftwood.lab.theory.dominance import printed_spine_yield
+from draftwood.lab.theory.yields import AcceptanceRates
 from runs.results_page.costs import TABLES
-from runs.results_page.page import SECTIONS, page, pages
+from runs.results_page.page import COSTS as COST_SECTION
+from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.run_page import run_page
 from runs.results_page.stored import LARGEST, Runs, load
@@ -282,7 +285,52 @@ def test_costs_have_tables() -> None:
 
 def test_what_was_not_measured_is_named_with_its_script() -> None:
     text = page({})
-    assert text.count("Not measured at a commit; to measure it: `runs/") == len(SECTIONS)
-    for section in SECTIONS:
+    assert text.count("Not measured at a commit; to measure it: `runs/") == len(SECTIONS) + 2
+    for section in (*SECTIONS, LOSSLESS, COST_SECTION):
         for script in section.script.replace("`", "").split(" and runs/"):
             assert (ROOT / "runs" / script.split()[0]).exists(), script
+
+
+def test_smollm2_leads_and_the_embedded_model_has_the_appendix() -> None:
+    sets = ("humaneval", "mbpp", "gsm8k", "mt_bench", "spec_bench", "edit")
+
+    def rows(speed: float) -> list[RunRow]:
+        return [row for n, each in enumerate(sets) for row in timed(speed, set=each, first=n)]
+
+    looping = [*rows(10)[:-1], *timed(10, set="edit", first=5, looping=1)]
+    methods = {"ar": looping, "auto": rows(20), "goose": rows(15), "hf": rows(5)}
+    named = origin(model={"name": "smollm2", "parameters": 134_500_000, "dtype": "float32"})
+    lead = stored(bench(methods, provenance=named), "smollm2/grid.sh greedy")
+    own = stored(bench(SPEEDS))
+    text = page({"every_speed_greedy_1": own, "smollm2_greedy": lead})
+    order = ["How much faster?", "smollm2 (134 M", "Set by set", "Appendix", "embedded (6.2 M"]
+    places = [text.index(each, text.index("## How much faster?")) for each in order]
+    assert places == sorted(places)
+    assert "| humaneval | 1 | 2.00 | `goose` 1.50 | `hf` 0.50 | 0.0 % |" in text
+    assert "| edit | 1 | 2.00 | `goose` 1.50 | `hf` 0.50 | **100.0 %** |" in text
+    assert "### How much faster?" in text
+    assert "No run on SmolLM2" not in text
+    assert "No run on SmolLM2-135M-Instruct is stored yet" in page({"every_speed_greedy_1": own})
+    assert "| repeated 8-grams of `ar` | 0.0 % |" in run_page("smollm2_greedy", lead)
+
+
+def test_a_claim_is_measured_with_the_head_where_there_is_no_draft_model() -> None:
+    books = {"ar": timed(10, set="pg_prompts")}
+    books["dynatree:max_depth=10:drafter=eagle3"] = timed(20, set="pg_prompts")
+    text = page({"smollm2_dynatree_long_pg": stored(bench(books))})
+    assert "`ar` | pg_prompts | 1.70 (Table 1) | 2.00 |" in text
+    assert "[smollm2_dynatree_long_pg](../runs/data/smollm2_dynatree_long_pg.md)" in text
+
+
+def test_rates_of_goose_stand_beside_the_bound_of_its_theory() -> None:
+    run = stored(bench({"ar": timed(10), "goose": committing(timed(10), 3)}))
+    by_set = run["methods"]["goose"]["by_set"]["humaneval"]
+    by_set["acceptance_by_source"] = {
+        "context": {"rate": {"value": 0.5}},
+        "adjacency": {"rate": {"value": 0.25}},
+    }
+    text = page({"smollm2_tau_greedy": run})
+    bound = printed_spine_yield(59, 20, AcceptanceRates(0.5, 0.25), 6)
+    assert f"| humaneval | 0.500 | 0.250 | {bound:.2f} | 3.00 | 0.0 % |" in text
+    by_set["acceptance_by_source"] = {}
+    assert "Eq. 1" not in page({"smollm2_tau_greedy": run})

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.drafters.adjacency import answer
 from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
 from draftwood.drafters.adjacency.mean import mean
 from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
@@ -66,10 +65,9 @@ def test_means_equal_a_dictionary(seed: int) -> None:
             )
         given_rows.append(rows)
         arrays.append((tokens, logq))
-    weights = rng.random(5).astype(np.float32) * 0.8 + 0.1
-    tokens, logq = mean(arrays[0], arrays[1], weights)
+    tokens, logq = mean(arrays[0], arrays[1])
     for i, (a, b) in enumerate(zip(*given_rows, strict=True)):
-        w = float(weights[i]) if a and b else 1.0 if a else 0.0
+        w = 0.5 if a and b else 1.0 if a else 0.0
         every = {t: w * a.get(t, 0.0) + (1 - w) * b.get(t, 0.0) for t in {**a, **b}}
         best = sorted(every.values(), reverse=True)[:K]
         count = len(best)
@@ -128,17 +126,17 @@ def test_successors_below_min_score_are_not_offered(tmp_path: Path) -> None:
     assert found_after(tables, 0, 6) == {7: 0.5}
 
 
-def test_live_rows_outweigh_the_table(tmp_path: Path) -> None:
-    own, other = answer._OWN, answer._OTHER
+def test_the_live_row_of_a_pair_wins(tmp_path: Path) -> None:
     tables = begun(drafter(tmp_path, TABLE), [1, 2, 0], {0: 0.9}, {8: 0.8, 3: 0.1}, {0: 0.9})
-    mixed = {8: 0.8 * own, 3: 0.1 * own + 0.5 * (1 - own), 4: 0.25 * (1 - own)}
-    assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in mixed.items()}
+    assert found_after(tables, 1, 2) == {8: 0.8, 3: 0.1}
     # The pair (4, 2) is new to both: the row of 2 that was stored last, and not the table's.
     assert found_after(tables, 4, 2) == {8: 0.8, 3: 0.1}
-    # A pair that the table knows is averaged with the live row of the token.
+
+
+def test_a_new_pair_is_the_mean_of_the_table_and_the_token_s_last_row(tmp_path: Path) -> None:
     tables = begun(drafter(tmp_path, TABLE), [4, 2, 0], {0: 0.9}, {8: 0.8, 3: 0.1}, {0: 0.9})
-    mixed = {8: 0.8 * other, 3: 0.1 * other + 0.5 * (1 - other), 4: 0.25 * (1 - other)}
-    assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in mixed.items()}
+    half = {8: 0.4, 3: 0.05 + 0.25, 4: 0.125}
+    assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in half.items()}
 
 
 def test_without_pairs_the_rows_of_tokens_alone_are_used(tmp_path: Path) -> None:

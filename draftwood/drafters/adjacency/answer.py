@@ -17,21 +17,15 @@ from draftwood.tree import Draw
 
 _Number = TypeVar("_Number", np.int32, np.float32)
 
-_OWN = 0.8
-"""Weight of the live row of a pair against the prepared one: it knows the request."""
-
-_OTHER = 0.5
-"""The same for the last live row of the token, which stands in for a pair without one."""
-
 
 def answer(
     query: Expand, before_anchor: int, live: LiveTable, prepared: PreparedTable | None
 ) -> Candidates:
     """The best known successors of each node of a query.
 
-    A live row and a prepared one of the same pair are averaged. The live row of a pair is the one
-    of its token that was stored last if the pair has none. The prepared row of a token alone is the
-    last resort. Without pairs in the live table it is the only prepared row.
+    The live row of a pair wins. A pair without one uses the mean of the live row of its token that
+    was stored last and the prepared row of the pair, or the one of the two that there is, or else
+    the prepared row of the token alone. If the live table has no pairs, nor are prepared ones used.
 
     Args:
         query: see :class:`draftwood.protocols.Expand`.
@@ -51,32 +45,32 @@ def answer(
     above = [parents[node] for node in query.nodes]
     before = [every[parent] if parent >= 0 else before_anchor for parent in above]
     rows, unknown = live.find(before, tokens)
-    found = live.successors(rows)
-    if prepared is not None:
-        weights = np.full(len(rows), _OWN, dtype=np.float32)
-        weights[unknown] = _OTHER
-        known = prepared.successors(_places(prepared, before, tokens, found, live), live.width)
-        found = mean(found, known, weights)
-        below = found[1] < live.least_logq
-        found[0][below], found[1][below] = -1, -np.inf
-    best, logq = found
+    best, logq = live.successors(rows)
+    if prepared is not None and unknown:
+        new = [before[i] for i in unknown], [tokens[i] for i in unknown]
+        latest = best[unknown], logq[unknown]
+        best[unknown], logq[unknown] = _completed(latest, prepared, *new, live)
     if any(query.exclude):
         _drop_excluded(best, logq, query.exclude)
     return Candidates(_fit(best, query.k, -1).astype(np.int64), _fit(logq, query.k, -np.inf))
 
 
-def _places(
+def _completed(
+    latest: Rows,
     prepared: PreparedTable,
     before: Sequence[int],
     tokens: Sequence[int],
-    found: Rows,
     live: LiveTable,
-) -> NDArray[np.int64]:
-    """The prepared rows of the pairs; of the token alone where nothing else is known."""
+) -> Rows:
+    """The rows of pairs that the live table lacks, from its rows of their tokens."""
     pairs, singles = prepared.find(before, tokens)
     if not live.bigram:
         pairs[:] = UNKNOWN
-    return np.where((pairs == UNKNOWN) & (found[0][:, 0] < 0), singles, pairs)
+    places = np.where((pairs == UNKNOWN) & (latest[0][:, 0] < 0), singles, pairs)
+    found, logq = mean(latest, prepared.successors(places, live.width))
+    below = logq < live.least_logq
+    found[below], logq[below] = -1, -np.inf
+    return found, logq
 
 
 def _drop_excluded(

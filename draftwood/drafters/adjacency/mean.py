@@ -12,26 +12,19 @@ Rows: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32]]
 their probabilities, -inf there."""
 
 
-def mean(first: Rows, second: Rows, weights: NDArray[np.float32]) -> Rows:
-    """The likeliest successors by the weighted mean of their probabilities in two rows.
+def mean(first: Rows, second: Rows) -> Rows:
+    """The likeliest successors by the mean of their probabilities in two rows of equal width.
 
     A row without successors says nothing: the other one is the answer then. Of equal means, those
     of the first row come first.
-
-    Args:
-        first: one row for each key; the answer has their width.
-        second: another row for each key, of the same width.
-        weights: of the first rows, between 0 and 1, ``[n]``.
     """
     none = first[0][:, :1] < 0
     tokens, logq = (np.where(none, b, a) for a, b in zip(first, second, strict=True))
     both = np.flatnonzero(~none[:, 0] & (second[0][:, 0] >= 0))
     if len(both):
         (a, a_logq), (b, b_logq) = ((t[both], q[both]) for t, q in (first, second))
-        share = weights[both, None]
-        tokens[both], logq[both] = _merged(
-            a, np.exp(a_logq) * share, b, np.exp(b_logq) * (1 - share)
-        )
+        half = np.float32(0.5)
+        tokens[both], logq[both] = _merged(a, np.exp(a_logq) * half, b, np.exp(b_logq) * half)
     return tokens, logq
 
 

@@ -44,27 +44,16 @@ _HALF_LIFE = 24.0
 _LOWEST, _HIGHEST = 0.004, 0.4
 """Bounds of the floor: low enough to notice what may pay, high enough to be quick."""
 
-_BELOW = 0.9
-"""The floor, over the recent price: a candidate that does not pay now may pay in the next step."""
-
 _SELDOM = 4
 """If searching for candidates does not pay, one step in so many searches."""
-
-_SEARCHES = (8.0, 96.0)
-"""Half-lives (drafting steps per request) of two moving averages of drafting's net gain; the larger
-counts. The short one notices at once that drafting pays again, the long one outlasts a few unlucky
-steps."""
-
-_LEARNING = 0.5
-"""Time to learn from candidates, over the time to search for them."""
 
 _SMOOTHING = 0.2
 """Weight of the newest step in the moving average of the price."""
 
-_GAIN, _NET_GAIN, _COVERAGE, _FIRST_PRICE = 1.3, 0.3, 0.7, 0.05
+_GAIN, _COVERAGE, _FIRST_PRICE = 1.3, 0.7, 0.05
 """Averages before the first step."""
 
-_WEIGHT, _COVERAGE_WEIGHT = 8.0, 10.0
+_WEIGHT = 8.0
 """Weight of these averages, in observations."""
 
 _PAYS = 0.01
@@ -84,10 +73,10 @@ class AutoTuner(Tuner):
         self._widest = widest
         self.calibration = calibration
         self.costs = costs
-        self.coverage = DecayedRatio(_COVERAGE, _COVERAGE_WEIGHT, _HALF_LIFE)
+        self.coverage = DecayedRatio(_COVERAGE, _WEIGHT, _HALF_LIFE)
         self._together = DecayedRatio(1.0, _WEIGHT, _HALF_LIFE)
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
-        self._net_gains = [DecayedRatio(_NET_GAIN, _WEIGHT, each) for each in _SEARCHES]
+        self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
         self._backlogs: list[int] = []
         self._searches = True
@@ -104,9 +93,9 @@ class AutoTuner(Tuner):
         self._plain = self._seconds(0, 0)
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
-        time = (1.0 + _LEARNING) * self.costs.search(self.batch)
-        net_gain = self.batch * max(each.value for each in self._net_gains)
-        self._searches = self._steps % _SELDOM == 0 or net_gain >= self.rate * time
+        net_gain = self.batch * self._net_gain.value
+        lost = self.rate * self.costs.search(self.batch)
+        self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._backlogs = [load.backlog for load in loads]
         rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
@@ -151,7 +140,7 @@ class AutoTuner(Tuner):
         """
         if not self._searches:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, _BELOW * self.recent_price / token_weight))
+        return min(_HIGHEST, max(_LOWEST, self.recent_price / token_weight))
 
     def _level(self, width: int, requests: int) -> float:
         """Seconds of a draft forward over ``width`` nodes of each of some requests."""
@@ -221,8 +210,7 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in bids)
         if searched:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
-            for each in self._net_gains:
-                each.add(net, 1.0, self.batch)
+            self._net_gain.add(net, 1.0, self.batch)
         times = report.times
         self.costs.observe(tokens, self._context, self.batch, times.target, times.after_target)
         if searched:

@@ -65,7 +65,8 @@ limited() {
 #   MODEL        a name, directory or hub id; results are called after it, or after NAME
 #   DRAFT, HEAD  its drafts, if the script names them; without a DRAFT, methods draft with the head
 #   CHAT         1: texts that are to be continued are in the chat template too
-# Answers have 256 tokens (TOKENS) and contexts 6,144 unless a part says otherwise.
+#   CONTEXT      most tokens of a context, 6144
+# Answers have 256 tokens (TOKENS). A part may say otherwise.
 another_model() {
     MODEL=${MODEL:-embedded}
     if [[ $MODEL == embedded ]]; then return; fi
@@ -74,7 +75,7 @@ another_model() {
     if [[ " $* " == *" head "* || (" $* " == *" draft "* && -z ${DRAFT:-}) ]]; then
         target+=(--head "${HEAD:?an EAGLE-3 head for $MODEL, or a DRAFT}")
     fi
-    TOKENS=${TOKENS:-256} target+=(--truncate 6144 ${CHAT:+--chat})
+    TOKENS=${TOKENS:-256} target+=(--truncate "${CONTEXT:-6144}" ${CHAT:+--chat})
 }
 prefix='' target=()
 

@@ -4,9 +4,9 @@
 #   KIND_DTYPE_BATCH the other cells, on 4 of the sets: KIND is greedy, sampled or hot (temperature 1)
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
 #   MODEL    smollm2, or a directory with a checkpoint
-#   HEAD     its EAGLE-3 head: adds eagle3, and auto with and without the head
+#   HEAD     its EAGLE-3 head: adds eagle3, and auto uses it in place of a shipped one
 #   DRAFT    a small draft model of its tokenizer: adds sd, and assisted generation
-#   FURTHER  more contenders, such as auto:adjacency.table=FILE
+#   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
 # LIMIT is 3 in the other cells, and the batch there where that is more, so that a batch is full. The
 # full grid takes about 7 hours on two cores, the other cells about 5. Quiet machine.
@@ -16,10 +16,12 @@ source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2} SEEDS=${SEEDS:-1}
 eight=$(usual) four="$(sets humaneval mt_bench),$(with_texts)"
 sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
-own=ar,auto,goose:budget=16,tr:budget=16,pld
+# With all that is shipped for the model, with its table and calibration, and cold.
+autos=auto,auto:shipped=table:neural=,auto:shipped=off:neural=
+own=ar,$autos,goose:budget=16,tr:budget=16,pld
 models=()
 if [[ -n ${HEAD:-} ]]; then
-    own+=,auto:neural=,eagle3:budget=16
+    own+=,eagle3:budget=16
     models+=(--head "$HEAD")
 else
     echo "$0: no HEAD, so eagle3 is left out" >&2
@@ -32,7 +34,7 @@ else
 fi
 own+=${FURTHER:+,$FURTHER}
 # Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
-together=ar,auto,goose:budget=16,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
+together=ar,$autos,goose:budget=16,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
 
 cell() { # NAME SETS METHODS FLAG...
     local name=smollm2_$1 prompts=$2 methods=$3; shift 3

@@ -7,6 +7,7 @@
 # prompts  chat prompts from the training text in DATA (code, prose, wiki, math and chat as *.txt.gz)
 # answers  the model's own answers to them. Those in runs/smollm2/answers.jsonl.gz are taken as they are; KEPT= asks the
 #          model for all of them (3 hours on two cores)
+# table    a prepared adjacency table of what the model says in its answers
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
 #
 # Environment: PYTHON; MODEL (smollm2), a name or directory; PROCESSES that answer prompts (one for each core); THREADS
@@ -14,7 +15,7 @@
 # prompts (file,file) that the text must not overlap.
 set -euo pipefail
 
-usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|head]..."
+usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|table|head]..."
 data=$(realpath "${1:?$usage}")
 out=${2:?$usage}
 shift 2
@@ -53,6 +54,14 @@ answers() {
         --prompts "$out/prompts.jsonl" --out "$out/answers"
 }
 
+table() {
+    if [[ -f $out/table.safetensors ]]; then
+        return
+    fi
+    "$python" -m draftwood harvest "$out/table.safetensors" --model "$model" --dtype bfloat16 --threads "$threads" \
+        --text "$out/answers/answers.txt.gz" "${not_in[@]}"
+}
+
 head() {
     mkdir -p "$out/text"
     ln -sf "$data"/{code,chat,prose,wiki,math}.txt.gz "$out/text/"
@@ -64,11 +73,11 @@ head() {
 }
 
 mkdir -p "$out"
-for stage in "${@:-prompts answers head}"; do
+for stage in "${@:-prompts answers table head}"; do
     # Without arguments, the words of one text.
     for each in $stage; do
         case $each in
-            prompts | answers | head) "$each" ;;
+            prompts | answers | table | head) "$each" ;;
             *) echo "$usage" >&2; exit 2 ;;
         esac
     done

@@ -131,6 +131,7 @@ def throughput(
     members = read(settings.prompts, settings.limit)
     warn_if_busy(model.threads)
     stage = Stage(partial(settings.load, {each.name: each.method for each in choices}))
+    choices = [each.equipped(stage) for each in choices]
     contexts = Contexts(
         stage.loaded.tokenizer,
         stage.target.info.context_limit,
@@ -143,6 +144,8 @@ def throughput(
     recorded = {**settings.recorded(), "concurrency": list(users), "seed": seed}
     origin = provenance(model=stage.facts(), settings=recorded, sets=settings.prompts)
     terminal = console(stderr=True)
+    for note in filter(None, (each.note for each in choices)):
+        terminal.print(note, markup=False)
     asked = items(members, sampling)
     found: dict[str, list[ThroughputFigures]] = {each.name: [] for each in choices}
     plain: dict[int, list[Served]] = {}

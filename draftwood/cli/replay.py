@@ -125,13 +125,13 @@ def _equipped(name: str, recording: Recording, *, live: bool) -> Method:
 
     given, model = method(name), recording.model
     found = equipped(given, model.fingerprint).method
-    info = model.info()
-    needed = {*replay_method(found, info).recorded.values()}
-    if live or needed <= {*recording.rooted, *replay_method(given, info).recorded.values()}:
-        return found
+    if found.policy.draws == given.policy.draws:
+        one, own = (replay_method(each, model.info()).recorded for each in (found, given))
+        if live or {*one.values()} <= {*recording.rooted, *own.values()}:
+            return found
     click.echo(
-        f"{name}: the recording has no rows of the shipped head, so it is left out; give --model "
-        "to ask it once",
+        f"{name}: the shipped head is left out: the recording has no rows for it; with "
+        "layout=ranked and --model it is asked once",
         err=True,
     )
     return equipped(given, model.fingerprint, without=("head",)).method

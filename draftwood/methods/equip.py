@@ -31,17 +31,24 @@ class Equipped:
 
 
 def equipped(
-    method: Method, fingerprint: Fingerprint | None, without: Collection[str] = ()
+    method: Method,
+    fingerprint: Fingerprint | None,
+    vocabulary: str = "",
+    without: Collection[str] = (),
 ) -> Equipped:
     """The method with the shipped parts that its policy adopts for a target.
 
     Args:
         method: may have been equipped before; then it is returned as it is.
         fingerprint: the target's.
+        vocabulary: digest of its tokenizer's, if that is known; with other tokens than the shipped
+            model's there is no table.
         without: kinds of parts that are left out.
     """
     model = shipped_for(fingerprint)
     offered = common_parts() if model is None else model.parts
+    others = model is not None and vocabulary not in ("", model.vocabulary)
+    without = {*without, *(["table"] if others else [])}
     offered = {kind: value for kind, value in offered.items() if kind not in without}
     kinds = {value: kind for kind, value in offered.items()}
     found, used = method, list[str]()
@@ -59,7 +66,8 @@ def equipped(
 def _with(method: Method, name: str, value: str) -> Method:
     """The method with a setting, by its name on the command line.
 
-    A drafter that lacks the setting, or that was given another value, stays as it is.
+    A drafter stays as it is if it lacks the setting, was given another value, or was made wider
+    than a shipped table is.
     """
     if name in model_flags():
         kind, setting = model_flags()[name]
@@ -72,6 +80,8 @@ def _with(method: Method, name: str, value: str) -> Method:
     spec: Any = method.drafters.get(source)
     known = {} if spec is None else {each.name: each.default for each in settings(type(spec))}
     if spec is None or field not in known or getattr(spec, field) != known[field]:
+        return method
+    if "width" in known and spec.width > known["width"]:
         return method
     changed = replace(spec, **{field: value})
     return replace(method, drafters={**method.drafters, source: changed})

@@ -1,8 +1,9 @@
 """The models that something is shipped for: their drafts, tables and calibrations, by fingerprint.
 
-A directory of ``draftwood/assets`` with a ``model.json`` is such a model: its name, its fingerprint
-and the name of its EAGLE-3 head. Beside it are the parts that exist: ``head/``,
-``table.safetensors`` (for the adjacency table) and ``calibration.json`` (for ``auto``).
+A directory of ``draftwood/assets`` with a ``model.json`` is such a model: its name, its
+fingerprint, the digest of its vocabulary and the name of its EAGLE-3 head. Beside it are the parts
+that exist: ``head/``, ``table.safetensors`` (for the adjacency table) and ``calibration.json`` (for
+``auto``).
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ class _Manifest:
 
     name: str
     head: str
+    vocabulary: str
     fingerprint: Fingerprint
 
 
@@ -36,12 +38,14 @@ class ShippedModel:
     Attributes:
         name: in messages.
         fingerprint: of its weights.
+        vocabulary: digest of its tokens and their ids.
         parts: what a setting takes, by kind: ``"head"`` (a name), ``"table"`` and
             ``"calibration"`` (paths).
     """
 
     name: str
     fingerprint: Fingerprint
+    vocabulary: str
     parts: Mapping[str, str]
 
 
@@ -74,4 +78,4 @@ def _read(path: Path) -> ShippedModel:
         "calibration": (home / "calibration.json", str(home / "calibration.json")),
     }
     parts = {kind: value for kind, (file, value) in places.items() if file.is_file()}
-    return ShippedModel(manifest.name, manifest.fingerprint, parts)
+    return ShippedModel(manifest.name, manifest.fingerprint, manifest.vocabulary, parts)

@@ -3,27 +3,27 @@
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from torch import nn
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.drafters.adjacency.drafter import Adjacency
 from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Request
+from draftwood.engine.request import Request, Stepped
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.methods import equip, method, shipped_models
 from draftwood.methods.equip import Equipped, equipped
 from draftwood.methods.recipe import Method
-from draftwood.models import fingerprint_of
+from draftwood.models import fingerprint_of, vocabulary_digest
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import Drafter, DrafterSpec, Host, setting
 from draftwood.runner.attach import attach
 from draftwood.sampling.params import SamplingParams
+from tests.factories.prepared_tables import ANY, prepared_table, save_table
 from tests.factories.shipped_model import NAME, ship_tiny
-from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
+from tests.factories.tiny_llama import VOCAB, tiny_llama, tiny_tokenizer
 
 CHEAP = Curve((1, 64), (1.0, 1.2))
 COSTS = StepCosts(CHEAP, {"draft": Curve((1, 64), (0.01, 0.02))})
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def for_tiny(text: str, seed: int = 0, without: Sequence[str] = ()) -> Equipped:
-    return equipped(method(text), fingerprint_of(tiny_llama(seed=seed)), without)
+    return equipped(method(text), fingerprint_of(tiny_llama(seed=seed)), without=without)
 
 
 def auto_of(found: Method) -> Auto:
@@ -103,30 +103,53 @@ def test_a_model_that_nothing_is_shipped_for_begins_with_the_common_calibration(
     assert auto_of(for_tiny("auto:shipped=off", seed=1).method).calibration == ""
 
 
-@dataclass(frozen=True)
-class Prepared(DrafterSpec):
-    """A drafter that can be given a table."""
-
-    table: str = setting("", "file of the table")
-
-    def build(self, host: Host) -> Drafter:
-        return Drafter()
-
-
-def test_a_table_is_given_to_the_drafter_that_takes_one(home: Path) -> None:
-    (home / "table.safetensors").touch()
+@pytest.fixture
+def table(home: Path) -> str:
+    """A shipped table, of which every token has one successor."""
+    rows = {(ANY, token): {(token + 1) % VOCAB: 0.9} for token in range(VOCAB)}
     shipped_models.shipped_models.cache_clear()
-    plain = method("auto:shipped=table")
+    return save_table(home / "table.safetensors", prepared_table(rows, VOCAB))
+
+
+def table_of(found: Equipped) -> object:
+    spec = found.method.drafters["adjacency"]
+    assert isinstance(spec, Adjacency)
+    return spec.table
+
+
+def test_a_table_is_given_to_the_drafter_that_takes_one(table: str) -> None:
+    found = for_tiny("auto")
+    assert table_of(found) == table
+    assert f"{NAME}: head, table and calibration (" in found.note
+    assert table_of(for_tiny("auto:shipped=table")) == table
+    assert table_of(for_tiny("auto:shipped=calibration")) is None
+    assert for_tiny("auto:adjacency=context").method.drafters == {
+        **method("auto:adjacency=context").drafters,
+        "draft": found.method.drafters["draft"],
+    }
+
+
+def test_a_table_that_does_not_fit_is_left_out(table: str, tmp_path: Path) -> None:
+    own = save_table(tmp_path / "own.safetensors", prepared_table({(ANY, 1): {2: 0.5}}, VOCAB))
+    assert table_of(for_tiny(f"auto:adjacency.table={own}")) == own
+    wider = for_tiny("auto:adjacency.width=11")
+    assert table_of(wider) is None
+    assert "table" not in wider.note
     weights = fingerprint_of(tiny_llama())
+    tokens = vocabulary_digest(tiny_tokenizer())
+    assert table_of(equipped(method("auto"), weights, tokens)) == table
+    assert table_of(equipped(method("auto"), weights, "of other tokens")) is None
 
-    def with_table(spec: DrafterSpec) -> Equipped:
-        return equipped(replace(plain, drafters={**plain.drafters, "adjacency": spec}), weights)
 
-    found = with_table(Prepared())
-    assert found.method.drafters["adjacency"] == Prepared(str(home / "table.safetensors"))
-    assert "table and calibration" in found.note
-    assert with_table(Prepared("mine")).method.drafters["adjacency"] == Prepared("mine")
-    assert "table" not in with_table(Prepared("mine")).note
+def test_an_engine_drafts_with_the_table_from_the_first_step(table: str) -> None:
+    target = attach(tiny_llama(), self_test=False)
+    host = PricedHost(target, tiny_tokenizer(), COSTS)
+    engine = Engine(target, "auto:shipped=table", host=host)
+    steps = [e.stats for e in engine.stream([Request(PROMPT, 8)]) if isinstance(e, Stepped)]
+    trees = [step.tree for step in steps]
+    assert any(tree.child(0, (tree.tokens[0] + 1) % VOCAB) is not None for tree in trees)
+    plain = Engine(target, "ar", host=host).generate([Request(PROMPT, 8)])[0].tokens
+    assert engine.generate([Request(PROMPT, 8)])[0].tokens == plain
 
 
 @pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams(0.8, seed=3)])

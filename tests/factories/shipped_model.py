@@ -6,11 +6,11 @@ from pathlib import Path
 from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.files import encode
-from draftwood.models import fingerprint_of
+from draftwood.models import fingerprint_of, vocabulary_digest
 from draftwood.policies.auto.calibration import Prior
 from draftwood.policies.auto.calibration_file import save
 from tests.factories.eagle3_heads import tiny_config
-from tests.factories.tiny_llama import VOCAB, tiny_llama
+from tests.factories.tiny_llama import VOCAB, tiny_llama, tiny_tokenizer
 
 NAME = "the tiny model"
 COUNTS: dict[str, Prior] = {"greedy": {(0, 5, 0): (30.0, 29.0)}}
@@ -34,6 +34,7 @@ def ship_tiny(assets: Path, directory: str = "tiny") -> Path:
     manifest = {
         "name": NAME,
         "head": str(home / "head"),
+        "vocabulary": vocabulary_digest(tiny_tokenizer()),
         "fingerprint": encode(fingerprint_of(tiny_llama())),
     }
     (home / "model.json").write_text(json.dumps(manifest))

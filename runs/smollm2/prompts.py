@@ -1,6 +1,6 @@
 """Chat prompts for training drafts of a chat model, made from a directory of training text.
 
-Usage: python runs/smollm2/prompts.py DATA OUT [--count 12000] [--first 9216] [--seed 1]
+Usage: python runs/smollm2/prompts.py DATA OUT [--count 12000] [--first 6144] [--seed 1]
 
 DATA holds chat, code, math, wiki and prose as `<domain>.txt.gz`; documents end with a line
 `<|endoftext|>`. OUT becomes a JSON Lines file: one object a line with `id`, `task` and `messages`.
@@ -291,7 +291,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--count", type=int, default=12000)
-    parser.add_argument("--first", type=int, default=9216, help="prompts that are written")
+    parser.add_argument("--first", type=int, default=6144, help="prompts that are written")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with given.out.open("w", encoding="utf-8") as file:

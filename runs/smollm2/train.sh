@@ -7,7 +7,7 @@
 # prompts  chat prompts from the training text in DATA (code, prose, wiki, math and chat as *.txt.gz)
 # answers  the model's own answers to them. Those in runs/smollm2/answers.jsonl.gz are taken as they are; KEPT= asks the
 #          model for all of them (3 hours on two cores)
-# table    a prepared adjacency table of what the model says in its answers
+# table    a prepared adjacency table of what the model says in the first 250,000 tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
 #
 # Environment: PYTHON; MODEL (smollm2), a name or directory; PROCESSES that answer prompts (one for each core); THREADS
@@ -59,7 +59,7 @@ table() {
         return
     fi
     "$python" -m draftwood harvest "$out/table.safetensors" --model "$model" --dtype bfloat16 --threads "$threads" \
-        --text "$out/answers/answers.txt.gz" "${not_in[@]}"
+        --text "$out/answers/answers.txt.gz" --limit-tokens 250000 --work "$out/table" "${not_in[@]}"
 }
 
 head() {

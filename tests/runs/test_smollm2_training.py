@@ -154,7 +154,8 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
     assert sum("--part 2/2" in line for line in made) == 1
     assert len(made) == 3
     assert f"harvest {out}/table.safetensors --model smollm2" in called[-2]
-    assert f"--text {out}/answers/answers.txt.gz --not-in a.jsonl" in called[-2]
+    assert f"--text {out}/answers/answers.txt.gz --limit-tokens 250000" in called[-2]
+    assert "--not-in a.jsonl" in called[-2]
     assert "head.py" in called[-1]
     assert "--not-in a.jsonl" in called[-1]
     assert sorted(path.name for path in (out / "text").iterdir()) == sorted(

@@ -20,6 +20,7 @@ from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from draftwood.lab.bench.prompts import Prompt
+    from draftwood.lab.overlap import EvaluationText
     from draftwood.methods.recipe import Method
     from draftwood.models import Loaded
 
@@ -238,13 +239,21 @@ def refuse_overlap(not_in: str | None, documents: Iterable[tuple[str, str]]) -> 
     Raises:
         DraftwoodError: a document shares one, or the prompts cannot be read.
     """
-    if not_in is None:
-        return
+    if not_in is not None:
+        evaluation_text(not_in).refuse(documents)
+
+
+def evaluation_text(not_in: str) -> EvaluationText:
+    """The evaluation prompts that :data:`not_in_option` names.
+
+    Raises:
+        DraftwoodError: they cannot be read.
+    """
     from draftwood.lab.bench.prompts import read, sources
     from draftwood.lab.overlap import EvaluationText
 
     prompts = read(sources(not_in))
-    EvaluationText((each.id, turn) for each in prompts for turn in each.turns).refuse(documents)
+    return EvaluationText((each.id, turn) for each in prompts for turn in each.turns)
 
 
 def refuse_overlapping_prompts(not_in: str | None, prompts: Iterable[Prompt]) -> None:

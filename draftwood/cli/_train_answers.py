@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import PATH, ModelOptions, model_options, not_in_option, refuse_overlap
+from draftwood.cli._options import (
+    PATH,
+    ModelOptions,
+    evaluation_text,
+    model_options,
+    not_in_option,
+    refuse_overlap,
+)
 from draftwood.cli._settings_flags import settings_flags
 from draftwood.lab.train.answer_recipe import AnswerRecipe
+
+if TYPE_CHECKING:
+    from draftwood.lab.overlap import EvaluationText
+    from draftwood.lab.train.answers import Answer
 
 
 def _part(context: click.Context, option: click.Parameter, text: str) -> tuple[int, int]:  # noqa: ARG001
@@ -56,7 +68,7 @@ def answers(
 
     Prompts of even number are answered greedily, the others sampled. An interrupted run resumes at
     the first shard that is missing. When all shards are there, OUT/answers.txt.gz holds the prompts
-    and answers as training text.
+    and answers as training text, without answers that overlap with the prompts of --not-in.
     """
     from draftwood.engine.engine import Engine
     from draftwood.lab.train.answers import answer, read_answers, read_prompts, write_documents
@@ -70,6 +82,13 @@ def answers(
     shards = sorted(out.glob("answers-*.jsonl"))
     if len(shards) == -(-len(found) // recipe.shard):
         given = [each for path in shards for each in read_answers(path)]
-        write_documents(loaded.tokenizer, found, given, out / "answers.txt.gz")
-        tokens = sum(each.tokens for each in given)
-        click.echo(f"{out / 'answers.txt.gz'}: {len(given)} answers, {tokens:,} tokens")
+        kept = given if not_in is None else _apart(given, evaluation_text(not_in))
+        write_documents(loaded.tokenizer, found, kept, out / "answers.txt.gz")
+        tokens = sum(each.tokens for each in kept)
+        left = f"; {len(given) - len(kept)} overlap with an evaluation prompt" if not_in else ""
+        click.echo(f"{out / 'answers.txt.gz'}: {len(kept)} answers, {tokens:,} tokens{left}")
+
+
+def _apart(answers: list[Answer], evaluation: EvaluationText) -> list[Answer]:
+    """The answers that share no 13-gram with an evaluation prompt."""
+    return [each for each in answers if evaluation.overlap((each.id, each.answer)) is None]

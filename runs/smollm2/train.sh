@@ -51,7 +51,7 @@ answers() {
     done
     # All shards are there: this call writes the text.
     "$python" -m draftwood train answers --model "$model" --dtype bfloat16 --threads 1 \
-        --prompts "$out/prompts.jsonl" --out "$out/answers"
+        --prompts "$out/prompts.jsonl" --out "$out/answers" "${not_in[@]}"
 }
 
 table() {

@@ -139,5 +139,13 @@ def test_the_command_writes_the_text_with_the_last_shard(
     refused = run(prompts, tmp_path / "other", "--not-in", str(shared))
     assert isinstance(refused.exception, DraftwoodError)
     assert "prompt p1" in str(refused.exception)
+    (other,) = read_answers(out / "answers-0002.jsonl")
+    shared.write_text(json.dumps({"prompt": "one two three"}) + "\n")
+    path = out / "answers-0002.jsonl"
+    path.write_text(json.dumps({**vars(other), "answer": "Zero, one two three."}) + "\n")
+    result = run(prompts, out, "--not-in", str(shared))
+    assert "4 answers" in result.output
+    assert "1 overlap" in result.output
+    assert gzip.decompress((out / "answers.txt.gz").read_bytes()).count(b"<|endoftext|>") == 4
     for part in ("0/2", "3/2", "1", "a/b"):
         assert run(prompts, out, "--part", part).exit_code == 2

@@ -7,7 +7,9 @@ DATA holds chat, code, math, wiki and prose as `<domain>.txt.gz`; documents end 
 The same text and seed give the same file. Tasks are those that people give to a small chat model:
 questions, conversations, writing, completing, editing and explaining code, arithmetic, and work on
 a text that is given (summarise, answer, extract, rewrite, translate). All tasks take turns, so any
-first part of the list (--first) has the same shares of them.
+part of the list has the same shares of them: --skip leaves out the first ones, --first those after
+so many. With --plain, conversations are left out, and each object has `id`, `task` and `prompt`, as
+`draftwood calibrate` reads them.
 """
 
 import argparse
@@ -293,11 +295,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=12000)
     parser.add_argument("--first", type=int, default=6144, help="prompts that are written")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="prompts that are left out before them")
+    parser.add_argument("--plain", action="store_true", help="for draftwood calibrate")
     given = parser.parse_args()
     with given.out.open("w", encoding="utf-8") as file:
         numbers = {task: iter(range(given.count)) for task in TASKS}
-        for task, messages in prompts(given.data, given.count, given.seed)[: given.first]:
+        found = prompts(given.data, given.count, given.seed)
+        for place, (task, messages) in enumerate(found[: given.skip + given.first]):
             row = {"id": f"{task}-{next(numbers[task])}", "task": task, "messages": messages}
+            if given.plain:
+                row["prompt"] = row.pop("messages")[0]["content"]
+            if place < given.skip or (given.plain and len(messages) > 1):
+                continue
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -9,13 +9,16 @@
 #          model for all of them (3 hours on two cores)
 # table    a prepared adjacency table of what the model says in the first 250,000 tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
+# calibration  where auto begins: how often candidates of table and head are accepted on 40 further prompts
+#
+# The last three put their result into ASSETS/smollm2 (draftwood/assets), where auto finds it, with its origin.
 #
 # Environment: PYTHON; MODEL (smollm2), a name or directory; PROCESSES that answer prompts (one for each core); THREADS
 # of the training; PRECISION, bfloat16 or float32 (slower on processors with bfloat16 instructions); NOT_IN, evaluation
 # prompts (file,file) that the text must not overlap.
 set -euo pipefail
 
-usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|table|head]..."
+usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|table|head|calibration]..."
 data=$(realpath "${1:?$usage}")
 out=${2:?$usage}
 shift 2
@@ -24,6 +27,7 @@ python=${PYTHON:-python}
 model=${MODEL:-smollm2}
 processes=${PROCESSES:-$(nproc)}
 threads=${THREADS:-$(nproc)}
+assets=${ASSETS:-$here/../../draftwood/assets}
 kept=${KEPT-$here/answers.jsonl.gz}
 not_in=()
 if [[ -n ${NOT_IN:-} ]]; then
@@ -54,12 +58,28 @@ answers() {
         --prompts "$out/prompts.jsonl" --out "$out/answers" "${not_in[@]}"
 }
 
+# install PART SOURCE COMMAND...: into the package, with the command as its origin.
+install() {
+    "$python" "$here/install.py" "$1" "$2" "$assets" "${@:3}"
+}
+
 table() {
-    if [[ -f $out/table.safetensors ]]; then
-        return
+    local made=$out/table.safetensors
+    local words=(--dtype bfloat16 --limit-tokens 250000)
+    if [[ ! -f $made ]]; then
+        "$python" -m draftwood harvest "$made" --model "$model" --threads "$threads" \
+            --text "$out/answers/answers.txt.gz" --work "$out/table" "${words[@]}" "${not_in[@]}"
     fi
-    "$python" -m draftwood harvest "$out/table.safetensors" --model "$model" --dtype bfloat16 --threads "$threads" \
-        --text "$out/answers/answers.txt.gz" --limit-tokens 250000 --work "$out/table" "${not_in[@]}"
+    install table.safetensors "$made" draftwood harvest table.safetensors --model smollm2 --text answers.txt.gz \
+        "${words[@]}"
+}
+
+calibration() {
+    local made=$out/calibration.json
+    "$python" "$here/prompts.py" "$data" "$out/calibration.jsonl" --skip 6144 --first 40 --plain
+    "$python" -m draftwood calibrate "$made" --model "$model" --threads "$threads" \
+        --prompts "$out/calibration.jsonl" "${not_in[@]}"
+    install calibration.json "$made" draftwood calibrate calibration.json --model smollm2 --prompts calibration.jsonl
 }
 
 head() {
@@ -70,14 +90,15 @@ head() {
         --mixture answers=0.8,code=0.08,chat=0.06,prose=0.02,wiki=0.02,math=0.02 \
         --sources "$here/sources.json" --draft-vocab 16384 --tied true \
         --precision "${PRECISION:-bfloat16}" --micro-tokens 3072 --checkpoint-every 20 "${not_in[@]}"
+    install head "$out/eagle3/model" runs/smollm2/train.sh DATA OUT head
 }
 
 mkdir -p "$out"
-for stage in "${@:-prompts answers table head}"; do
+for stage in "${@:-prompts answers table head calibration}"; do
     # Without arguments, the words of one text.
     for each in $stage; do
         case $each in
-            prompts | answers | table | head) "$each" ;;
+            prompts | answers | table | head | calibration) "$each" ;;
             *) echo "$usage" >&2; exit 2 ;;
         esac
     done

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from draftwood.cli.train import train
 from draftwood.lab.train.answers import read_prompts
-from runs.smollm2 import answers, head, prompts, small_draft
+from runs.smollm2 import answers, head, install, prompts, small_draft
 
 RUNS = Path(prompts.__file__).parent
 CODE = '''
@@ -141,7 +141,7 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\necho "$@" >> {log}\ntouch {out}/answers.txt.gz\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     environment = {**os.environ, "PYTHON": str(python), "PROCESSES": "2", "KEPT": ""}
-    environment |= {"NOT_IN": "a.jsonl", "THREADS": "1"}
+    environment |= {"NOT_IN": "a.jsonl", "THREADS": "1", "ASSETS": str(tmp_path / "assets")}
     (out / "answers").mkdir(parents=True)
     (out / "answers" / "answers.txt.gz").touch()
     subprocess.run(
@@ -153,11 +153,16 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
     assert sum("--part 1/2" in line for line in made) == 1
     assert sum("--part 2/2" in line for line in made) == 1
     assert len(made) == 3
-    assert f"harvest {out}/table.safetensors --model smollm2" in called[-2]
-    assert f"--text {out}/answers/answers.txt.gz --limit-tokens 250000" in called[-2]
-    assert "--not-in a.jsonl" in called[-2]
-    assert "head.py" in called[-1]
-    assert "--not-in a.jsonl" in called[-1]
+    harvest, _, trained, _, asked, counted, _ = called[-7:]
+    assert f"harvest {out}/table.safetensors --model smollm2" in harvest
+    assert f"--text {out}/answers/answers.txt.gz" in harvest
+    assert "head.py" in trained
+    assert asked.endswith("--skip 6144 --first 40 --plain")
+    assert f"calibrate {out}/calibration.json" in counted
+    assert all("--not-in a.jsonl" in line for line in (*made, harvest, trained, counted))
+    installed = [line.split()[1:4] for line in called if "install.py" in line]
+    assert [part for part, *_ in installed] == ["table.safetensors", "head", "calibration.json"]
+    assert {place for *_, place in installed} == {str(tmp_path / "assets")}
     assert sorted(path.name for path in (out / "text").iterdir()) == sorted(
         [*(f"{domain}.txt.gz" for domain in TEXTS), "answers.txt.gz"]
     )
@@ -168,6 +173,34 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
         timeout=60,
     )
     assert wrong.returncode == 2
+
+
+def test_parts_are_installed_with_their_origin(tmp_path: Path) -> None:
+    head = tmp_path / "head"
+    head.mkdir()
+    (head / "config.json").write_text("{}")
+    (tmp_path / "t").write_text("table")
+    install.install("table.safetensors", tmp_path / "t", tmp_path, ["harvest", "a b"])
+    install.install("head", head, tmp_path, ["train"])
+    home = tmp_path / "smollm2"
+    assert (home / "table.safetensors").read_text() == "table"
+    assert (home / "head" / "config.json").exists()
+    record = json.loads((home / "provenance.json").read_text())
+    assert record["table.safetensors"]["command"] == "harvest 'a b'"
+    assert record["head"].keys() >= {"command", "code", "versions", "hardware", "sha256"}
+
+
+def test_conversations_are_left_out_of_plain_prompts(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "prompts.jsonl"
+    words = ["prompts.py", str(data), str(out), "--count", "60", "--skip", "1", "--plain"]
+    monkeypatch.setattr(sys, "argv", words)
+    prompts.main()
+    found = prompts.prompts(data, 60, seed=1)[1:]
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["prompt"] for row in rows] == [m[0]["content"] for _, m in found if len(m) == 1]
+    assert len(rows) < len(found)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from draftwood.lab.bench.provenance import git_state, hardware, versions
 
 
 def install(part: str, source: Path, assets: Path, command: list[str]) -> None:
+    code = git_state(Path(draftwood.__file__).parent)  # before this adds to the checkout
     home = assets / "smollm2"
     home.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
@@ -32,7 +33,7 @@ def install(part: str, source: Path, assets: Path, command: list[str]) -> None:
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     known[part] = {
         "command": shlex.join(command),
-        "code": git_state(Path(draftwood.__file__).parent),
+        "code": code,
         "versions": versions(),
         "hardware": hardware(),
         "sha256": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files},

@@ -302,9 +302,8 @@ def main() -> None:
         numbers = {task: iter(range(given.count)) for task in TASKS}
         found = prompts(given.data, given.count, given.seed)
         for place, (task, messages) in enumerate(found[: given.skip + given.first]):
-            row = {"id": f"{task}-{next(numbers[task])}", "task": task, "messages": messages}
-            if given.plain:
-                row["prompt"] = row.pop("messages")[0]["content"]
+            row: dict[str, object] = {"id": f"{task}-{next(numbers[task])}", "task": task}
+            row |= {"prompt": messages[0]["content"]} if given.plain else {"messages": messages}
             if place < given.skip or (given.plain and len(messages) > 1):
                 continue
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

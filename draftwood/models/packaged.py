@@ -147,7 +147,8 @@ def _convert(source: Path, made: Path) -> None:
     model.hf_quantizer = None
     model.is_quantized = False
     try:
-        model.save_pretrained(made)
-        tokenizer.save_pretrained(made)
+        with redirect_stderr(io.StringIO()):  # another bar
+            model.save_pretrained(made)
+            tokenizer.save_pretrained(made)
     except SafetensorError as error:  # the kind of error for a full disk
         raise OSError(first_line(error)) from error

@@ -86,7 +86,7 @@ class Engine:
         self.max_batch = max_batch
         self._eos = self.target.info.eos or eos_of(None, tokenizer)
         host = host or ModelHost(self.target, tokenizer)
-        found = equipped(method, self.target.info.fingerprint, host.vocabulary)
+        found = equipped(method, self.target.info.fingerprint, lambda: host.vocabulary)
         self.method, self.note = found.method, found.note
         if found.note:
             logger.info("%s", found.note)

@@ -4,7 +4,7 @@ The result is a method like any other, with these settings given: benchmarks and
 them, and nothing is decided later.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ class Equipped:
 def equipped(
     method: Method,
     fingerprint: Fingerprint | None,
-    vocabulary: str = "",
+    vocabulary: Callable[[], str] = str,
     without: Collection[str] = (),
 ) -> Equipped:
     """The method with the shipped parts that its policy adopts for a target.
@@ -41,15 +41,18 @@ def equipped(
     Args:
         method: may have been equipped before; then it is returned as it is.
         fingerprint: the target's.
-        vocabulary: digest of its tokenizer's, if that is known; with other tokens than the shipped
-            model's there is no table.
+        vocabulary: returns the digest of its tokenizer's, empty if that is unknown; with other
+            tokens than the shipped model's there is no table. Called only where a table is offered.
         without: kinds of parts that are left out.
     """
     model = shipped_for(fingerprint)
     offered = common_parts() if model is None else model.parts
-    others = model is not None and vocabulary not in ("", model.vocabulary)
-    without = {*without, *(["table"] if others else [])}
     offered = {kind: value for kind, value in offered.items() if kind not in without}
+    adopted = method.policy.adopts(offered).values()
+    # A digest reads the whole vocabulary, and most methods and models have no use for it.
+    compared = model is not None and "table" in offered and offered["table"] in adopted
+    if model is not None and compared and vocabulary() not in ("", model.vocabulary):
+        del offered["table"]
     kinds = {value: kind for kind, value in offered.items()}
     found, used = method, list[str]()
     for name, value in method.policy.adopts(offered).items():

@@ -137,8 +137,21 @@ def test_a_table_that_does_not_fit_is_left_out(table: str, tmp_path: Path) -> No
     assert "table" not in wider.note
     weights = fingerprint_of(tiny_llama())
     tokens = vocabulary_digest(tiny_tokenizer())
-    assert table_of(equipped(method("auto"), weights, tokens)) == table
-    assert table_of(equipped(method("auto"), weights, "of other tokens")) is None
+    assert table_of(equipped(method("auto"), weights, lambda: tokens)) == table
+    assert table_of(equipped(method("auto"), weights, lambda: "of other tokens")) is None
+
+
+def test_a_vocabulary_is_digested_only_where_a_table_is_offered(table: str) -> None:
+    def never() -> str:
+        raise AssertionError("the digest of a vocabulary that nothing is compared with")
+
+    assert table
+    weights = fingerprint_of(tiny_llama())
+    with pytest.raises(AssertionError):
+        equipped(method("auto"), weights, never)
+    for text in ("ar", "goose", "auto:shipped=off", "auto:shipped=calibration"):
+        assert equipped(method(text), weights, never).note == for_tiny(text).note
+    assert equipped(method("auto"), None, never).note == ""
 
 
 def test_an_engine_drafts_with_the_table_from_the_first_step(table: str) -> None:

@@ -85,7 +85,7 @@ class OwnChoice:
     def equipped(self, stage: Stage) -> "OwnChoice":
         """The same with the settings that the method takes from what is shipped for the model."""
         host = stage.host
-        found = equipped(self.method, host.info.fingerprint, host.vocabulary)
+        found = equipped(self.method, host.info.fingerprint, lambda: host.vocabulary)
         return replace(self, method=found.method, note=found.note)
 
     def enter(self, stage: Stage) -> Contender:

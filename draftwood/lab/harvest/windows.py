@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 Window: TypeAlias = NDArray[np.int32]
 """Token ids of a part of a document, ``[n]``."""
 
-_ENCODED_AT_ONCE = 256
-
 
 def windows_of(
     texts: Iterable[str], tokenizer: Any, length: int, limit: int | None
@@ -67,17 +65,6 @@ def shards_of(windows: Sequence[Window], tokens: int) -> list[list[Window]]:
 
 def _encoded(texts: Iterable[str], tokenizer: Any) -> Iterator[Window]:
     bos = tokenizer.bos_token
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == _ENCODED_AT_ONCE:
-            yield from _encode(batch, tokenizer, bos)
-            batch = []
-    yield from _encode(batch, tokenizer, bos)
-
-
-def _encode(texts: Sequence[str], tokenizer: Any, bos: str | None) -> Iterator[Window]:
     for text in texts:
         special = bos is None or not text.startswith(bos)
-        ids = tokenizer.encode(text, add_special_tokens=special)
-        yield np.array(ids, dtype=np.int32)
+        yield np.array(tokenizer.encode(text, add_special_tokens=special), dtype=np.int32)

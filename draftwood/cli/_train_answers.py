@@ -13,7 +13,6 @@ from draftwood.cli._options import (
     evaluation_text,
     model_options,
     not_in_option,
-    refuse_overlap,
 )
 from draftwood.cli._settings_flags import settings_flags
 from draftwood.lab.train.answer_recipe import AnswerRecipe
@@ -74,7 +73,9 @@ def answers(
     from draftwood.lab.train.answers import answer, read_answers, read_prompts, write_documents
 
     found = read_prompts(prompts)
-    refuse_overlap(not_in, ((f"prompt {each.id}", each.text) for each in found))
+    evaluation = None if not_in is None else evaluation_text(not_in)
+    if evaluation is not None:
+        evaluation.refuse((f"prompt {each.id}", each.text) for each in found)
     loaded = model.load()
     engine = Engine(loaded.model, "ar", loaded.tokenizer, max_batch=batch)
     for path in answer(engine, loaded.tokenizer, found, out, recipe, part):
@@ -82,10 +83,10 @@ def answers(
     shards = sorted(out.glob("answers-*.jsonl"))
     if len(shards) == -(-len(found) // recipe.shard):
         given = [each for path in shards for each in read_answers(path)]
-        kept = given if not_in is None else _apart(given, evaluation_text(not_in))
+        kept = given if evaluation is None else _apart(given, evaluation)
         write_documents(loaded.tokenizer, found, kept, out / "answers.txt.gz")
         tokens = sum(each.tokens for each in kept)
-        left = f"; {len(given) - len(kept)} overlap with an evaluation prompt" if not_in else ""
+        left = f"; {len(given) - len(kept)} overlap with an evaluation prompt" if evaluation else ""
         click.echo(f"{out / 'answers.txt.gz'}: {len(kept)} answers, {tokens:,} tokens{left}")
 
 

@@ -12,9 +12,10 @@ import gzip
 from pathlib import Path
 
 from draftwood.files import write_bytes
+from draftwood.lab.train.answer_recipe import AnswerRecipe
 
 KEPT = Path(__file__).parent / "answers.jsonl.gz"
-SHARD = 256
+SHARD = AnswerRecipe().shard
 """Answers of a shard: the default of `draftwood train answers`."""
 
 

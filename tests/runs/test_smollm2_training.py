@@ -110,7 +110,7 @@ def test_the_head_is_judged_and_then_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, int | None]] = []
-    updates = 0
+    updates, batch = 0, head.ROWS * head.LENGTH
 
     def train(out: Path, tokens: int, stop_after: int | None, arguments: list[str]) -> Any:
         nonlocal updates
@@ -118,7 +118,7 @@ def test_the_head_is_judged_and_then_finished(
         calls.append((tokens, stop_after))
         updates += stop_after or 0
         first = min(0.6, 0.2 * len(calls))
-        trained = {"updates": updates, "tokens": 6144 * updates, "wall_seconds": 1}
+        trained = {"updates": updates, "tokens": batch * updates, "wall_seconds": 1}
         return {
             "trained": trained,
             "held_out": {"answers": {"greedy": [first], "accepted_tokens": 1.0}},
@@ -130,8 +130,9 @@ def test_the_head_is_judged_and_then_finished(
         sys, "argv", ["head.py", str(tmp_path), "--least", "1", "--", "--data", "d"]
     )
     head.main()
-    assert [stop_after for _, stop_after in calls] == [81, 81, 81, 81, None]
-    assert calls[-1][0] == round(4 * 81 / 0.75) * 6144
+    each = head.EVERY // batch
+    assert [stop_after for _, stop_after in calls] == [each] * 4 + [None]
+    assert calls[-1][0] == round(4 * each / 0.75) * batch
     lines = (tmp_path / "curve.jsonl").read_text().splitlines()
     assert [json.loads(line)["first"] for line in lines] == pytest.approx([0.2, 0.4, 0.6, 0.6])
 

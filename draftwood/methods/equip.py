@@ -62,7 +62,9 @@ def equipped(
     if model is None or not used:
         return Equipped(found)
     parts = " and ".join(filter(None, [", ".join(used[:-1]), used[-1]]))
-    note = f"{method.name} uses what is shipped for {model.name}: {parts} (shipped=off: nothing)"
+    same = fingerprint is None or model.fingerprint.matches(fingerprint)
+    name = model.name if same else f"{model.name}, whose weights are near this model's"
+    note = f"{method.name} uses what is shipped for {name}: {parts} (shipped=off: nothing)"
     return Equipped(found, note)
 
 

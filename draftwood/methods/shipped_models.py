@@ -50,11 +50,16 @@ class ShippedModel:
 
 
 def shipped_for(fingerprint: Fingerprint | None) -> ShippedModel | None:
-    """The shipped model of these weights; None if there is none, or the weights are unknown."""
+    """The shipped model of these weights, else the first of near ones.
+
+    None if there is neither, or the weights are unknown.
+    """
     if fingerprint is None:
         return None
     known = shipped_models(ASSETS)
-    return next((each for each in known if each.fingerprint.matches(fingerprint)), None)
+    same = (each for each in known if each.fingerprint.matches(fingerprint))
+    near = (each for each in known if each.fingerprint.is_near(fingerprint))
+    return next(same, next(near, None))
 
 
 def common_parts() -> Mapping[str, str]:

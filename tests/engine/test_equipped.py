@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from draftwood.costs.curve import Curve, StepCosts
@@ -62,6 +63,16 @@ def test_auto_takes_head_and_calibration_and_says_so(home: Path) -> None:
 def test_a_cast_of_the_model_is_the_model(home: Path) -> None:
     half = nn.Module.half(tiny_llama())
     assert equipped(method("auto"), fingerprint_of(half)) == for_tiny("auto")
+
+
+def test_near_weights_take_the_parts_too_and_say_so(home: Path) -> None:
+    model = tiny_llama()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.0 + 0.1 * torch.randn_like(weight))
+    found = equipped(method("auto"), fingerprint_of(model))
+    assert found.method == for_tiny("auto").method
+    assert f"shipped for {NAME}, whose weights are near this model's: head" in found.note
 
 
 def test_it_is_told_not_to(home: Path) -> None:

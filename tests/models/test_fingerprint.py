@@ -1,5 +1,6 @@
 """A fingerprint is that of the weights: casts and layouts match, other weights do not."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from itertools import product
@@ -63,6 +64,19 @@ def test_a_cast_of_a_cast_matches_the_original() -> None:
 def test_the_architecture_counts() -> None:
     assert not of(tiny_llama()).matches(of(tiny_llama(layers=3)))
     assert not of(tiny_llama()).matches(of(tiny_llama(seed=1)))
+
+
+@pytest.mark.parametrize(("noise", "near"), [(0.0, True), (0.1, True), (0.2, True), (0.4, False)])
+def test_near_weights(noise: float, near: bool) -> None:
+    model, other = cast(torch.float32), cast(torch.bfloat16, noise)
+    assert model.is_near(other) is near
+    assert not model.is_near(of(tiny_llama(seed=1)))
+    assert not model.is_near(of(tiny_llama(layers=3)))
+
+
+def test_weights_of_zero_are_near_nothing() -> None:
+    empty = dataclasses.replace(cast(torch.float32), values=(0.0,) * 8)
+    assert not empty.is_near(empty)
 
 
 def test_the_files_of_a_checkpoint_do_not_count(tmp_path: Path) -> None:

@@ -41,10 +41,20 @@ METHODS = ("ar", "pld:budget=16", "tr:budget=16", "iso3:budget=16", "goose:budge
 
 @dataclass(frozen=True)
 class Result:
-    """A method on a prompt: its completion, and tokens per second of every repeat."""
+    """A method on a prompt: its completion, and the seconds after its first token, per repeat."""
 
     completion: Completion
-    rates: tuple[float, ...]
+    times: tuple[float, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Number of timed tokens: all but the first, which the prompt's forward yields."""
+        return max(0, len(self.completion.tokens) - 1)
+
+    @property
+    def seconds(self) -> float:
+        """Median of the times."""
+        return statistics.median(self.times)
 
 
 @click.command(cls=Command)
@@ -92,6 +102,7 @@ def demo(
     console = Console()
     click.echo(f"model: {_about(loaded.name)}, {target.info.dtype}, {target.info.device}, greedy")
     shown = _prompts(loaded)
+    found: list[list[Result]] = []
     for name, text in shown.prompts.items():
         request = Request(
             encode(loaded.tokenizer, text, chat=shown.chat),
@@ -104,8 +115,10 @@ def demo(
             click.echo()
         _stream(engines[-1], request)
         click.echo("\n")
-        results = _measure(engines, request, repeats or shown.repeats)
-        console.print(_table(chosen, results))
+        found.append(_measure(engines, request, repeats or shown.repeats))
+        console.print(_table(chosen, found[-1]))
+    console.rule("all prompts")
+    console.print(_total(chosen, list(zip(*found, strict=True))))
     console.print("green: drafted and accepted; plain: the target's own tokens")
 
 
@@ -149,25 +162,23 @@ def _stream(engine: Engine, request: Request) -> None:
 
 def _measure(engines: Sequence[Engine], request: Request, repeats: int) -> list[Result]:
     """Run the methods in turn, ``repeats`` times, so that a busy moment slows all of them."""
-    rates: list[list[float]] = [[] for _ in engines]
+    times: list[list[float]] = [[] for _ in engines]
     completions: list[Completion] = []
     for _ in range(repeats):
         completions = [engine.generate([request])[0].checked() for engine in engines]
-        for found, completion in zip(rates, completions, strict=True):
-            found.append((len(completion.tokens) - 1) / (completion.seconds - completion.ttft))
-    return [Result(c, tuple(r)) for c, r in zip(completions, rates, strict=True)]
+        for found, completion in zip(times, completions, strict=True):
+            found.append(completion.seconds - completion.ttft)
+    return [Result(c, tuple(t)) for c, t in zip(completions, times, strict=True)]
 
 
 def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
     plain = results[0]
-    base = statistics.median(plain.rates)
     loop = repeats(plain.completion.tokens)
     table = Table(
         "method", "budget", "same tokens", "tok/s", "speed-up", "tokens per call", box=None
     )
     for each, result in zip(methods, results, strict=True):
         same = result.completion.tokens == plain.completion.tokens
-        rate = statistics.median(result.rates)
         table.add_row(
             each.name,
             str(each.policy.budget),
@@ -175,8 +186,7 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
             *(
                 marked(figure, loop.loops)
                 for figure in (
-                    f"{rate:.0f}",
-                    f"{rate / base:.2f}x" if base else "-",
+                    *_speed([result], [plain]),
                     f"{result.completion.tally.mean_acceptance_length:.2f}",
                 )
             ),
@@ -184,3 +194,20 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
     if loop.loops:
         table.caption = note(1, 1, loop.share)
     return table
+
+
+def _total(methods: Sequence[Method], results: Sequence[Sequence[Result]]) -> Table:
+    """Tokens per second over all prompts, one row a method."""
+    table = Table("method", "budget", "tok/s", "speed-up", box=None)
+    for each, found in zip(methods, results, strict=True):
+        table.add_row(each.name, str(each.policy.budget), *_speed(found, results[0]))
+    return table
+
+
+def _speed(results: Sequence[Result], plain: Sequence[Result]) -> tuple[str, str]:
+    """Tokens per second over some prompts, and how many times those of plain decoding."""
+    rate, base = (
+        sum(each.tokens for each in of) / max(sum(each.seconds for each in of), 1e-9)
+        for of in (results, plain)
+    )
+    return f"{rate:.0f}", f"{rate / base:.2f}x" if base else "-"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ def check_tables(out: str, shown: PromptSet) -> None:
     rows = [words for words in lines if len(words) == 6 and words[0] in METHODS]
     assert [row[0] for row in rows] == METHODS * len(shown.prompts)
     assert all(row[2] == "✓" for row in rows)
+    assert [words[0] for words in lines if len(words) == 4 and words[0] in METHODS] == METHODS
 
 
 def test_with_its_package_the_chat_model_answers(
@@ -91,8 +93,20 @@ def test_a_difference_in_tokens_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
 
     def wrong(*given: Any) -> list[demo.Result]:
         first, *rest, last = measure(*given)
-        return [first, *rest, demo.Result(replace(last.completion, tokens=()), last.rates)]
+        return [first, *rest, demo.Result(replace(last.completion, tokens=()), last.times)]
 
     monkeypatch.setattr(demo, "_measure", wrong)
     monkeypatch.setattr(demo, "METHODS", ("ar", "auto"))
     assert output_of("demo", *BRIEF).count("✗") == len(CHATS.prompts)
+
+
+def test_the_last_table_adds_tokens_and_times() -> None:
+    def result(tokens: int, *times: float) -> demo.Result:
+        completion: Any = SimpleNamespace(tokens=range(tokens + 1))
+        return demo.Result(completion, times)
+
+    plain = [result(30, 3.0, 2.0, 9.0), result(10, 1.0), result(-1, 0.0)]
+    fast = [result(30, 1.0), result(10, 1.0)]
+    assert demo._speed(plain, plain) == ("10", "1.00x")
+    assert demo._speed(fast, plain) == ("20", "2.00x")
+    assert demo._speed(fast, [result(0, 0.0)]) == ("20", "-")

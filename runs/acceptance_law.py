@@ -3,7 +3,8 @@
 Counting accepted tokens is noisy: steps vary far more than verifiers differ. Here each verifier's
 expectation is computed for every tree that a method drafts: the mean number of accepted nodes over
 the verifier's random decisions. Verifiers of the same trees are thereby
-compared tree by tree. Prints one JSON object.
+compared tree by tree. Prints one JSON object, in which each seed has
+the figures of all prompts and those of each task.
 
     python runs/acceptance_law.py --prompts FILE.jsonl --limit 6 --methods traversal,mixed
 """
@@ -106,6 +107,16 @@ def summary(seen: Sequence[dict[str, float]]) -> dict[str, float]:
     return found | {"steps": len(seen)}
 
 
+def by_task(
+    seen: Sequence[dict[str, float]], ends: Sequence[int], tasks: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Summary of each task; the steps of prompt i end at ``ends[i]``."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for start, end, task in zip((0, *ends), ends, tasks, strict=False):
+        found.setdefault(task, []).extend(seen[start:end])
+    return {task: summary(steps) for task, steps in found.items()}
+
+
 @click.command()
 @click.option("--prompts", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--limit", default=6, show_default=True)
@@ -148,7 +159,7 @@ def main(
         truncate=truncate,
     )
     ids = [contexts.after(prompt, ()).ids for prompt in chosen]
-    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    found: dict[str, dict[str, list[dict[str, object]]]] = {}
     for choice in choices:
         if not isinstance(choice, OwnChoice) or not choice.method.drafters:
             continue
@@ -157,10 +168,14 @@ def main(
             for seed in seeds.split(","):
                 watched = RecordingVerifier(plain.verifier)
                 engine = Engine(target, dataclasses.replace(plain, verifier=watched), host=host)
+                ends = []
                 for i, prompt in enumerate(ids):
                     sampling = SamplingParams(temperature=float(heat), seed=1000 * int(seed) + i)
                     engine.generate([Request(prompt, max_new_tokens, sampling, eos=loaded.eos)])
-                found.setdefault(name, {}).setdefault(heat, []).append(summary(watched.seen))
+                    ends.append(len(watched.seen))
+                tasks = by_task(watched.seen, ends, [prompt.task for prompt in chosen])
+                of_seed = {**summary(watched.seen), "by_task": tasks}
+                found.setdefault(name, {}).setdefault(heat, []).append(of_seed)
                 click.echo(f"{name} T={heat} seed {seed}: {summary(watched.seen)}", err=True)
     facts = provenance(
         model={"name": model, "dtype": str(target.info.dtype)},

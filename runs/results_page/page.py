@@ -8,7 +8,8 @@ from textwrap import fill
 from .costs import by_nodes
 from .equality import lossless
 from .markdown import table
-from .papers import claims, traversal
+from .paper_tables import FURTHER, expansion, traversal
+from .papers import CLAIMS, claims
 from .run_page import run_page
 from .speed import by_set, losses, speed
 from .stored import Runs, command, commit, date, embedded, leading, link
@@ -31,10 +32,18 @@ class PageSection:
     blocks: Callable[[Runs], Iterable[str]]
 
 
+def of_paper(paper: str, runs: Runs) -> Iterable[str]:
+    """A paper's claims, and its further tables."""
+    yield from claims(paper, runs)
+    if paper in FURTHER:
+        yield from FURTHER[paper](runs)
+
+
 def step_costs(runs: Runs) -> Iterable[str]:
     """Cost of a step on the measuring machine."""
     if "engine_overhead" in runs:
         yield from by_nodes(runs["engine_overhead"])
+    yield from expansion(runs)
 
 
 LOSSLESS = PageSection(
@@ -70,9 +79,9 @@ SECTIONS = (
             f"Paper: {paper}",
             "τ is committed tokens per target forward; tok/s is the median over prompts.",
             f"paper_{paper.lower()}.sh",
-            partial(claims, paper),
+            partial(of_paper, paper),
         )
-        for paper in ("GOOSE", "DynaTree", "TALON")
+        for paper in CLAIMS
     ),
     PageSection(
         "Paper: Traversal Verification",
@@ -82,7 +91,7 @@ SECTIONS = (
     ),
 )
 """What is measured on a model."""
-COSTS = PageSection("What does a step cost?", "", "costs.sh step", step_costs)
+COSTS = PageSection("What does a step cost?", "", "costs.sh", step_costs)
 
 HEAD = """# Results
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from .costs import TABLES
 from .equality import law
 from .markdown import estimate, number, percent, table
-from .papers import expectations
+from .paper_tables import expectations
 from .stored import Run, command, commit, date, described
 
 Entry: TypeAlias = Mapping[str, Any]

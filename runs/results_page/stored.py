@@ -91,8 +91,9 @@ def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:
     found |= {name: entry[name] if times else None for name in PREDICTED & entry.keys()}
     if "without_looping" in entry:
         found["without_looping"] = _entry(entry["without_looping"], times=times)
-    if "by_set" in entry:
-        found["by_set"] = {k: _entry(v, times=times) for k, v in entry["by_set"].items()}
+    for group in ("by_set", "by_task"):
+        if group in entry:
+            found[group] = {k: _entry(v, times=times) for k, v in entry[group].items()}
     return found
 
 

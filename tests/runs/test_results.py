@@ -231,6 +231,20 @@ def test_claims_of_the_papers_stand_beside_our_ratios() -> None:
     assert "runs/paper_goose.sh" not in text
 
 
+def test_talon_stands_beside_eagle3_by_task() -> None:
+    head = {"ar": timed(1, 1), "eagle3": committing(timed(20, 20), 4)}
+    head["talon:drafter=eagle3"] = committing(timed(22, 22), 3)
+    for rows in head.values():
+        rows[1] = replace(rows[1], task="rag")
+    run = stored(bench(head))
+    text = page({"smollm2_draft_tau_t0": run})
+    task = head["ar"][0].task
+    assert "| `talon:drafter=eagle3` over `eagle3`, embedded" in text
+    assert f"| {task} | 0.75 | 1.10 |\n| rag | 0.75 | 1.10 |" in text
+    del run["methods"]["talon:drafter=eagle3"]
+    assert "| rag |" not in page({"smollm2_draft_tau_t0": run})
+
+
 def test_every_claim_is_of_a_run_that_a_script_makes() -> None:
     scripts = "".join(path.read_text() for path in (ROOT / "runs").glob("paper_*.sh"))
     for claim in (each for claims in CLAIMS.values() for each in claims):
@@ -246,8 +260,20 @@ def test_gains_of_traversal_verification_are_means_of_temperatures() -> None:
     text = page({"acceptance_law": run})
     assert "| +2.2 % to +5.7 % (Tables 2 to 4) | +4.0 % (T = 0.2: +2.0 %, T = 1.0: +6.0 %)" in text
     assert "| as in the paper | [acceptance_law]" in text
+    assert "gain by task" not in text
+    for heat, gain in (("0.2", 0.03), ("1.0", 0.05)):
+        run["methods"]["traversal"][heat][0]["by_task"] = {"qa": {"gain": gain}, "math": {}}
+    assert "| gain by task | `traversal` |\n| --- | --- |\n| qa | +4.0 % |\n\n" in page(
+        {"acceptance_law": run}
+    )
     run["methods"].pop("mixed")
     assert "| `traversal` | traversal | 2.04 | 2.12 |" in run_page("acceptance_law", run)
+
+
+def level(full: float) -> dict[str, Any]:
+    """Costs of a policy's levels, as ``level_cost.py`` prints them."""
+    parts = {"all": full, "policy": full / 2}
+    return {"full_level": parts, "nodes": 59, "levels": 4, "level": 1.5, "tree": 6.0}
 
 
 COSTS: dict[str, dict[str, Any]] = {
@@ -260,7 +286,10 @@ COSTS: dict[str, dict[str, Any]] = {
     },
     "level_cost": {
         "milliseconds_by_threads": {
-            "2": {"0.7": {"talon": {"nodes": 59, "levels": 4, "level": 1.5, "tree": 6.0}}}
+            "2": {
+                "0.7": {"talon": level(0.5), "eagle3": level(0.6)},
+                "5.0": {"talon": {**level(0.0), "full_level": {}}, "eagle3": level(0.6)},
+            }
         }
     },
     "verifier_cost": {
@@ -281,6 +310,8 @@ def test_costs_have_tables() -> None:
     assert "| packing on, ms | 4.00 | 5.00 |\n| relative to 1 node | 1.00 | 1.25 |" in text
     assert "| `ar` | 0 | 5.00 | 4.00 | 1.00 | 20.0 % |" in text
     assert "after 1,000 tokens: context 3 MB, adjacency 2 MB." in text
+    assert "| 2 | 0.7 | 0.600 | 0.500 | 1.20 | as in the paper |" in text
+    assert "| 2 | 5.0 |" not in text, "no level had ten nodes"
     own = {name: run_page(name, run) for name, run in runs.items()}
     assert "| 2 | 0.7 | `talon` | 59.00 | 4.00 | 1.50 | 6.00 |" in own["level_cost"]
     assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]

@@ -40,7 +40,7 @@ def test_only_figures_that_pages_read_are_stored() -> None:
     found = stored(bench(METHODS))
     assert "excerpts" not in found
     entry = found["methods"]["goose"]
-    assert not {"acceptance_by_rank", "by_task", "time_share", "rows"} & entry.keys()
+    assert not {"acceptance_by_rank", "time_share", "rows"} & entry.keys()
     assert entry["tokens_per_second"]["median"] == 15
 
 

@@ -1,0 +1,156 @@
+"""Further tables of the papers: figures that are no ratio of two methods over all prompts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean
+from typing import Any
+
+from draftwood.lab.theory.dominance import printed_spine_yield
+from draftwood.lab.theory.yields import AcceptanceRates
+
+from .markdown import number, percent, table
+from .papers import HEAD, SPEED, TAU, verdict
+from .stored import LEAD, Run, Runs, described, link
+
+BUDGET, SPINE, BRANCH = 59, 20, 6
+"""GOOSE's published nodes of a tree, tokens of a spine and of a branch."""
+
+SOURCES = ("context", "adjacency")
+"""Sources of p_s and p_t."""
+
+
+def rates(runs: Runs) -> Iterable[str]:
+    """p_s and p_t of GOOSE by set, and its theory's bound at these rates beside the measured tau.
+
+    The bound is Eq. 1 at its best widths, for a spine of 20 tokens and branches of 6.
+    """
+    for name in (f"{LEAD}tau_greedy", "tau_greedy"):
+        goose = runs.get(name, {}).get("methods", {}).get("goose", {})
+        rows = []
+        for each, entry in goose.get("by_set", {}).items():
+            found = entry.get("acceptance_by_source", {})
+            p_s, p_t = (found.get(s, {}).get("rate", {}).get("value") for s in SOURCES)
+            if p_s is None or p_t is None:
+                continue
+            bound = printed_spine_yield(BUDGET, SPINE, AcceptanceRates(p_s, p_t), BRANCH)
+            tau = entry[TAU]["value"]
+            share = percent(entry["repeated_8grams"]["value"])
+            rows.append([each, number(p_s, 3), number(p_t, 3), number(bound), number(tau), share])
+        if rows:
+            header = ["set", "p_s", "p_t", "Eq. 1 at these rates", "τ of `goose`"]
+            yield table([*header, "repeated 8-grams"], rows) + f"\n\n{link(name)}"
+
+
+def by_task(runs: Runs) -> Iterable[str]:
+    """TALON over EAGLE-3's tree at equal budgets, by task of Spec-Bench (its Tables 1 and 3)."""
+    for run in ("draft_tau_t0", "draft_tau_t1"):
+        for name in (f"{LEAD}{run}", run):
+            methods = runs.get(name, {}).get("methods", {})
+            ours, theirs = (methods.get(m, {}).get("by_task", {}) for m in (HEAD, "eagle3"))
+            rows = [
+                [task, *(_ratio(ours[task], theirs[task], metric) for metric in (TAU, SPEED))]
+                for task in ours
+                if task in theirs
+            ]
+            if rows:
+                header = [f"`{HEAD}` over `eagle3`, {described(runs[name])}", "τ", "tok/s"]
+                yield table(header, rows) + f"\n\n{link(name)}"
+
+
+def _ratio(ours: dict[str, Any], theirs: dict[str, Any], metric: str) -> str:
+    found = [
+        each.get(metric, {}).get("value", each.get(metric, {}).get("median"))
+        for each in (ours, theirs)
+    ]
+    return number(found[0] / found[1]) if all(found) else "-"
+
+
+EXPANSION = (1.18, 1.44)
+"""Time of EAGLE-3's expansion of a level over TALON's (TALON's Figure 15)."""
+
+
+def expansion(runs: Runs) -> Iterable[str]:
+    """Time of one level of ten nodes outside of the model, EAGLE-3's over TALON's."""
+    rows = []
+    for threads, exponents in runs.get("level_cost", {}).get("milliseconds_by_threads", {}).items():
+        for exponent, methods in exponents.items():
+            theirs, ours = (methods[m]["full_level"] for m in ("eagle3", "talon"))
+            if "all" not in theirs or "all" not in ours:
+                continue
+            times = [number(each["all"], 3) for each in (theirs, ours)]
+            ratio = theirs["all"] / ours["all"]
+            rows.append([threads, exponent, *times, number(ratio), verdict(ratio, *EXPANSION)])
+    if rows:
+        header = ["threads", "exponent of q", "`eagle3`, ms", "`talon`, ms", "ratio"]
+        yield (
+            "Expansion of one level of ten nodes (Figure 15: 1.18 to 1.44 on a GPU):\n\n"
+            + table([*header, "verdict"], rows)
+            + f"\n\n{link('level_cost')}"
+        )
+
+
+GAIN = (0.022, 0.057)
+"""Traversal Verification's gain over token-level rejection (the paper's Tables 2 to 4)."""
+
+
+def traversal(runs: Runs) -> Iterable[str]:
+    """Gain of Traversal Verification over token-level rejection on the same trees."""
+    name = next((n for n in (f"{LEAD}acceptance_law", "acceptance_law") if n in runs), None)
+    if name is None:
+        return
+    run, law = runs[name], name
+    rows = []
+    for name, by_heat in run["methods"].items():
+        if "gain" not in next(iter(by_heat.values()))[0]:
+            continue
+        gains = {heat: mean(each["gain"] for each in seeds) for heat, seeds in by_heat.items()}
+        ours = mean(gains.values())
+        shown = ", ".join(f"T = {heat}: {percent(gain, sign='+')}" for heat, gain in gains.items())
+        rows.append(
+            [
+                f"gain of traversal over rejection, `{name}`",
+                " to ".join(percent(each, sign="+") for each in GAIN) + " (Tables 2 to 4)",
+                f"{percent(ours, sign='+')} ({shown})",
+                verdict(1 + ours, *(1 + each for each in GAIN)),
+                link(law),
+            ]
+        )
+    yield table(["claim", "paper", "ours, mean of temperatures", "verdict", "run"], rows)
+    yield gain_by_task(run)
+
+
+def gain_by_task(run: Run) -> str:
+    """The gain by task, mean of temperatures and seeds; empty if the run does not have it."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, by_heat in run["methods"].items():
+        seeds = [each.get("by_task", {}) for of_heat in by_heat.values() for each in of_heat]
+        for task in dict.fromkeys(task for each in seeds for task in each):
+            gains = [each[task]["gain"] for each in seeds if "gain" in each.get(task, {})]
+            if gains:
+                rows.setdefault(task, {})[name] = mean(gains)
+    names = list(dict.fromkeys(name for found in rows.values() for name in found))
+    if not rows:
+        return ""
+    return table(
+        ["gain by task", *(f"`{name}`" for name in names)],
+        [
+            [task, *(percent(found[n], sign="+") if n in found else "-" for n in names)]
+            for task, found in rows.items()
+        ],
+    )
+
+
+def expectations(run: Run) -> str:
+    """Expected tokens a step by method and verifier: mean over seeds, a column a temperature."""
+    heats = list(next(iter(run["methods"].values())))
+    rows: list[Sequence[str]] = []
+    for name, by_heat in run["methods"].items():
+        for key in ("walk", "rejection", "traversal", "gain"):
+            if key in by_heat[heats[0]][0]:
+                values = [mean(seed[key] for seed in by_heat[heat]) for heat in heats]
+                shown = percent if key == "gain" else number
+                rows.append([f"`{name}`", key, *map(shown, values)])
+    return table(["method", "verifier", *(f"T = {heat}" for heat in heats)], rows)
+
+
+FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {"GOOSE": rates, "TALON": by_task}
+"""What follows a paper's claims."""

@@ -17,11 +17,14 @@ from draftwood.cli._options import PATH, F, console, figures_option, numbers, st
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
-from draftwood.lab.replay.figures import BatchLoad, Figures
-from draftwood.lab.replay.pricing import expected_costs, read_costs
+from draftwood.lab.replay.figures import BatchLoad, Figures, figures
+from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence, read_costs
+from draftwood.protocols import Policy
 
 if TYPE_CHECKING:
+    from draftwood.lab.replay.replayer import PromptRun
     from draftwood.lab.replay.substitute import ReplayMethod
+    from draftwood.methods.recipe import Method
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,32 @@ class Output:
             )
         return found
 
+    def figures(
+        self,
+        name: str,
+        method: Method,
+        costs: StepCosts | None,
+        runs: Callable[[str, StepCosts], Sequence[PromptRun]],
+    ) -> Figures:
+        """Figures of a method at all loads.
+
+        Args:
+            name: the method's name, as shown.
+            method: the method. If it weighs nodes by cost, its trees are planned for every load.
+            costs: step costs; None if none are known.
+            runs: decodes all prompts, with a title to show, at these step costs.
+
+        Raises:
+            DraftwoodError: the costs of a drafter are not known.
+        """
+        planned: dict[BatchLoad, Sequence[PromptRun]] = {}
+        if costs is not None and type(method.policy).tuner is not Policy.tuner:
+            for load in self.loads:
+                at = of_sequence(costs, load.batch, load.context)
+                title = f"{name} at batch {load.batch}, context {load.context}"
+                planned[load] = runs(title, at)
+        return figures(name, runs(name, costs or assumed_costs()), self.loads, costs, planned)
+
     def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:
         """Print the table, and write the figures and ``facts`` as JSON if a file was given."""
         console().print(table(found))
@@ -112,7 +141,10 @@ def output_options(function: F) -> F:
         ),
         click.option("--gpu", help="Estimate step costs for a GPU (h100); needs --shape."),
         click.option("--shape", help="With --gpu: shape of the target (8b)."),
-        click.option("--draft-shape", help="With --gpu: shape of draft models (0.5b)."),
+        click.option(
+            "--draft-shape",
+            help="With --gpu: shape of draft models (0.5b); head: EAGLE-3 heads of the target.",
+        ),
         click.option("--batch", default="1", show_default=True, help="Batch sizes, such as 1,4."),
         click.option(
             "--context", default="1000", show_default=True, help="Cached tokens per sequence."

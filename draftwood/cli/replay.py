@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from draftwood.lab.replay.figures import Figures
     from draftwood.lab.replay.hosts import PricedHost
     from draftwood.lab.replay.recording import Recording
+    from draftwood.lab.replay.replayer import PromptRun
     from draftwood.lab.replay.substitute import ReplayMethod
     from draftwood.methods.recipe import Method
 
@@ -68,7 +69,6 @@ def replay(
 
     import torch
 
-    from draftwood.lab.replay.figures import figures
     from draftwood.lab.replay.file import read, write
     from draftwood.lab.replay.recording import MissingRowError
     from draftwood.lab.replay.replayer import Replayer
@@ -82,20 +82,21 @@ def replay(
         for name in names
     }
     costs = output.costs(chosen.values())
-    prices = costs or assumed_costs()
     if threads:
         torch.set_num_threads(threads)
     host = None
     if model is not None:
         check_writable(path)
         options = ModelOptions(model, recording.model.dtype, device, None, trust_remote_code)
-        host = load_recorded(options, recording, prices)
-    replayer = Replayer(recording, host, prices)
+        host = load_recorded(options, recording, costs or assumed_costs())
     prompts = recording.prompts[:limit]
 
     def replayed(name: str, one: ReplayMethod) -> Figures:
-        runs = [replayer.replay(one, prompt) for prompt in progress(prompts, name)]
-        return figures(name, runs, output.loads, costs)
+        def runs(title: str, at: StepCosts) -> list[PromptRun]:
+            replayer = Replayer(recording, host and host.priced(at), at)
+            return [replayer.replay(one, prompt) for prompt in progress(prompts, title)]
+
+        return output.figures(name, one.method, costs, runs)
 
     before = recording.size
     found: list[Figures] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -12,10 +12,15 @@ from draftwood.cli._options import numbers, progress
 from draftwood.cli._replay_flags import Output, output_options
 from draftwood.cli._settings_flags import settings_flags
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.methods import method, spellings
+
+if TYPE_CHECKING:
+    from draftwood.costs.curve import StepCosts
+    from draftwood.lab.replay.figures import Figures
+    from draftwood.lab.replay.replayer import PromptRun
+    from draftwood.lab.replay.substitute import ReplayMethod
 
 _RATES = "0.6,0.14,0.07,0.04,0.02"
 _MATCH = "0.3,4"
@@ -97,7 +102,6 @@ def simulate(
             raise DraftwoodError(f"--match {text!r}: write a share and a length, such as {_MATCH}")
         return replace(copied, match=found[0], run=found[1])
 
-    from draftwood.lab.replay.figures import figures
     from draftwood.lab.replay.simulated.run import Simulation
     from draftwood.lab.replay.simulated.run import simulate as run
     from draftwood.lab.replay.simulated.target import SimulatedTarget
@@ -112,20 +116,24 @@ def simulate(
     info = SimulatedTarget(language).info
     chosen = {name: replay_method(method(name), info) for name in names}
     costs = output.costs(chosen.values())
-    found = []
-    for name, one in chosen.items():
-        runs = [
-            run(
-                one,
-                simulation,
-                sequence=number,
-                prompt=prompt_tokens,
-                tokens=max_new_tokens,
-                costs=costs or assumed_costs(),
-            )
-            for number in progress(range(sequences), name)
-        ]
-        found.append(figures(name, runs, output.loads, costs))
+
+    def simulated(name: str, one: ReplayMethod) -> Figures:
+        def runs(title: str, at: StepCosts) -> list[PromptRun]:
+            return [
+                run(
+                    one,
+                    simulation,
+                    sequence=number,
+                    prompt=prompt_tokens,
+                    tokens=max_new_tokens,
+                    costs=at,
+                )
+                for number in progress(range(sequences), title)
+            ]
+
+        return output.figures(name, one.method, costs, runs)
+
+    found = [simulated(name, one) for name, one in chosen.items()]
     facts = {"spread": ranked.spread, "match": list(match), "seed": language.seed}
     output.write(found, {"rates": list(rates), **facts})
 

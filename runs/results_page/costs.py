@@ -73,10 +73,50 @@ def memory(run: Run) -> Iterable[str]:
     yield table(["method", "peak memory of the process, MB"], rows)
 
 
+def auto_modelled(run: Run) -> Iterable[str]:
+    """Expected speed-up of ``auto``, and of the best other method chosen afterwards."""
+    settings = run["provenance"]["settings"]
+    heat = settings["temperature"]
+    rows = []
+    batches: list[str] = []
+    for gpu, by_shape in run["modelled"].items():
+        for shape, methods in by_shape.items():
+            batches = list(methods["ar"])
+            autos = [name for name in methods if name.startswith("auto")]
+            cells = []
+            for batch in batches:
+                speed = {name: each[batch]["speedup"] for name, each in methods.items()}
+                best = max((n for n in speed if n not in autos), key=speed.__getitem__)
+                cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
+            rows.append([gpu, shape, *cells])
+    title = f"temperature {heat:g}" if heat else "greedy"
+    yield table([f"GPU, {title}", "shape", *(f"batch {each}" for each in batches)], rows)
+
+
+def modelled(run: Run) -> Iterable[str]:
+    """Expected speed-ups over plain decoding at the cost of larger models, by batch size."""
+    shapes = [(gpu, shape) for gpu, found in run["modelled"].items() for shape in found]
+    first = run["modelled"][shapes[0][0]][shapes[0][1]]
+    batches = list(first["ar"])
+    rows = []
+    for gpu, shape in shapes:
+        for name, by_batch in run["modelled"][gpu][shape].items():
+            if name == "ar":
+                continue
+            figures = (
+                f"{number(each['speedup'])} (τ {number(each['mean_acceptance_length'])}, "
+                f"{number(each['drafted_per_step'], 0)} nodes)"
+                for each in map(by_batch.__getitem__, batches)
+            )
+            rows.append([gpu, shape, f"`{name}`", *figures])
+    yield table(["GPU", "shape", "method", *(f"batch {each}" for each in batches)], rows)
+
+
 TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
     "cost_ms_by_nodes": by_nodes,
     "milliseconds_by_threads": level,
     "verifying_ms": verification,
     "peak_memory": memory,
+    "modelled": modelled,
 }
 """Tables of a run, by a member that only its kind has."""

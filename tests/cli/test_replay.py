@@ -89,6 +89,22 @@ def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> N
     assert found["speeds"][0]["speedup"] > 0.9 * found["mean_acceptance_length"]
 
 
+def test_auto_plans_its_trees_for_each_load(recorded: str, tmp_path: Path) -> None:
+    # A node is free until 64 are scored, then as dear as a whole step.
+    costs = StepCosts(Curve((1, 64, 128), (0.01, 0.0100001, 0.65)))
+    (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
+    flags = ("--costs", str(tmp_path / "costs.json"), "--batch", "1,64", "--context", "0")
+    methods = ("--methods", "goose:budget=16,auto:shipped=off", "--harvest", "accepted")
+    fixed, auto = replay(recorded, tmp_path / "o.json", *methods, *flags)
+    alone, crowded = auto["speeds"]
+    assert alone["drafted_per_step"] > 1
+    assert crowded["drafted_per_step"] < 0.1 * alone["drafted_per_step"]
+    assert crowded["speedup"] > fixed["speeds"][1]["speedup"]
+    assert crowded["mean_acceptance_length"] < alone["mean_acceptance_length"]
+    first, second = (each["drafted_per_step"] for each in fixed["speeds"])
+    assert first == second == fixed["drafted_per_step"]
+
+
 def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
     gpu = ("--gpu", "h100", "--shape", "8b")
     assert "costs of drafters draft are not known" in refused(
@@ -183,6 +199,8 @@ def test_expected_costs_come_from_data_sheets() -> None:
     assert costs.target.seconds(1) == pytest.approx(0.0066, rel=0.05)
     assert costs.drafters["draft"].seconds(1) < costs.target.seconds(1) / 3
     assert (costs.fixed, costs.node) == (STEP, NODE)
+    head = expected_costs("h100", "8b", "head", ["draft"]).drafters["draft"]
+    assert costs.target.seconds(1) / 20 < head.seconds(1) < costs.drafters["draft"].seconds(1)
     assert Output(None, None, None, None, (), None).costs([]) is None
     with pytest.raises(DraftwoodError, match="no shape is called 'huge'"):
         expected_costs("h100", "huge")

@@ -1,8 +1,11 @@
 """The roofline by hand, and what it refuses."""
 
 import pytest
+import torch
 
-from draftwood.costs.roofline import GPUS, Gpu, Workload, expected, workload
+from draftwood.costs.roofline import GPUS, Gpu, Workload, expected, head_workload, workload
+from draftwood.drafters.eagle3.config import Eagle3Config
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import PRESETS
 
@@ -36,6 +39,27 @@ def test_the_workload_of_a_preset() -> None:
     assert found.flops == found.weights
     assert found.cache == 16 * 2 * 8 * 64 * 2
     assert found.attention == 16 * 4 * 32 * 64
+
+
+def test_the_workload_of_a_head_is_that_of_its_matrices() -> None:
+    shape = PRESETS["1b"]
+    config = Eagle3Config(
+        vocab_size=5000,
+        draft_vocab_size=1000,
+        hidden_size=shape.hidden,
+        target_hidden_size=shape.hidden,
+        intermediate_size=shape.ffn,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        taps=(2, 8, 13),
+    )
+    with torch.device("meta"):
+        matrices = [each for each in Eagle3Head(config).parameters() if each.ndim == 2]
+    found = head_workload(shape, 1000)
+    assert found.weights == found.flops == 2 * sum(each.numel() for each in matrices)
+    assert found.cache * shape.layers == workload(shape, 1000).cache
+    assert found.attention * shape.layers == workload(shape, 1000).attention
 
 
 @pytest.mark.parametrize("name", sorted(GPUS))

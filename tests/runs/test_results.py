@@ -298,6 +298,15 @@ COSTS: dict[str, dict[str, Any]] = {
         }
     },
     "peak_memory": {"peak_memory": {"ar": {"peak_mb": 512.4, "tokens": 9}}},
+    "modelled": {
+        "modelled": {
+            "h100": {
+                "1b": {
+                    "ar": {"1": {"speedup": 1, "mean_acceptance_length": 1, "drafted_per_step": 0}}
+                }
+            }
+        }
+    },
 }
 
 
@@ -348,6 +357,23 @@ def test_smollm2_leads_and_the_embedded_model_has_the_appendix() -> None:
     assert "No run on SmolLM2" not in text
     assert "No run on SmolLM2-135M-Instruct is stored yet" in page({"every_speed_greedy_1": own})
     assert "| repeated 8-grams of `ar` | 0.0 % |" in run_page("smollm2_greedy", lead)
+
+
+def test_modelled_speeds_stand_apart() -> None:
+    def at(speed: float) -> dict[str, dict[str, float]]:
+        each = {"speedup": speed, "mean_acceptance_length": 2.5, "drafted_per_step": 12.4}
+        return {"1": each, "64": {**each, "speedup": speed / 2}}
+
+    methods = {"ar": at(1.0), "auto:layout=ranked": at(2.0), "goose": at(1.5), "pld": at(1.2)}
+    found = {"h100": {"8b": methods}}
+    facts = origin(settings={"temperature": 0.7})
+    run = stored({"provenance": facts, "modelled": found}, "smollm2/modelled.sh sampled")
+    text = page({"smollm2_modelled_sampled": run})
+    assert "| GPU, temperature 0.7 | shape | batch 1 | batch 64 |" in text
+    assert "| h100 | 8b | 2.00 (`goose` 1.50) | 1.00 (`goose` 0.75) |" in text
+    own = run_page("smollm2_modelled_sampled", run)
+    assert "| h100 | 8b | `goose` | 1.50 (τ 2.50, 12 nodes) | 0.75 (τ 2.50, 12 nodes) |" in own
+    assert not run["times"]
 
 
 def test_a_claim_is_measured_with_the_head_where_there_is_no_draft_model() -> None:

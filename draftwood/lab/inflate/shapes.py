@@ -85,6 +85,8 @@ PRESETS = {
     "3b": LlamaShape(hidden=3072, layers=28, heads=24, kv_heads=8, head_dim=128, ffn=8192),
     # Llama 3.1 8B
     "8b": LlamaShape(hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336),
+    # Qwen3 32B
+    "32b": LlamaShape(hidden=5120, layers=64, heads=64, kv_heads=8, head_dim=128, ffn=25600),
 }
 """Layers of published models by size, without their vocabularies."""
 

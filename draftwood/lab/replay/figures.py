@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,11 +29,21 @@ class BatchLoad:
 
 @dataclass(frozen=True)
 class Speed:
-    """Expected tokens per second of a whole batch, and their ratio to plain decoding's."""
+    """Expected speed at a load.
+
+    Attributes:
+        load: batch size and context.
+        tokens_per_second: of the whole batch.
+        speedup: their ratio to plain decoding's.
+        mean_acceptance_length: committed tokens per step of a sequence.
+        drafted_per_step: drafted nodes per step of a sequence, padding excluded.
+    """
 
     load: BatchLoad
     tokens_per_second: float
     speedup: float
+    mean_acceptance_length: float
+    drafted_per_step: float
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,16 @@ def figures(
     runs: Sequence[PromptRun],
     loads: Iterable[BatchLoad] = (),
     costs: StepCosts | None = None,
+    planned: Mapping[BatchLoad, Sequence[PromptRun]] | None = None,
 ) -> Figures:
     """Sum up the runs of a method; without costs, no speed is estimated.
+
+    Args:
+        method: name and settings, as given.
+        runs: one run a prompt.
+        loads: batch sizes and contexts.
+        costs: step costs.
+        planned: runs of a method that plans its trees for a load; for other loads, ``runs``.
 
     Raises:
         DraftwoodError: the costs of a drafter are not known.
@@ -85,8 +103,11 @@ def figures(
     tally = Tally()
     for run in runs:
         tally.merge(run.tally)
-    steps = list(chain.from_iterable(run.steps for run in runs))
-    speeds = () if costs is None or not steps else tuple(speed(steps, costs, at) for at in loads)
+    speeds = []
+    for load in () if costs is None else loads:
+        steps = [step for run in (planned or {}).get(load, runs) for step in run.steps]
+        if costs is not None and steps:
+            speeds.append(speed(steps, costs, load))
     return Figures(
         method=method,
         prompts=len(runs),
@@ -96,7 +117,7 @@ def figures(
         acceptance_rate=tally.acceptance_rate,
         drafted_per_step=tally.drafted / tally.steps if tally.steps else math.nan,
         draft_efficiency=tally.draft_efficiency,
-        speeds=speeds,
+        speeds=tuple(speeds),
         steps_per_second=_steps_per_second([run for run in runs if not run.used_model]),
         live_prompts=len(live),
         live_steps_per_second=_steps_per_second(live),
@@ -123,7 +144,13 @@ def speed(steps: Sequence[StepWork], costs: StepCosts, load: BatchLoad) -> Speed
         committed += sum(step.committed for step in members)
     found = committed / seconds
     plain = batch / costs.step(batch, context, batch)
-    return Speed(load, found, found / plain)
+    return Speed(
+        load=load,
+        tokens_per_second=found,
+        speedup=found / plain,
+        mean_acceptance_length=sum(step.committed for step in steps) / len(steps),
+        drafted_per_step=sum(step.nodes for step in steps) / len(steps),
+    )
 
 
 def _groups(count: int, batch: int) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """Hosts with given step costs, without or with a model."""
 
 from collections.abc import Callable, Hashable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -87,6 +88,12 @@ class PricedHost(ModelHost):
     ) -> None:
         super().__init__(target, tokenizer)
         self._costs = costs
+
+    def priced(self, costs: StepCosts) -> "PricedHost":
+        """A host with other step costs that shares everything else."""
+        other = copy(self)
+        other._costs = costs
+        return other
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
         """The given costs if ``key`` asks for step costs, else the shared object."""

@@ -1,5 +1,7 @@
 """Path trie, ranked rows, forward counts and expected speeds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.forward_log import ForwardLog
+from draftwood.lab.replay.pricing import of_sequence
 from draftwood.lab.replay.replayer import StepWork
 from draftwood.lab.replay.rows import UNKNOWN, PathTrie, RankedRows
 from draftwood.tree import ROOT, TreeBuilder
@@ -139,6 +142,18 @@ def test_a_batch_pads_trees_and_shares_draft_forwards() -> None:
     per_step = (1.01 + 0.01 * 10 + 0.1 * 1.1 + 0.5) / 2  # 12 tokens and a level of 2, for two steps
     found = speed(steps, COSTS, BatchLoad(2, 0))
     assert found.tokens_per_second == pytest.approx(3 / per_step)
+
+
+@pytest.mark.parametrize(("batch", "context"), [(1, 0), (3, 0), (3, 50), (16, 7)])
+def test_costs_of_one_sequence_are_those_of_its_batch(batch: int, context: int) -> None:
+    target = Curve((1, 8, 24, 101), (1.0, 1.1, 1.2, 2.0), 1e-3, 1e-5, 1e-4)
+    whole = replace(COSTS, target=target, node=0.02, sequence=0.03)
+    one = of_sequence(whole, batch, context)
+    for nodes in (1, 2, 7, 8, 9, 20, 33):
+        wanted = whole.step(batch * nodes, batch * context, batch, {"d": [2 * batch]})
+        found = one.step(nodes, 0, 1, {"d": [2]})
+        # The table bends at whole nodes only.
+        assert found == pytest.approx(wanted, rel=1e-9 if batch == 1 else 0.02), nodes
 
 
 def test_unknown_costs_of_a_drafter_are_refused() -> None:

@@ -18,7 +18,7 @@ eight=$(usual) four="$(sets humaneval mt_bench),$(with_texts)"
 sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
 # With all that is shipped for the model, with its table and calibration, and cold.
 autos=auto,auto:shipped=table:neural=,auto:shipped=off:neural=
-own=ar,$autos,goose:budget=16,tr:budget=16,pld
+own=ar,$autos,goose:budget=16,pld
 models=()
 if [[ -n ${HEAD:-} ]]; then
     own+=,eagle3:budget=16
@@ -43,7 +43,7 @@ cell() { # NAME SETS METHODS FLAG...
 }
 full() { # NAME FLAG...
     local name=$1; shift
-    cell "$name" "$eight" "$own,hf,hf-lookup:tokens=5,hf-lookup:tokens=10,hf-lookup:tokens=10:ngram=3" --dtype float32 --peers "$@"
+    cell "$name" "$eight" "$own,hf,hf-lookup:tokens=10,hf-lookup:tokens=10:ngram=3" --dtype float32 --repeats 1 --peers "$@"
 }
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }

@@ -43,7 +43,7 @@ cell() { # NAME SETS METHODS FLAG...
 }
 full() { # NAME FLAG...
     local name=$1; shift
-    cell "$name" "$eight" "$own,hf,hf-lookup:tokens=10,hf-lookup:tokens=10:ngram=3" --dtype float32 --repeats 1 --peers "$@"
+    cell "$name" "$eight" "$own,hf,hf-lookup:tokens=10,hf-lookup:tokens=10:ngram=3" --dtype float32 --peers "$@"
 }
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }

@@ -28,7 +28,7 @@ GAIN = 0.005
 FALLING = 0.25
 """Share of all updates, the last ones, with falling rates."""
 
-ROWS, LENGTH = 2, 1024
+ROWS, LENGTH = 1, 1024
 CONSTANT = 10**10
 """Total tokens that put the falling rates out of reach."""
 

@@ -88,9 +88,9 @@ head() {
     ln -sf "$(realpath "$out/answers/answers.txt.gz")" "$out/text/"
     "$python" "$here/head.py" "$out" -- --data "$out/text" --target "$model" --threads "$threads" \
         --mixture answers=0.8,code=0.08,chat=0.06,prose=0.02,wiki=0.02,math=0.02 \
-        --sources "$here/sources.json" --draft-vocab 16384 --tied true \
-        --warmup 20 --muon-rate 0.04 --adam-rate 3e-3 --precision "${PRECISION:-bfloat16}" \
-        --micro-tokens 1024 --checkpoint-every 60 "${not_in[@]}"
+        --sources "$here/sources.json" --draft-vocab 16384 --tied true --fc-norm true \
+        --warmup 40 --muon-rate 0.02 --adam-rate 3e-3 --precision "${PRECISION:-bfloat16}" \
+        --micro-tokens 512 --checkpoint-every 100 "${not_in[@]}"
     install head "$out/eagle3/model" runs/smollm2/train.sh DATA OUT head
 }
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import rms_norm
 
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
@@ -16,6 +17,8 @@ from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import zero_branches
 
 _COUNTED = 1_000_000
+_SMALLEST = 1e-3
+"""RMS below which a channel counts as empty."""
 
 
 def describe(config: Eagle3Config) -> dict[str, Any]:
@@ -77,6 +80,24 @@ def new_head(
     head.set_input_embeddings(teacher.model.get_input_embeddings())
     head.set_attn_implementation(ATTENTION)
     return head
+
+
+@torch.no_grad()
+def equalise_taps(head: Eagle3Head, teacher: Teacher, tokens: Tensor) -> None:
+    """Set the norms of the taps so that all channels of the projection's input have RMS 1.
+
+    The first token of a row is left out: its states are outliers in many models.
+
+    Args:
+        head: a head with ``fc_norm``.
+        teacher: the target.
+        tokens: some text, int64 [rows, length].
+    """
+    features = teacher.read(tokens.to(head.device), tuple(head.config.taps)).features[:, 1:]
+    taps = features.float().flatten(0, 1).chunk(len(head.config.taps), dim=-1)
+    for norm, tap in zip(head.fc_norm, taps, strict=True):
+        channels = rms_norm(tap, tap.shape[-1:]).square().mean(0).sqrt()
+        norm.weight.copy_(1.0 / channels.clamp(min=_SMALLEST))
 
 
 @torch.no_grad()

@@ -36,6 +36,11 @@ class HeadPlan(Part):
     tied: bool = setting(
         False, "Draft with the target's own output rows: they are neither trained nor stored."
     )
+    fc_norm: bool = setting(
+        False,
+        "Norm each tap before the projection, at first to equal channels: faster to train where a "
+        "few channels of the target are much larger than the others.",
+    )
     heads: int | None = setting(None, "Number of query heads.  [default: the target's]", least=1)
     kv_heads: int | None = setting(
         None, "Number of key-value heads.  [default: the target's]", least=1
@@ -77,6 +82,7 @@ class HeadPlan(Part):
                 "rope_theta": rope.get("rope_theta", _ROPE_THETA),
             },
             taps=taps,
+            fc_norm=self.fc_norm,
             bos_token_id=None,
             eos_token_id=None,
         )

@@ -6,19 +6,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
+from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import acceptance
 from draftwood.lab.train.export import export_head, is_finished
-from draftwood.lab.train.head import describe, frequent_tokens, new_head
+from draftwood.lab.train.head import describe, equalise_taps, frequent_tokens, new_head
 from draftwood.lab.train.head_loss import STEP_DECAY, HeadLoss
 from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.training_run import TrainingRun
+
+_ROWS, _LENGTH = 4, 512
+"""Rows of text by which taps are scaled, and their tokens."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +58,9 @@ def train_head(
     domains = run.domains(tokenizer)
     drafted = frequent_tokens(domains, run.mixture, teacher.vocab_size, config.draft_vocab_size)
     head = new_head(config, teacher, drafted, recipe.seed, tied=plan.tied)
+    if plan.fc_norm:
+        main = max(domains, key=lambda domain: run.mixture.get(domain.name, 0.0))
+        equalise_taps(head, teacher, _first_rows(main))
     shape, fingerprint = describe(config), teacher.fingerprint()
 
     def evaluate() -> dict[str, Any]:
@@ -59,6 +69,7 @@ def train_head(
         return {
             "shape": shape,
             "tied": plan.tied,
+            "fc_norm": plan.fc_norm,
             "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
             "target": {"name": teacher.name, "fingerprint": fingerprint},
             "held_out": found,
@@ -70,11 +81,24 @@ def train_head(
         tokenizer,
         recipe,
         options,
-        {"shape": shape, "tied": plan.tied, "unroll": plan.unroll, "target": fingerprint},
+        {
+            "shape": shape,
+            "tied": plan.tied,
+            "fc_norm": plan.fc_norm,
+            "unroll": plan.unroll,
+            "target": fingerprint,
+        },
         HeadLoss(head, teacher, plan.unroll, options.mixed(run.device)),
         evaluate,
         partial(export_head, tied=plan.tied),
     )
+
+
+def _first_rows(domain: Domain) -> Tensor:
+    """The first rows of a domain's training text; shorter ones if there is little of it."""
+    length = min(_LENGTH, len(domain.train) // _ROWS)
+    rows = np.asarray(domain.train[: _ROWS * length], dtype=np.int64)
+    return torch.from_numpy(rows.reshape(_ROWS, length))
 
 
 def _load(

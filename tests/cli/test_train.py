@@ -98,6 +98,23 @@ def test_a_head_is_trained_for_the_finished_target(out: Path, corpus: Path) -> N
             invoke("eagle3", corpus, out, f"{options} {changed}")
 
 
+def test_a_head_of_normed_taps_is_trained_in_bfloat16(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    target = ("--target", str(out / "target" / "model"))
+    options = f"{HEAD} --fc-norm true --tied true --precision bfloat16"
+    record = run("eagle3", corpus, tmp_path, options, *target)
+    assert (record["fc_norm"], record["tied"]) == (True, True)
+    assert record["held_out"]["code"]["nats_per_token"][0] > 0
+    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
+    info = TargetInfo(320, SHAPE.context, 4, 16, torch.device("cpu"), torch.float32)
+    embedding, output = model.get_input_embeddings(), model.get_output_embeddings()
+    head = load_head(tmp_path / "eagle3" / "model", info, embedding, output)
+    assert [len(norm.weight) for norm in head.fc_norm] == [16, 16, 16]
+    with pytest.raises(DraftwoodError, match="another run"):
+        invoke("eagle3", corpus, tmp_path, f"{HEAD} --tied true --precision bfloat16", *target)
+
+
 def test_a_target_is_named_and_paused_training_resumed(
     out: Path, corpus: Path, tmp_path: Path
 ) -> None:

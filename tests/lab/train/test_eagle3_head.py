@@ -14,11 +14,11 @@ from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.export import export_head, is_finished
-from draftwood.lab.train.head import describe, frequent_tokens, new_head
+from draftwood.lab.train.head import describe, equalise_taps, frequent_tokens, new_head
 from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.teacher import Teacher
 from draftwood.protocols import TargetInfo
-from tests.factories.trainable_heads import random_head, teacher
+from tests.factories.trainable_heads import random_head, teacher, text
 
 VOCABULARY = 40
 
@@ -103,6 +103,34 @@ def test_a_new_head_starts_from_its_target() -> None:
     assert torch.equal(again.fc.weight, head.fc.weight)
     other = new_head(head.config, target, drafted, seed=6)
     assert not torch.equal(other.fc.weight, head.fc.weight)
+
+
+def test_normed_taps_start_with_equal_channels() -> None:
+    target = teacher(VOCABULARY)
+    head = new_head(HeadPlan(fc_norm=True).config(target), target, np.arange(VOCABULARY), seed=5)
+    with torch.no_grad():  # one channel far above the others, as large models have
+        target.model.get_input_embeddings().weight[:, 3] += 50.0
+    tokens = text(2, 40)
+    features = target.read(tokens, (2, 2, 1)).features[:, 1:].flatten(0, 1)
+
+    def rms() -> torch.Tensor:
+        taps = zip(head.fc_norm, features.chunk(3, dim=-1), strict=True)
+        return torch.cat([norm(tap) for norm, tap in taps], dim=-1).square().mean(0).sqrt()
+
+    assert rms().max() > 3
+    equalise_taps(head, target, tokens)
+    assert torch.allclose(rms(), torch.ones(48), atol=1e-3)
+
+
+def test_a_head_with_normed_taps_is_read_again(tmp_path: Path) -> None:
+    target = teacher(VOCABULARY)
+    head = random_head(target, [3, 4, 9], fc_norm=True)
+    export_head(head, {"finished": True}, tmp_path)
+    info = TargetInfo(VOCABULARY, 256, 4, 16, torch.device("cpu"), torch.float32)
+    loaded = load_head(tmp_path, info, target.model.get_input_embeddings())
+    features = torch.randn(1, 5, 48)
+    assert loaded.config.fc_norm
+    assert torch.allclose(loaded.project(features), head.project(features), rtol=0.02, atol=0.05)
 
 
 def test_an_export_is_read_as_a_head(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ matrix by a nearly orthogonal one with the same singular vectors, with five step
 Newton-Schulz iteration.
 
 `torch.optim.Muon` runs the iteration in bfloat16, one matrix at a time, which takes a third of a
-training step on processors without bfloat16 instructions. This one keeps the dtype of the weights
+training step on processors without bfloat16 instructions. This one takes the dtype as an argument
 and batches matrices of one shape; otherwise the update is the same (a test compares the two).
 """
 
@@ -51,6 +51,7 @@ class Muon(torch.optim.Optimizer):
             a matrix has more rows than columns.
         momentum: decay of the (Nesterov) momentum.
         weight_decay: decoupled; a step shrinks weights by ``lr * weight_decay``.
+        dtype: of the iteration; None: that of the weights.
         spread: ``map``, or a thread pool's ``map``; the result does not depend on it.
     """
 
@@ -60,9 +61,11 @@ class Muon(torch.optim.Optimizer):
         lr: float = 0.02,
         momentum: float = 0.95,
         weight_decay: float = 0.1,
+        dtype: torch.dtype | None = None,
         spread: Spread = map,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._dtype = dtype
         self._spread = spread
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -86,7 +89,7 @@ class Muon(torch.optim.Optimizer):
                 for start in range(0, len(parameters), _AT_ONCE)
             ]
             stacks = [
-                torch.stack([self._momentum(p, group["momentum"]) for p in bundle])
+                torch.stack([self._momentum(p, group["momentum"]) for p in bundle]).to(self._dtype)
                 for bundle in bundles
             ]
             updates = self._spread(orthogonalise, stacks)

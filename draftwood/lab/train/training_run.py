@@ -151,6 +151,7 @@ class TrainingRun:
             loss,
             options.micro_tokens,
             workers=torch.get_num_threads() if self.device.type == "cpu" else 1,
+            muon_dtype=torch.bfloat16 if options.mixed(self.device) else None,
         )
         end = self._execute(name, trainer, options)
         if end is RunEnd.INTERRUPTED:

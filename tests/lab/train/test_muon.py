@@ -1,4 +1,4 @@
-"""The optimiser of the matrices: what torch's does, in the dtype of the weights."""
+"""The optimiser of the matrices: what torch's does, in the dtype that is asked for."""
 
 import pytest
 import torch
@@ -7,13 +7,14 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.train.muon import Muon
 
 
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(24, 24), (16, 40), (40, 16)])
-def test_updates_follow_torch(shape: tuple[int, int]) -> None:
+def test_updates_follow_torch(shape: tuple[int, int], dtype: torch.dtype | None) -> None:
     torch.manual_seed(2)
     start = torch.randn(shape)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
     optimisers = (
-        Muon([ours], lr=0.02, weight_decay=0.1),
+        Muon([ours], lr=0.02, weight_decay=0.1, dtype=dtype),
         torch.optim.Muon([theirs], lr=0.02, weight_decay=0.1),
     )
     for _ in range(4):

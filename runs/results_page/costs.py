@@ -112,11 +112,29 @@ def modelled(run: Run) -> Iterable[str]:
     yield table(["GPU", "shape", "method", *(f"batch {each}" for each in batches)], rows)
 
 
+def oracles(run: Run) -> Iterable[str]:
+    """Expected speed-up of ``auto`` over plain decoding with one part of it made perfect."""
+    parts = list(next(iter(run["oracles"].values())))
+    rows = [
+        [
+            recording.removeprefix("modelled_"),
+            *(
+                f"{number(each['speedup'])} (τ {number(each['mean_acceptance_length'])}, "
+                f"{number(each['drafted_per_step'])} nodes)"
+                for each in map(found.__getitem__, parts)
+            ),
+        ]
+        for recording, found in run["oracles"].items()
+    ]
+    yield table(["perfect", *(part if part != "auto" else "nothing" for part in parts)], rows)
+
+
 TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
     "cost_ms_by_nodes": by_nodes,
     "milliseconds_by_threads": level,
     "verifying_ms": verification,
     "peak_memory": memory,
     "modelled": modelled,
+    "oracles": oracles,
 }
 """Tables of a run, by a member that only its kind has."""

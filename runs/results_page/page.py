@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
 
-from .costs import auto_modelled, by_nodes
+from .costs import auto_modelled, by_nodes, oracles
 from .equality import lossless
 from .markdown import table
 from .paper_tables import FURTHER, expansion, traversal
@@ -54,6 +54,13 @@ def larger(runs: Runs) -> Iterable[str]:
             yield f"All methods, with tokens and nodes a step: {link(name)}."
 
 
+def limits(runs: Runs) -> Iterable[str]:
+    """What limits ``auto``."""
+    for run in runs.values():
+        if "oracles" in run:
+            yield from oracles(run)
+
+
 LOSSLESS = PageSection(
     "Is it lossless?",
     "Outputs are compared token by token with plain decoding through the same engine; "
@@ -81,6 +88,14 @@ LARGER = PageSection(
     "method, chosen afterwards.",
     "smollm2/modelled.sh",
     larger,
+)
+LIMITS = PageSection(
+    "What limits `auto`?",
+    "Expected speed-ups over plain decoding from replays at SmolLM2's own step costs, with one "
+    "part of `auto` made perfect: it knows which of its candidates are accepted; its search drops "
+    "none; both; its candidates are always right; verifying a node costs nothing.",
+    "smollm2/modelled.sh oracles",
+    limits,
 )
 SECTIONS = (
     PageSection(
@@ -141,7 +156,7 @@ def page(runs: Runs) -> str:
     parts = [HEAD, LEAD_NOTE if lead else NO_LEAD, *_section(LOSSLESS, runs)]
     first, *others = SECTIONS
     if lead:
-        for section in (first, BY_SET, LARGER, *others):
+        for section in (first, BY_SET, LIMITS, LARGER, *others):
             parts += _section(section, lead)
     else:
         for section in SECTIONS:

@@ -2,6 +2,7 @@
 # Expected speed-ups at the cost of larger models on GPUs: replays of SmolLM2-135M-Instruct's answers. Modelled, not
 # measured: acceptance is SmolLM2's, step costs are estimated from data sheets (docs/replay.md).
 #   greedy sampled   the eight sets of grid.sh, greedy and at temperature 0.7, top-p 0.9
+#   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
 #   HEAD    its EAGLE-3 head: adds eagle3; auto uses it in place of a shipped one
@@ -12,16 +13,27 @@ set -euo pipefail
 source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2}
 
-play() { # NAME FLAG...
-    local recording=$OUT/modelled_$1.rec name=smollm2_modelled_$1; shift
+recorded() { # NAME
+    local recording=$OUT/modelled_$1.rec heat=()
+    if [[ $1 == sampled ]]; then heat=(--temperature 0.7 --top-p 0.9); fi
     if [[ ! -e $recording ]]; then
         mkdir -p "$OUT"
         limited "${draftwood[@]}" record --model "$MODEL" --dtype float32 --prompts "$(usual)" --chat --truncate 6144 \
-            --limit "${LIMIT:-4}" --max-new-tokens "${TOKENS:-256}" "$@" "${tiny[@]/--repeats/--seed}" --out "$recording"
+            --limit "${LIMIT:-4}" --max-new-tokens "${TOKENS:-256}" "${heat[@]}" \
+            ${TINY:+--limit 1 --max-new-tokens 8 --truncate 64} --out "$recording"
     fi
-    save "$name" "$python" "$(dirname "$0")/modelled.py" "$recording" --model "$MODEL" ${HEAD:+--head "$HEAD"} \
-        ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
+}
+play() { # NAME
+    recorded "$1"
+    save "smollm2_modelled_$1" "$python" "$(dirname "$0")/modelled.py" "$OUT/modelled_$1.rec" --model "$MODEL" \
+        ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
 }
 greedy() { play greedy; }
-sampled() { play sampled --temperature 0.7 --top-p 0.9; }
-run "greedy sampled" "$@"
+sampled() { play sampled; }
+oracles() {
+    recorded greedy
+    recorded sampled
+    save smollm2_oracles "$python" "$(dirname "$0")/oracles.py" "$OUT/modelled_greedy.rec" "$OUT/modelled_sampled.rec" \
+        --model "$MODEL" ${HEAD:+--method "auto:head=$HEAD:layout=ranked"}
+}
+run "greedy sampled oracles" "$@"

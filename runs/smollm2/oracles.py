@@ -1,0 +1,202 @@
+"""What limits ``auto``: replays a recording with one part of it made perfect at a time.
+
+    python runs/smollm2/oracles.py RECORDING... --model smollm2 [--method auto:layout=ranked]
+
+The parts, by expected tokens per second over plain decoding, at given step costs:
+
+* ``auto``: as it is;
+* ``acceptance``: of the candidates that it finds, it knows which the target accepts;
+* ``search``: it drops no candidate for being unlikely, and looks at four times as many;
+* ``both``: the most that the candidates of its sources could give;
+* ``candidates``: a draft that is always right, as long as pays at these costs;
+* ``cost``: as it is, where a drafted node costs nothing.
+
+What ``acceptance`` adds is lost by the calibration, what ``search`` adds by the search, the rest up
+to ``candidates`` by the sources, and ``cost`` shows what verifying takes. Prints one JSON object.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import click
+
+from draftwood import models
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.replay.figures import BatchLoad, speed
+from draftwood.lab.replay.file import read, write
+from draftwood.lab.replay.hosts import PricedHost
+from draftwood.lab.replay.pricing import read_costs
+from draftwood.lab.replay.recording import Recording
+from draftwood.lab.replay.replayer import Replayer, StepWork
+from draftwood.lab.replay.substitute import ReplayMethod, replay_method
+from draftwood.lab.replay.target import ReplayTarget
+from draftwood.methods import method
+from draftwood.methods.equip import equipped
+from draftwood.policies.auto import policy, tuner
+from draftwood.policies.auto.policy import Auto
+from draftwood.policies.auto.pool import Pool
+from draftwood.protocols import Bid, Growth
+from draftwood.runner.attach import attach
+from draftwood.tree import ROOT
+
+LOAD = BatchLoad(1, 0)
+LONGEST = 64
+"""Nodes of a draft that is always right, at most."""
+
+
+def reveal(pool: Pool, text: Sequence[int]) -> list[float]:
+    """Set the candidates' probabilities to what happens; the values of the right ones.
+
+    Args:
+        pool: the candidates of a step.
+        text: the tokens after the root.
+    """
+    right, node = set[int](), ROOT
+    for token in text:
+        child = pool.builder.child(node, token)
+        if child is None:
+            break
+        right.add(child)
+        node = child
+    for each in range(1, len(pool)):
+        pool.path[each] = pool.probabilities[each] = float(each in right)
+    pool._choice = None
+    return [1.0] * len(right)
+
+
+@contextmanager
+def known_acceptance() -> Iterator[None]:
+    """``auto`` knows which of its candidates are right, once it has all of them."""
+    grow, begun = Auto.grow, list[Any]()
+    prefill = ReplayTarget.prefill
+
+    def noted(self: Any, *given: Any) -> Any:
+        begun[:] = [self]
+        return prefill(self, *given)
+
+    def informed(self: Auto, growth: Growth, state: None) -> Generator[Any, Any, Any]:
+        growing = grow(self, growth, state)
+        try:
+            query = next(growing)
+            while True:
+                if isinstance(query, Bid):
+                    (text,) = begun[0]._slots.values()
+                    values = reveal(query.report.candidates, text.text.paths.main[text.root + 1 :])
+                    query = replace(query, values=[query.report.token_weight * v for v in values])
+                query = growing.send((yield query))
+        except StopIteration as end:
+            return end.value
+
+    with patch.object(ReplayTarget, "prefill", noted), patch.object(Auto, "grow", informed):
+        yield
+
+
+@contextmanager
+def whole_search() -> Iterator[None]:
+    """``auto`` keeps unlikely candidates, and four times as many."""
+    with ExitStack() as stack:
+        for module, name, value in (
+            (policy, "_POOL", 4 * policy._POOL),
+            (policy, "_REACH", 1e-6),
+            (tuner, "_LOWEST", 1e-6),
+            (tuner, "_HIGHEST", 1e-6),
+            (tuner, "_SELDOM", 1),
+        ):
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+@contextmanager
+def both() -> Iterator[None]:
+    """Known acceptance of all candidates."""
+    with known_acceptance(), whole_search():
+        yield
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """``auto`` as it is."""
+    yield
+
+
+ORACLES = {
+    "auto": nothing,
+    "acceptance": known_acceptance,
+    "search": whole_search,
+    "both": both,
+}
+
+
+def perfect(costs: StepCosts) -> dict[str, float]:
+    """The figures of a chain that is always right, of the length that pays most."""
+    plain = costs.step(1)
+    found = {n: (n + 1) * plain / costs.step(1 + n) for n in range(LONGEST + 1)}
+    best = max(found, key=found.__getitem__)
+    return {"speedup": found[best], "mean_acceptance_length": best + 1.0, "drafted_per_step": best}
+
+
+def free(costs: StepCosts) -> StepCosts:
+    """The costs with verified nodes that cost nothing."""
+    plain = costs.target.seconds(1)
+    return replace(costs, target=Curve((1, 2), (plain, plain)), node=0.0)
+
+
+def replayed(
+    recording: Recording, one: ReplayMethod, costs: StepCosts, live: PricedHost
+) -> dict[str, float]:
+    """Expected speed-up, tokens and nodes a step over all prompts."""
+    replayer = Replayer(recording, live.priced(costs), costs)
+    steps: list[StepWork] = []
+    for prompt in recording.prompts:
+        steps += replayer.replay(one, prompt).steps
+    found = speed(steps, costs, LOAD)
+    return {
+        "speedup": found.speedup,
+        "mean_acceptance_length": found.mean_acceptance_length,
+        "drafted_per_step": found.drafted_per_step,
+    }
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    asked.add_argument("recordings", nargs="+", type=Path)
+    asked.add_argument("--model", required=True)
+    asked.add_argument("--method", default="auto:layout=ranked")
+    asked.add_argument("--costs", type=Path, default=Path(__file__).with_name("step_costs.json"))
+    options = asked.parse_args()
+    costs = read_costs(options.costs)
+    loaded = models.load(options.model, dtype="float32", device="cpu")
+    live = PricedHost(attach(loaded.model), loaded.tokenizer, costs)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for path in options.recordings:
+        recording = read(path)
+        chosen = equipped(method(options.method), recording.model.fingerprint).method
+        one = replay_method(chosen, recording.model.info())
+        parts = {"candidates": perfect(costs)}
+        try:
+            parts["cost"] = replayed(recording, one, free(costs), live)
+            for name, oracle in ORACLES.items():
+                click.echo(f"{path.stem}: {name}", err=True)
+                with oracle():
+                    parts[name] = replayed(recording, one, costs, live)
+        finally:
+            write(path, recording)
+        found[path.stem] = {name: parts[name] for name in (*ORACLES, "candidates", "cost")}
+    origin = provenance(
+        model={"name": loaded.name},
+        settings={"method": options.method, "costs": costs.to_json()},
+        sets=[],
+    )
+    json.dump({"provenance": origin, "oracles": found}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()

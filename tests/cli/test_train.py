@@ -108,9 +108,10 @@ def test_a_head_of_normed_taps_is_trained_in_bfloat16(
     assert record["held_out"]["code"]["nats_per_token"][0] > 0
     model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
     info = TargetInfo(320, SHAPE.context, 4, 16, torch.device("cpu"), torch.float32)
-    embedding, output = model.get_input_embeddings(), model.get_output_embeddings()
+    embedding, output = model.get_input_embeddings(), model.lm_head
     head = load_head(tmp_path / "eagle3" / "model", info, embedding, output)
-    assert [len(norm.weight) for norm in head.fc_norm] == [16, 16, 16]
+    norms = [weight for name, weight in head.named_parameters() if name.startswith("fc_norm")]
+    assert [len(weight) for weight in norms] == [16, 16, 16]
     with pytest.raises(DraftwoodError, match="another run"):
         invoke("eagle3", corpus, tmp_path, f"{HEAD} --tied true --precision bfloat16", *target)
 

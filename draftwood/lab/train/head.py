@@ -95,7 +95,8 @@ def equalise_taps(head: Eagle3Head, teacher: Teacher, tokens: Tensor) -> None:
     """
     features = teacher.read(tokens.to(head.device), tuple(head.config.taps)).features[:, 1:]
     taps = features.float().flatten(0, 1).chunk(len(head.config.taps), dim=-1)
-    for norm, tap in zip(head.fc_norm, taps, strict=True):
+    norms: Any = head.fc_norm
+    for norm, tap in zip(norms, taps, strict=True):
         channels = rms_norm(tap, tap.shape[-1:]).square().mean(0).sqrt()
         norm.weight.copy_(1.0 / channels.clamp(min=_SMALLEST))
 

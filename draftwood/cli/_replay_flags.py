@@ -19,7 +19,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures, figures
 from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence, read_costs
-from draftwood.protocols import Policy
 
 if TYPE_CHECKING:
     from draftwood.lab.replay.replayer import PromptRun
@@ -98,13 +97,14 @@ class Output:
         Raises:
             DraftwoodError: the costs of a drafter are not known.
         """
+        usual = runs(name, costs or assumed_costs())
         planned: dict[BatchLoad, Sequence[PromptRun]] = {}
-        if costs is not None and type(method.policy).tuner is not Policy.tuner:
+        if costs is not None and method.policy.weighs_costs:
             for load in self.loads:
                 at = of_sequence(costs, load.batch, load.context)
                 title = f"{name} at batch {load.batch}, context {load.context}"
                 planned[load] = runs(title, at)
-        return figures(name, runs(name, costs or assumed_costs()), self.loads, costs, planned)
+        return figures(name, usual, self.loads, costs, planned)
 
     def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:
         """Print the table, and write the figures and ``facts`` as JSON if a file was given."""

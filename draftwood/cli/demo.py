@@ -19,7 +19,7 @@ from draftwood.cli.generate import show
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.loop_marks import marked, note
-from draftwood.lab.loops import repeats
+from draftwood.lab.loops import pooled, repeats
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 
@@ -198,16 +198,21 @@ def _table(methods: Sequence[Method], results: Sequence[Result]) -> Table:
 
 def _total(methods: Sequence[Method], results: Sequence[Sequence[Result]]) -> Table:
     """Tokens per second over all prompts, one row a method."""
+    loops = [repeats(plain.completion.tokens) for plain in results[0]]
+    looping = sum(each.loops for each in loops)
     table = Table("method", "budget", "tok/s", "speed-up", box=None)
     for each, found in zip(methods, results, strict=True):
-        table.add_row(each.name, str(each.policy.budget), *_speed(found, results[0]))
+        figures = (marked(figure, looping) for figure in _speed(found, results[0]))
+        table.add_row(each.name, str(each.policy.budget), *figures)
+    if looping:
+        table.caption = note(len(loops), looping, pooled(loops).share)
     return table
 
 
 def _speed(results: Sequence[Result], plain: Sequence[Result]) -> tuple[str, str]:
     """Tokens per second over some prompts, and how many times those of plain decoding."""
     rate, base = (
-        sum(each.tokens for each in of) / max(sum(each.seconds for each in of), 1e-9)
-        for of in (results, plain)
+        sum(each.tokens for each in group) / max(sum(each.seconds for each in group), 1e-9)
+        for group in (results, plain)
     )
     return f"{rate:.0f}", f"{rate / base:.2f}x" if base else "-"

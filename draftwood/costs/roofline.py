@@ -125,20 +125,20 @@ def workload(
     )
 
 
-def head_workload(shape: Shape, vocabulary: int, taps: int = 3, width: float = 2.0) -> Workload:
-    """The workload of an EAGLE-3 head of a target.
+def head_workload(shape: Shape, vocabulary: int, width: float = 2.0) -> Workload:
+    """The workload of one level of an EAGLE-3 head of a target.
 
     It is one of the target's layers, whose queries, keys and values read rows of twice the width,
-    with the projection of the tapped states and an output matrix (Li et al., *EAGLE-3*, 2025).
+    and an output matrix (Li et al., *EAGLE-3*, 2025). The projection of the tapped states is left
+    out: only committed tokens pass it.
 
     Args:
         shape: the target's layers.
         vocabulary: tokens that the head drafts.
-        taps: layers of the target that are read.
         width: bytes per weight and per cached number.
     """
     attention = shape.hidden * shape.head_dim * (3 * shape.heads + 4 * shape.kv_heads)
-    linear = attention + shape.hidden * (3 * shape.ffn + taps * shape.hidden + vocabulary)
+    linear = attention + shape.hidden * (3 * shape.ffn + vocabulary)
     return Workload(
         weights=linear * width,
         flops=2.0 * linear,

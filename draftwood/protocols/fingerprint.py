@@ -2,7 +2,7 @@
 
 Files that were made for one model (a draft head, a table, a calibration) name it by this, so that
 they are found and checked wherever the model was loaded from. Casts of the same weights match;
-weights of a fine-tuned model do not.
+weights of a fine-tuned model or of another quantisation do not, but they may be near.
 """
 
 import math

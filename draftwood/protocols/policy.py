@@ -160,6 +160,11 @@ class Policy(Part, ABC):
         """
         return {}
 
+    @property
+    def weighs_costs(self) -> bool:
+        """Whether its trees depend on the costs of a step, which its tuner knows."""
+        return False
+
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:  # noqa: ARG002
         """A fresh tuner for an engine with these drafters, by source name; None: no tuner.
 

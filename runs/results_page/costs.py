@@ -76,7 +76,7 @@ def memory(run: Run) -> Iterable[str]:
 def auto_modelled(run: Run) -> Iterable[str]:
     """Expected speed-up of ``auto``, and of the best other method chosen afterwards."""
     settings = run["provenance"]["settings"]
-    heat = settings["temperature"]
+    temperature = settings["temperature"]
     rows = []
     batches: list[str] = []
     for gpu, by_shape in run["modelled"].items():
@@ -89,7 +89,7 @@ def auto_modelled(run: Run) -> Iterable[str]:
                 best = max((n for n in speed if n not in autos), key=speed.__getitem__)
                 cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
             rows.append([gpu, shape, *cells])
-    title = f"temperature {heat:g}" if heat else "greedy"
+    title = f"temperature {temperature:g}" if temperature else "greedy"
     yield table([f"GPU, {title}", "shape", *(f"batch {each}" for each in batches)], rows)
 
 

@@ -12,7 +12,7 @@ from .paper_tables import FURTHER, expansion, traversal
 from .papers import CLAIMS, claims
 from .run_page import run_page
 from .speed import by_set, losses, speed
-from .stored import Runs, command, commit, date, embedded, leading, link
+from .stored import Runs, command, commit, date, embedded, inflated, leading, link
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,27 @@ BY_SET = PageSection(
     "smollm2/grid.sh greedy",
     by_set,
 )
+
+
+def speed_inflated(runs: Runs) -> Iterable[str]:
+    """Speed-ups with the matrices of a larger model."""
+    yield from speed(inflated(runs))
+    yield from losses(inflated(runs))
+
+
+INFLATED = PageSection(
+    "At the cost of a larger model",
+    "SmolLM2's answers from matrices of a larger model (docs/inflate.md): timed here, while "
+    "acceptance is SmolLM2's. Its head does not fit the larger width.",
+    "smollm2/inflated.sh",
+    speed_inflated,
+)
 LARGER = PageSection(
     "At the cost of larger models (modelled)",
     "Expected speed-ups over plain decoding in the same batch, from replays of SmolLM2's answers "
     "at step costs that are estimated from data sheets: nothing here was timed. Acceptance is "
-    "SmolLM2's. The tables learn from accepted nodes only where a name says so. 32b does not fit "
-    "an RTX 4090 in bfloat16; its row is for one with the memory. In brackets the best other "
-    "method, chosen afterwards.",
+    "SmolLM2's, a draft forward has a millisecond of launches like any other, and memory is not "
+    "modelled: the largest cells do not fit. In brackets the best other method, chosen afterwards.",
     "smollm2/modelled.sh",
     larger,
 )
@@ -153,10 +167,15 @@ the methods are implemented, not what they gain on text.
 def page(runs: Runs) -> str:
     """The whole page of results: SmolLM2 first where a run of it is stored."""
     lead, own = leading(runs), embedded(runs)
+    here = lead | inflated(runs)
     parts = [HEAD, LEAD_NOTE if lead else NO_LEAD, *_section(LOSSLESS, runs)]
     first, *others = SECTIONS
     if lead:
-        for section in (first, BY_SET, LIMITS, LARGER, *others):
+        for section in (first, BY_SET):
+            parts += _section(section, lead)
+        for section in (LIMITS, INFLATED, LARGER):
+            parts += _section(section, here)
+        for section in others:
             parts += _section(section, lead)
     else:
         for section in SECTIONS:

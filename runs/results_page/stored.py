@@ -172,9 +172,22 @@ LEAD = "smollm2_"
 """Runs on SmolLM2-135M-Instruct have names that begin so; the others are of the embedded pair."""
 
 
+INFLATED = f"{LEAD}inflated_"
+"""Runs on SmolLM2 with the matrices of a larger model."""
+
+
 def leading(runs: Runs) -> Runs:
-    """Select the runs on SmolLM2."""
-    return {name: run for name, run in runs.items() if name.startswith(LEAD)}
+    """Select the runs on SmolLM2 as it is."""
+    return {
+        name: run
+        for name, run in runs.items()
+        if name.startswith(LEAD) and not name.startswith(INFLATED)
+    }
+
+
+def inflated(runs: Runs) -> Runs:
+    """Select the runs on SmolLM2 with the matrices of a larger model."""
+    return {name: run for name, run in runs.items() if name.startswith(INFLATED)}
 
 
 def embedded(runs: Runs) -> Runs:

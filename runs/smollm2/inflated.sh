@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2} large=$OUT/models/smollm2-0.5b
-# Twice the width and the heads of SmolLM2: scaled by powers of two, so that rounding stays the same.
+# Twice the width and the heads of SmolLM2.
 read -ra shape <<< "${SHAPE:---hidden 1152 --layers 30 --heads 18 --kv-heads 6 --head-dim 64 --ffn 3072}"
 table=${TABLE:-$runs/../draftwood/assets/smollm2/table.safetensors}
 

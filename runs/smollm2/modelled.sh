@@ -6,7 +6,7 @@
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
 #   HEAD    its EAGLE-3 head: adds eagle3; auto uses it in place of a shipped one
-# The first play asks the model for the rows of rejected nodes and of the head (an hour on two cores), later ones take
+# The first replay asks the model for the rows of rejected nodes and of the head (an hour on two cores), later ones take
 # minutes. The load of the machine does not matter.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
@@ -14,22 +14,22 @@ source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2}
 
 recorded() { # NAME
-    local recording=$OUT/modelled_$1.rec heat=()
-    if [[ $1 == sampled ]]; then heat=(--temperature 0.7 --top-p 0.9); fi
+    local recording=$OUT/modelled_$1.rec sampling=()
+    if [[ $1 == sampled ]]; then sampling=(--temperature 0.7 --top-p 0.9); fi
     if [[ ! -e $recording ]]; then
         mkdir -p "$OUT"
         limited "${draftwood[@]}" record --model "$MODEL" --dtype float32 --prompts "$(usual)" --chat --truncate 6144 \
-            --limit "${LIMIT:-4}" --max-new-tokens "${TOKENS:-256}" "${heat[@]}" \
+            --limit "${LIMIT:-4}" --max-new-tokens "${TOKENS:-256}" "${sampling[@]}" \
             ${TINY:+--limit 1 --max-new-tokens 8 --truncate 64} --out "$recording"
     fi
 }
-play() { # NAME
+replay() { # NAME
     recorded "$1"
     save "smollm2_modelled_$1" "$python" "$(dirname "$0")/modelled.py" "$OUT/modelled_$1.rec" --model "$MODEL" \
         ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
 }
-greedy() { play greedy; }
-sampled() { play sampled; }
+greedy() { replay greedy; }
+sampled() { replay sampled; }
 oracles() {
     recorded greedy
     recorded sampled

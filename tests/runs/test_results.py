@@ -240,7 +240,7 @@ def test_talon_stands_beside_eagle3_by_task() -> None:
     text = page({"smollm2_draft_tau_t0": run})
     task = head["ar"][0].task
     assert "| `talon:drafter=eagle3` over `eagle3`, embedded" in text
-    assert f"| {task} | 0.75 | 1.10 |\n| rag | 0.75 | 1.10 |" in text
+    assert f"| {task} | 1 | 0.75 | 1.10 |\n| rag | 1 | 0.75 | 1.10 |" in text
     del run["methods"]["talon:drafter=eagle3"]
     assert "| rag |" not in page({"smollm2_draft_tau_t0": run})
 
@@ -288,6 +288,7 @@ COSTS: dict[str, dict[str, Any]] = {
         "milliseconds_by_threads": {
             "2": {
                 "0.7": {"talon": level(0.5), "eagle3": level(0.6)},
+                "1.2": {"talon": level(0.3), "eagle3": level(0.6)},
                 "5.0": {"talon": {**level(0.0), "full_level": {}}, "eagle3": level(0.6)},
             }
         }
@@ -320,7 +321,9 @@ COSTS: dict[str, dict[str, Any]] = {
 
 def test_costs_have_tables() -> None:
     runs = {
-        name: stored({"provenance": origin(), **found}, "costs.sh step")
+        name: stored(
+            {"provenance": origin(settings={"vocabulary": 150_000}), **found}, "costs.sh step"
+        )
         for name, found in COSTS.items()
     }
     text = page(runs)
@@ -328,7 +331,8 @@ def test_costs_have_tables() -> None:
     assert "| `ar` | 0 | 5.00 | 4.00 | 1.00 | 20.0 % |" in text
     assert "after 1,000 tokens: context 3 MB, adjacency 2 MB." in text
     assert "| 2 | 0.7 | 0.600 | 0.500 | 1.20 | as in the paper |" in text
-    assert "| 2 | 5.0 |" not in text, "no level had ten nodes"
+    assert "| 2 | 5.0 | 0.600 | - | - | - |" in text, "no level had ten nodes"
+    assert "| 2 | 1.2 | 0.600 | 0.300 | 2.00 | - |" in text, "the figure has no such exponent"
     own = {name: run_page(name, run) for name, run in runs.items()}
     assert "| 2 | 0.7 | `talon` | 59.00 | 4.00 | 1.50 | 6.00 |" in own["level_cost"]
     assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]
@@ -368,6 +372,17 @@ def test_smollm2_leads_and_the_embedded_model_has_the_appendix() -> None:
     assert "No run on SmolLM2" not in text
     assert "No run on SmolLM2-135M-Instruct is stored yet" in page({"every_speed_greedy_1": own})
     assert "| repeated 8-grams of `ar` | 0.0 % |" in run_page("smollm2_greedy", lead)
+
+
+def test_a_larger_model_with_the_same_answers_has_its_own_section() -> None:
+    named = origin(model={"name": "smollm2-0.5b", "parameters": 481_000_000, "dtype": "float32"})
+    large = stored(bench(SPEEDS, provenance=named), "smollm2/inflated.sh greedy")
+    lead = stored(bench(SPEEDS))
+    text = page({"smollm2_greedy": lead, "smollm2_inflated_greedy": large})
+    assert text.count("[smollm2-0.5b (481 M, float32)") == 2  # speed-ups, and where it does not pay
+    section = text.index("## At the cost of a larger model\n")
+    first = text.index("[smollm2-0.5b (481 M, float32)")
+    assert section < first < text.index("## At the cost of larger models (modelled)")
 
 
 def test_modelled_speeds_stand_apart() -> None:

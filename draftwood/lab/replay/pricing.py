@@ -79,8 +79,10 @@ def of_sequence(costs: StepCosts, batch: int, context: int) -> StepCosts:
 
     def curve(whole: Curve) -> Curve:
         knots = {math.ceil(size / batch) for size in whole.sizes}
-        knots |= {max(1, size // batch) for size in whole.sizes} | {1, 2}
-        sizes = sorted(knots)
+        knots |= {max(1, size // batch) for size in whole.sizes}
+        # Beyond its end, a curve has the slope of the last half of its sizes.
+        end = max(knots)
+        sizes = sorted(knots | {end, 2 * end})
         seconds = (whole.seconds(batch * size, batch * context, batch) for size in sizes)
         return Curve(tuple(sizes), tuple(seconds))
 

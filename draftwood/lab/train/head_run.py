@@ -84,9 +84,9 @@ def train_head(
         {
             "shape": shape,
             "tied": plan.tied,
-            "fc_norm": plan.fc_norm,
             "unroll": plan.unroll,
             "target": fingerprint,
+            **({"fc_norm": True} if plan.fc_norm else {}),
         },
         HeadLoss(head, teacher, plan.unroll, options.mixed(run.device)),
         evaluate,

@@ -93,11 +93,11 @@ class Teacher:
         return logits.sub_(logits.logsumexp(-1, keepdim=True))
 
     def fingerprint(self) -> str:
-        """SHA-256 of up to 1,024 values of every parameter."""
+        """SHA-256 of up to 1,024 values of every parameter, in bfloat16 whatever its dtype."""
         digest = hashlib.sha256()
         for name, parameter in sorted(self.model.named_parameters()):
             values = parameter.detach().flatten()
-            sample = values[:: max(1, len(values) // _SAMPLED)][:_SAMPLED].float().cpu()
+            sample = values[:: max(1, len(values) // _SAMPLED)][:_SAMPLED].bfloat16().float().cpu()
             digest.update(f"{name} {list(parameter.shape)}".encode())
             digest.update(sample.numpy().tobytes())
         return digest.hexdigest()

@@ -138,6 +138,11 @@ class Auto(Policy):
             found["calibration"] = shipped["calibration"]
         return {**found, "shipped": "off"}
 
+    @property
+    def weighs_costs(self) -> bool:
+        """True: as many nodes are drafted as pay."""
+        return True
+
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner that starts from the calibration and from the target's measured costs."""
         from draftwood.costs.recall import recall_or_measure  # which loads torch

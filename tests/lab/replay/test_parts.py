@@ -144,16 +144,17 @@ def test_a_batch_pads_trees_and_shares_draft_forwards() -> None:
     assert found.tokens_per_second == pytest.approx(3 / per_step)
 
 
-@pytest.mark.parametrize(("batch", "context"), [(1, 0), (3, 0), (3, 50), (16, 7)])
+@pytest.mark.parametrize(
+    ("batch", "context"), [(1, 0), (3, 0), (3, 50), (5, 20), (16, 7), (24, 9), (200, 1)]
+)
 def test_costs_of_one_sequence_are_those_of_its_batch(batch: int, context: int) -> None:
-    target = Curve((1, 8, 24, 101), (1.0, 1.1, 1.2, 2.0), 1e-3, 1e-5, 1e-4)
+    target = Curve((1, 8, 13, 24, 40, 101), (1.0, 1.1, 1.1, 1.3, 3.0, 4.0), 1e-3, 1e-2, 0.1)
     whole = replace(COSTS, target=target, node=0.02, sequence=0.03)
     one = of_sequence(whole, batch, context)
-    for nodes in (1, 2, 7, 8, 9, 20, 33):
+    for nodes in (1, 2, 3, 4, 7, 8, 9, 20, 33, 64):
         wanted = whole.step(batch * nodes, batch * context, batch, {"d": [2 * batch]})
         found = one.step(nodes, 0, 1, {"d": [2]})
-        # The table bends at whole nodes only.
-        assert found == pytest.approx(wanted, rel=1e-9 if batch == 1 else 0.02), nodes
+        assert found == pytest.approx(wanted, rel=1e-9), nodes
 
 
 def test_unknown_costs_of_a_drafter_are_refused() -> None:

@@ -7,7 +7,7 @@
 # prompts  chat prompts from the training text in DATA (code, prose, wiki, math and chat as *.txt.gz)
 # answers  the model's own answers to them. Those in runs/smollm2/answers.jsonl.gz are taken as they are; KEPT= asks the
 #          model for all of them (3 hours on two cores)
-# table    a prepared adjacency table of what the model says in the first 250,000 tokens of them
+# table    a prepared adjacency table of what the model says in the first million tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
 # calibration  where auto begins: how often candidates of table and head are accepted on 40 further prompts
 #
@@ -65,7 +65,7 @@ install() {
 
 table() {
     local made=$out/table.safetensors
-    local words=(--dtype bfloat16 --limit-tokens 250000)
+    local words=(--dtype bfloat16 --limit-tokens 1000000)
     if [[ ! -f $made ]]; then
         "$python" -m draftwood harvest "$made" --model "$model" --threads "$threads" \
             --text "$out/answers/answers.txt.gz" --work "$out/table" "${words[@]}" "${not_in[@]}"

@@ -71,6 +71,7 @@ def auto(
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
     adjacency__table: str | None = None,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """One tree of all sources' candidates, sized by costs and acceptance.
 
@@ -109,6 +110,8 @@ def auto(
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__table: prepared table, a file made by draftwood harvest.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def goose(
@@ -352,6 +355,7 @@ def block(
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -377,6 +381,8 @@ def block(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -417,6 +423,7 @@ def dynatree(
     goal: float = 0.7,
     depth_step: float = 1.0,
     tau_step: float = 0.05,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -460,6 +467,8 @@ def dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -477,6 +486,7 @@ def eagle3(
     top_k: int = 10,
     levels: int = 9,
     source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """An EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes.
 
@@ -491,6 +501,8 @@ def eagle3(
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
         source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def fixed_tree(
@@ -504,6 +516,7 @@ def fixed_tree(
     breadth: int = 3,
     threshold: float = 0.1,
     source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A draft model's tree of fixed breadth and depth.
 
@@ -519,6 +532,8 @@ def fixed_tree(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def goose_eagle3(
@@ -546,6 +561,7 @@ def goose_eagle3(
     context__max_continuations: int = 4,
     context__max_match: int = 64,
     context__wrap: bool = False,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """GOOSE's spine, with branches from an EAGLE-3 head.
 
@@ -575,6 +591,8 @@ def goose_eagle3(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def goose_sampled(
@@ -601,6 +619,7 @@ def goose_sampled(
     context__max_continuations: int = 4,
     context__max_match: int = 64,
     context__wrap: bool = False,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """GOOSE's spine, with branches sampled from a draft model.
 
@@ -630,6 +649,8 @@ def goose_sampled(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def mixed(
@@ -647,6 +668,7 @@ def mixed(
     last: Literal['none', 'top', 'context'] = 'top',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -672,6 +694,8 @@ def mixed(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -689,6 +713,7 @@ def opt_tree(
     delta: float = 0.5,
     max_depth: int = 32,
     source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A draft model's likeliest nodes, as deep as levels add expected tokens.
 
@@ -703,6 +728,8 @@ def opt_tree(
         delta: expected tokens that a level must add for another to follow.
         max_depth: most draft forwards in a step.
         source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def rrsw(
@@ -720,6 +747,7 @@ def rrsw(
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -745,6 +773,8 @@ def rrsw(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -763,6 +793,7 @@ def sd(
     breadth: int = 1,
     threshold: float = 0.0,
     source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A chain of a draft model's likeliest tokens.
 
@@ -778,6 +809,8 @@ def sd(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def sequoia(
@@ -789,6 +822,7 @@ def sequoia(
     budget: int = 59,
     tree: str = '',
     source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A static tree searched for a draft model's acceptance by rank.
 
@@ -802,6 +836,8 @@ def sequoia(
         budget: most nodes to draft, root excluded.
         tree: JSON file of a searched tree; empty: a built-in one.
         source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def specinfer(
@@ -819,6 +855,7 @@ def specinfer(
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -844,6 +881,8 @@ def specinfer(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -870,6 +909,7 @@ def talon(
     top_k: int = 10,
     robust: int = 1,
     max_depth: int = 32,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -899,6 +939,8 @@ def talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -921,6 +963,7 @@ def traversal(
     last: Literal['none', 'top', 'context'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     context__lengths: tuple[int, ...] = (5, 4, 3),
     context__max_tokens: int = 20,
     context__max_continuations: int = 4,
@@ -946,6 +989,8 @@ def traversal(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -985,6 +1030,7 @@ def traversal_dynatree(
     goal: float = 0.7,
     depth_step: float = 1.0,
     tau_step: float = 0.05,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A sampled tree, its breadth by confidence, its depth by path probability.
 
@@ -1022,6 +1068,8 @@ def traversal_dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """
 
 def traversal_talon(
@@ -1042,6 +1090,7 @@ def traversal_talon(
     top_k: int = 10,
     robust: int = 1,
     max_depth: int = 32,
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
     """A sampled tree that spends its budget where the model is confident.
 
@@ -1065,4 +1114,6 @@ def traversal_talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
+            with instructions for it.
     """

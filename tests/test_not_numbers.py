@@ -14,7 +14,7 @@ from draftwood.methods import method, recipes
 from draftwood.policies.auto.features import NEURAL, TABLE, Codes, ranked_codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import SampledPool
-from draftwood.protocols import DraftHead, DraftModel
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.factories.markov_target import FakeHost, MarkovTarget
@@ -85,10 +85,10 @@ class BrokenHost(FakeHost):
     bad: float = math.nan
     every: int = 1
 
-    def model(self, name: Any) -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
         return Broken(self.bad, self.every, self.info.vocab_size)
 
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+    def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         head, model = super().head(name)
         assert isinstance(head, Eagle3Head)
         for weight in head.parameters():

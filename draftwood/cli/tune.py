@@ -114,10 +114,9 @@ def tune(
     share = 0.3 if draft or head else 0.0
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
 
-    from draftwood import models
     from draftwood.cli._timed_steps import SOURCE, check, run_steps
     from draftwood.costs.measure import Grid, measure_levels, measure_target
-    from draftwood.costs.store import identity_at, key_of
+    from draftwood.costs.store import key_of
     from draftwood.engine.host import ModelHost
     from draftwood.runner.attach import attach
 
@@ -169,7 +168,7 @@ def tune(
     found = replace(found, fixed=fixed, node=node, sequence=sequence)
     checks = [check(found, name, b, taken) for (name, b), taken in steps.items() if taken]
 
-    drafters = {SOURCE: identity_at(models.location(str(draft or head)))} if share else {}
+    drafters = {SOURCE: host.identity(draft or head)} if share else {}
     key = key_of(target.info, drafters)
     saved = _save(key, found, other.others)
     terminal = console()

@@ -44,7 +44,8 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
         return _measured(host.target, with_model)
 
     def make() -> LiveCosts:
-        places = {s: host.identity(built.spec.model) for s, built in with_model.items()}
+        specs = {source: built.spec for source, built in with_model.items()}
+        places = {s: host.identity(spec.model, spec.dtype) for s, spec in specs.items()}
         known = host.info.identity and all(places.values())
         return LiveCosts(
             read_or_measure(key_of(host.info, places), measure) if known else measure()

@@ -14,6 +14,7 @@ import numpy as np
 
 from draftwood.drafters._rollout.drafter import RolloutDrafter
 from draftwood.protocols import (
+    DraftDtype,
     DrafterSpec,
     DraftModel,
     Host,
@@ -35,6 +36,11 @@ class Model(DrafterSpec):
     model: str | PreTrainedModel = setting(
         "embedded-draft", "draft model: 'embedded-draft', a directory or a hub id", flag="draft"
     )
+    dtype: DraftDtype = setting(
+        "auto",
+        "number format of the weights; auto: the target's, but bfloat16 on a CPU with instructions "
+        "for it",
+    )
 
     draws: ClassVar = frozenset(Draw)
 
@@ -44,7 +50,7 @@ class Model(DrafterSpec):
         Raises:
             DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
         """
-        return ModelDrafter(host.model(self.model), host.info)
+        return ModelDrafter(host.model(self.model, self.dtype), host.info)
 
 
 class ModelDrafter(RolloutDrafter):

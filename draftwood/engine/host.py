@@ -6,16 +6,19 @@ Knows how models are loaded and attached; nothing of what drafters do with them.
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
 from draftwood.costs.store import identity_at
 from draftwood.drafters.eagle3.checkpoint import load_head
+from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.engine.draft_dtype import load_draft, load_in
 from draftwood.engine.vocabulary import Vocabulary, check_vocabularies
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import DraftHead, DraftModel, Target
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
@@ -35,22 +38,24 @@ class ModelHost:
         self.tokenizer = tokenizer
         self._shared: dict[Hashable, Any] = {}
 
-    def model(self, name: Any) -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
         """See :meth:`draftwood.protocols.Host.model`."""
         if not isinstance(name, str):
+            _refuse_dtype(name, dtype)
             self._compare(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
             return runner_of(name)
-        return self.share(("model", name), lambda: self._load(name))
+        return self.share(("model", name, dtype), lambda: self._load(name, dtype))
 
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+    def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         """See :meth:`draftwood.protocols.Host.head`."""
         # Its trees are the target's business to judge: a head has no plain forward to be compared
         # with.
         if not isinstance(name, str):
+            _refuse_dtype(name, dtype)
             self._check_place(name, "EAGLE-3 head", "head")
             return name, attach(name, self_test=False)
-        return self.share(("head", name), lambda: self._load_head(name))
+        return self.share(("head", name, dtype), lambda: self._load_head(name, dtype))
 
     @property
     def vocabulary(self) -> str:
@@ -60,9 +65,9 @@ class ModelHost:
             return ""
         return self.share(tokenizer, lambda: models.vocabulary_digest(tokenizer))
 
-    def identity(self, name: Any) -> str:
+    def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         """See :meth:`draftwood.protocols.Host.identity`."""
-        return identity_at(models.location(name)) if isinstance(name, str) else ""
+        return f"{identity_at(models.location(name))} {dtype}" if isinstance(name, str) else ""
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
         """See :meth:`draftwood.protocols.Host.share`."""
@@ -71,16 +76,19 @@ class ModelHost:
         found: T = self._shared[key]
         return found
 
-    def _load(self, name: str) -> DraftModel:
-        dtype = next((n for n, d in models.DTYPES.items() if d == self.info.dtype), "auto")
-        loaded = models.load(name, dtype=dtype, device=str(self.info.device))
+    def _load(self, name: str, wanted: DraftDtype) -> DraftModel:
+        loaded = load_draft(name, wanted, self.info.dtype, self.info.device)
         self._compare(loaded.model, loaded.tokenizer, name)
         return attach(loaded.model)
 
-    def _load_head(self, name: str) -> tuple[DraftHead, DraftModel]:
+    def _load_head(self, name: str, wanted: DraftDtype) -> tuple[DraftHead, DraftModel]:
         target = self.target
         where = models.location(name)
-        head = load_head(where, self.info, target.embedding(), target.lm_head())
+
+        def load(dtype: torch.dtype) -> Eagle3Head:
+            return load_head(where, self.info, target.embedding(), target.lm_head(), dtype=dtype)
+
+        head = load_in(wanted, self.info.dtype, self.info.device, load)
         return head, attach(head, self_test=False)
 
     def _check_place(self, given: Any, what: str, called: str) -> None:
@@ -98,4 +106,13 @@ class ModelHost:
             Vocabulary(self.info.vocab_size, self.info.origin, self.tokenizer),
             Vocabulary(size, origin_of(model.config), tokenizer),
             name,
+        )
+
+
+def _refuse_dtype(given: Any, dtype: DraftDtype) -> None:
+    """Refuse a setting that would change the weights of an object."""
+    if dtype != "auto":
+        raise DraftwoodError(
+            f"dtype is {dtype}, but a loaded {type(given).__name__} was given, which keeps its own:"
+            " cast it before, or give its path"
         )

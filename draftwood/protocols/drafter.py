@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+
+DraftDtype: TypeAlias = Literal["auto", "target", "float32", "bfloat16", "float16"]
+"""The number format of a draft model's weights; see :mod:`draftwood.engine.draft_dtype`."""
 
 
 class DraftNoise(Protocol):
@@ -256,22 +259,25 @@ class Host(Protocol):
         """The target itself."""
         ...
 
-    def model(self, name: Any) -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
         """A causal language model with the target's vocabulary, on the target's device.
 
         Args:
             name: what :func:`draftwood.models.load` takes, or a loaded transformers model.
+            dtype: of its weights (:func:`draftwood.engine.draft_dtype.load_in`); a loaded model
+                keeps its own.
 
         Raises:
             DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
         """
         ...
 
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+    def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         """An EAGLE-3 head, which shares the target's embedding unless it has its own.
 
         Args:
             name: ``"embedded-eagle3"``, a directory, a hub id, or a loaded head.
+            dtype: see :meth:`model`; a head that shares the target's ``lm_head`` has its dtype.
 
         Raises:
             DraftwoodError: it cannot be loaded, or was made for another target.
@@ -286,8 +292,11 @@ class Host(Protocol):
         """
         ...
 
-    def identity(self, name: Any) -> str:
-        """A digest of the configuration of a model or head; empty for a loaded object."""
+    def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
+        """A digest of the configuration of a model or head, and its ``dtype`` (:meth:`model`).
+
+        Empty for a loaded object.
+        """
         ...
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -308,6 +317,11 @@ class DrafterSpec(Part, ABC):
     def model(self) -> Any:
         """The draft model, by name or loaded; None if the drafter has none."""
         return None
+
+    @property
+    def dtype(self) -> DraftDtype:
+        """The number format of the draft model's weights."""
+        return "auto"
 
     @abstractmethod
     def build(self, host: Host) -> Drafter:

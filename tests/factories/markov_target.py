@@ -14,7 +14,15 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.protocols import DraftHead, DraftModel, Needs, Target, TargetInfo, TargetOutput
+from draftwood.protocols import (
+    DraftDtype,
+    DraftHead,
+    DraftModel,
+    Needs,
+    Target,
+    TargetInfo,
+    TargetOutput,
+)
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 
@@ -34,10 +42,10 @@ class FakeHost:
     info: TargetInfo
     vocabulary = ""
 
-    def model(self, name: Any) -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
         return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
 
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+    def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         torch.manual_seed(zlib.crc32(str(name).encode()))
         config = Eagle3Config(
             vocab_size=self.info.vocab_size,
@@ -63,7 +71,7 @@ class FakeHost:
     def target(self) -> Target:
         raise AssertionError("nothing is measured here")
 
-    def identity(self, name: Any) -> str:
+    def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         return ""
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:

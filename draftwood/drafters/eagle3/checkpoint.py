@@ -56,8 +56,9 @@ def load_head(
     target: TargetInfo,
     embedding: nn.Module | None = None,
     output: nn.Module | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Eagle3Head:
-    """Load an EAGLE-3 head for a target, in evaluation mode, with its dtype and on its device.
+    """Load an EAGLE-3 head for a target, in evaluation mode and on its device.
 
     Args:
         name: a directory, or else a hub id.
@@ -65,6 +66,7 @@ def load_head(
         embedding: the target's input embedding, used if the checkpoint has none. Without it, call
             :meth:`Eagle3Head.set_input_embeddings` afterwards.
         output: the target's ``lm_head``, likewise; :meth:`Eagle3Head.share_output`.
+        dtype: of its weights; None, or if the head has no ``lm_head`` of its own: the target's.
 
     Raises:
         DraftwoodError: there is no such checkpoint, or it is no EAGLE-3 head for this target; the
@@ -82,8 +84,9 @@ def load_head(
     _fit_embedding(tensors, config)
     _check_tensors(tensors, head, same_ids=raw.get("draft_vocab_size") is None)
     tensors |= _vocabulary(tensors, config)
+    dtype = dtype if dtype is not None and config.own_output else target.dtype
     placed = {
-        key: tensor.to(target.device, target.dtype if tensor.is_floating_point() else tensor.dtype)
+        key: tensor.to(target.device, dtype if tensor.is_floating_point() else tensor.dtype)
         for key, tensor in tensors.items()
     }
     head.load_state_dict(placed, assign=True)

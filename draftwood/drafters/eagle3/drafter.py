@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from draftwood.drafters._rollout.drafter import RolloutDrafter
 from draftwood.protocols import (
+    DraftDtype,
     DrafterSpec,
     DraftHead,
     DraftModel,
@@ -40,6 +41,11 @@ class Eagle3(DrafterSpec):
         "EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id",
         flag="head",
     )
+    dtype: DraftDtype = setting(
+        "auto",
+        "number format of the weights; auto: the target's, but bfloat16 on a CPU with instructions "
+        "for it",
+    )
 
     draws: ClassVar = frozenset(Draw)
 
@@ -49,7 +55,7 @@ class Eagle3(DrafterSpec):
         Raises:
             DraftwoodError: it cannot be loaded, or was made for another target.
         """
-        head, model = host.head(self.model)
+        head, model = host.head(self.model, self.dtype)
         return Eagle3Drafter(head, model, host.info)
 
 

@@ -12,7 +12,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftHead, DraftModel, Target, TargetInfo
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, TargetInfo
 
 T = TypeVar("T")
 
@@ -46,15 +46,15 @@ class ModelFreeHost:
         """Not available."""
         raise DraftwoodError("there is no target here: nothing can be measured")
 
-    def model(self, name: Any) -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:  # noqa: ARG002
         """Not available."""
         raise DraftwoodError(f"there is no model {name!r} here")
 
-    def head(self, name: Any) -> tuple[DraftHead, DraftModel]:
+    def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:  # noqa: ARG002
         """Not available."""
         raise DraftwoodError(f"there is no head {name!r} here")
 
-    def identity(self, name: Any) -> str:  # noqa: ARG002
+    def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:  # noqa: ARG002
         """Empty: no costs are stored."""
         return ""
 

@@ -14,6 +14,7 @@ from typing import Any
 from transformers import GenerationConfig
 
 from draftwood import models
+from draftwood.engine.draft_dtype import load_draft
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.generating import Generate
 from draftwood.models import Loaded
@@ -30,9 +31,8 @@ class HuggingFaceAssistant(Part):
     tokens: int = setting(20, "most tokens drafted a step (num_assistant_tokens)", least=1)
 
     def enter(self, stock: Loaded) -> Generate:
-        """Assisted generation, with an assistant of the model's dtype."""
-        dtype = next((n for n, d in models.DTYPES.items() if d == stock.model.dtype), "auto")
-        drafts = models.load(self.draft, dtype=dtype, device=str(stock.model.device))
+        """Assisted generation, with an assistant in the dtype of Draftwood's own draft models."""
+        drafts = load_draft(self.draft, "auto", stock.model.dtype, stock.model.device)
         drafts.model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             num_assistant_tokens=self.tokens
         )

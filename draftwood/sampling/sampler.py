@@ -12,6 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.sampling.params import SamplingParams
 from draftwood.sampling.processors import may_keep_state, processors_of, reads_history
 from draftwood.sampling.stateful import PathProcessor
+from draftwood.sampling.top_p import quicker
 
 __all__ = ["Sampler", "SamplingParams"]
 
@@ -57,7 +58,7 @@ class Sampler:
                 )
         sampler = cls(SamplingParams(), 0)
         sampler._processors = tuple(
-            PathProcessor(p) if may_keep_state(p) else p for p in processors
+            PathProcessor(p) if may_keep_state(p) else quicker(p) for p in processors
         )
         sampler.temperature = temperature
         sampler._copies = True

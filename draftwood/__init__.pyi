@@ -70,6 +70,7 @@ def auto(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__prompt: bool = False,
     adjacency__table: str | None = None,
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
@@ -109,6 +110,8 @@ def auto(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
+            on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
             with instructions for it.
@@ -143,6 +146,7 @@ def goose(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__prompt: bool = True,
     adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A spine copied from the context, with branches from the adjacency table.
@@ -178,6 +182,8 @@ def goose(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
+            on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
@@ -201,6 +207,7 @@ def iso3(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__prompt: bool = True,
     adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A uniform 3-ary tree over GOOSE's two sources.
@@ -227,6 +234,8 @@ def iso3(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
+            on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
@@ -250,6 +259,7 @@ def iso5(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__prompt: bool = True,
     adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A uniform 5-ary tree over GOOSE's two sources.
@@ -276,6 +286,8 @@ def iso5(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
+            on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
@@ -319,6 +331,7 @@ def tr(
     adjacency__shared: bool = False,
     adjacency__max_rows: int = 65536,
     adjacency__harvest: Literal['all', 'accepted'] = 'all',
+    adjacency__prompt: bool = True,
     adjacency__table: str | None = None,
 ) -> CustomGenerate:
     """A static tree filled from the adjacency table.
@@ -337,6 +350,8 @@ def tr(
         adjacency__shared: one table for all requests of an engine, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
+        adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
+            on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
     """
 

@@ -18,7 +18,9 @@ eight=$(usual) four="$(sets humaneval mt_bench),$(with_texts)"
 sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
 # With all that is shipped for the model, with its table and calibration, and cold.
 autos=auto,auto:shipped=table:neural=,auto:shipped=off:neural=
-own=ar,$autos,goose:budget=16,pld
+# The output layer on all of a prompt costs more than it adds.
+goose=goose:budget=16:adjacency.prompt=false
+own=ar,$autos,$goose,pld
 models=()
 if [[ -n ${HEAD:-} ]]; then
     own+=,eagle3:budget=16
@@ -34,7 +36,7 @@ else
 fi
 own+=${FURTHER:+,$FURTHER}
 # Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
-together=ar,$autos,goose:budget=16,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
+together=ar,$autos,$goose,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
 
 cell() { # NAME SETS METHODS FLAG...
     local name=smollm2_$1 prompts=$2 methods=$3; shift 3

@@ -241,6 +241,7 @@ def test_it_needs_prompt_rows_and_copies_nothing() -> None:
     tables = Adjacency().build(HOST)
     assert tables.needs == Needs(top_k=V, prompt_rows=True)  # a vocabulary of 7 has no 10 best
     assert tables.continuations([0, 4]) == [(), ()]
+    assert Adjacency(prompt=False).build(HOST).needs == Needs(top_k=V)
 
 
 def test_sampled_children_are_refused() -> None:

@@ -49,7 +49,9 @@ class Adjacency(DrafterSpec):
     harvest: Literal["all", "accepted"] = setting(
         "all", "learn from every node of a tree, or from the accepted ones only"
     )
-
+    prompt: bool = setting(
+        True, "learn at all positions of the prompt, for which the output layer runs on them too"
+    )
     table: str | None = setting(None, "prepared table, a file made by draftwood harvest")
 
     def __post_init__(self) -> None:
@@ -74,11 +76,12 @@ class Adjacency(DrafterSpec):
 class AdjacencyTables(Drafter):
     """Successors of pairs of tokens, in a table per slot or one table for all slots.
 
-    The top-k of every row of the target's logits is stored: prompt positions, accepted nodes, the
-    node of the bonus, and rejected nodes. A node's row gives the successors of its pair (its
-    parent's token, its token); the root's parent is the token before the anchor. A new row replaces
-    the pair's earlier one; of equal pairs in one step the last node counts. A successor's score is
-    its softmax probability; successors below ``min_score`` are dropped.
+    The top-k of every row of the target's logits is stored: prompt positions (unless ``prompt`` is
+    off), accepted nodes, the node of the bonus, and rejected nodes. A node's row gives the
+    successors of its pair (its parent's token, its token); the root's parent is the token before
+    the anchor. A new row replaces the pair's earlier one; of equal pairs in one step the last node
+    counts. A successor's score is its softmax probability; successors below ``min_score`` are
+    dropped.
 
     A token without a known pair uses the pair ending in it that was stored last, which is what a
     separate unigram table would hold. A known pair without successors gives no candidates. With
@@ -104,8 +107,8 @@ class AdjacencyTables(Drafter):
 
     @property
     def needs(self) -> Needs:
-        """The ``width`` best tokens of every row, the prompt's included."""
-        return Needs(top_k=self._width, prompt_rows=True)
+        """The ``width`` best tokens of every row, by default the prompt's included."""
+        return Needs(top_k=self._width, prompt_rows=self._settings.prompt)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Store the successors at the prompt's positions, as far as the target computed them."""

@@ -10,7 +10,11 @@ RECIPES = (
         "-",
         drafters={"context": "context", "adjacency": "adjacency", "draft": "model"},
         verifier="traversal",  # which walks trees without sampled nodes
-        presets={"context.wrap": True, "context.max_tokens": 64},  # unlikely ones are not drafted
+        presets={
+            "context.wrap": True,
+            "context.max_tokens": 64,  # unlikely ones are not drafted
+            "adjacency.prompt": False,  # prefill takes half as long again, for the same trees
+        },
         optional={"draft": "neural"},
         further="also",
     ),

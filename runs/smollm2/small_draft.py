@@ -27,7 +27,7 @@ from draftwood.files import write_json
 from draftwood.lab.train.batches import held_out_rows, parse_mixture
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import ATTENTION
-from draftwood.lab.train.evaluate import acceptance
+from draftwood.lab.train.evaluate import drafted_chains
 from draftwood.lab.train.head_loss import DraftLabels
 from draftwood.lab.train.loss import Labels, chunked_loss
 from draftwood.lab.train.recipe import TrainingRecipe
@@ -164,7 +164,7 @@ def main() -> None:
     def evaluate() -> dict[str, Any]:
         return {
             "draft": judged(student, teacher, answers) | {"parameters_read": student.read},
-            "head": asdict(acceptance(head, teacher, CHAIN, answers))
+            "head": asdict(drafted_chains(head, teacher, CHAIN, answers).acceptance())
             | {"parameters_read": sum(parameter.numel() for parameter in head.parameters())},
         }
 

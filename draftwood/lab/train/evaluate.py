@@ -114,44 +114,63 @@ def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Doma
     return Agreement(greedy=round(same / count, 4), sampled=round(overlap / count, 4))
 
 
-@torch.inference_mode()
-def acceptance(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> HeadAcceptance:
-    """Draft a chain of ``steps`` tokens from every position of the rows of `held_out_loss`.
+@dataclass(frozen=True, eq=False)
+class DraftedChains:
+    """Chains of ``steps`` tokens that a head drafted from every position of held-out rows.
 
-    Chains follow the text, as in training. Where the text is not the target's greedy continuation,
-    the result is an estimate.
+    Attributes:
+        rows: int64 ``[b, q]``; ``rows[:, i + 1]`` is the root of chain i.
+        hits: bool ``[b, n, steps]``: the token is the target's likeliest.
+        nats: ``[b, n, steps]``, KL(target || head), weighted as in training.
     """
+
+    rows: Tensor
+    hits: Tensor
+    nats: Tensor
+
+    def acceptance(self, after: Tensor | None = None) -> HeadAcceptance:
+        """Acceptance of all chains, or of those whose root is where bool ``after`` ``[b, q]`` is.
+
+        Chains follow the text, as in training. Where the text is not the target's greedy
+        continuation, the result is an estimate.
+        """
+        counted = torch.ones_like(self.rows, dtype=torch.bool) if after is None else after
+        counted = counted[:, 1 : 1 + self.hits.shape[1]]
+        hits, nats = self.hits[counted].double(), self.nats[counted].double()
+        chains, accepted = len(hits), hits.cumprod(-1).sum(0)
+        return HeadAcceptance(
+            chains=chains,
+            nats_per_token=_shares(nats.sum(0), chains),
+            greedy=_shares(hits.sum(0), chains),
+            accepted=_shares(accepted, chains),
+            accepted_tokens=round(float(accepted.sum()) / max(1, chains), 4),
+        )
+
+
+@torch.inference_mode()
+def drafted_chains(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> DraftedChains:
+    """Draft a chain of ``steps`` tokens from every position of the rows of `held_out_loss`."""
     labels, taps = DraftLabels(head), tuple(head.config.taps)
-    nats, correct, accepted = (torch.zeros(steps, dtype=torch.float64) for _ in range(3))
-    chains = 0
-    for rows in _rows(domain):
-        tokens = rows.to(head.device)
-        count = tokens.shape[1] - steps
-        if count < 1:
-            continue
+    rows = torch.from_numpy(held_out_rows(domain, _LENGTH, _ROWS))
+    count = max(0, rows.shape[1] - steps)
+    hits = torch.zeros((len(rows), count, steps), dtype=torch.bool)
+    nats = torch.zeros((len(rows), count, steps))
+    for first in range(0, len(rows) if count else 0, _ROWS_AT_ONCE):
+        own = slice(first, first + _ROWS_AT_ONCE)
+        tokens = rows[own].to(head.device)
         reading = teacher.read(tokens, taps)
         log_probs = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
         log_q, weights = (
-            part.view(len(rows), count + steps - 1, -1) for part in labels.of(log_probs)
+            part.view(len(tokens), count + steps - 1, -1) for part in labels.of(log_probs)
         )
-        wanted = log_probs.argmax(-1).view(len(rows), -1)
-        alive = torch.ones((len(rows), count), dtype=torch.bool, device=head.device)
+        wanted = log_probs.argmax(-1).view(len(tokens), -1)
         for k, out in enumerate(unroll(head, reading.features, tokens, steps)):
             at = slice(k, k + count)
             log_p = head.lm_head(head.norm(out[:, :count])).float().log_softmax(-1)
-            nats[k] += float((weights[:, at] * log_q[:, at].exp() * (log_q[:, at] - log_p)).sum())
-            hits = head.to_target(log_p.argmax(-1)) == wanted[:, at]
-            alive &= hits
-            correct[k] += int(hits.sum())
-            accepted[k] += int(alive.sum())
-        chains += len(rows) * count
-    return HeadAcceptance(
-        chains=chains,
-        nats_per_token=_shares(nats, chains),
-        greedy=_shares(correct, chains),
-        accepted=_shares(accepted, chains),
-        accepted_tokens=round(float(accepted.sum()) / max(1, chains), 4),
-    )
+            apart = log_q[:, at].exp() * (log_q[:, at] - log_p)
+            nats[own, :, k] = (weights[:, at] * apart).sum(-1).cpu()
+            hits[own, :, k] = (head.to_target(log_p.argmax(-1)) == wanted[:, at]).cpu()
+    return DraftedChains(rows, hits, nats)
 
 
 def _shares(sums: Tensor, count: int) -> list[float]:

@@ -13,8 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
+from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import acceptance
+from draftwood.lab.train.evaluate import drafted_chains
 from draftwood.lab.train.export import export_head, is_finished
 from draftwood.lab.train.head import describe, equalise_taps, frequent_tokens, new_head
 from draftwood.lab.train.head_loss import STEP_DECAY, HeadLoss
@@ -62,10 +63,18 @@ def train_head(
         main = max(domains, key=lambda domain: run.mixture.get(domain.name, 0.0))
         equalise_taps(head, teacher, _first_rows(main))
     shape, fingerprint = describe(config), teacher.fingerprint()
+    marks = answer_marks(tokenizer)
 
     def evaluate() -> dict[str, Any]:
-        found = {d.name: asdict(acceptance(head, teacher, plan.unroll, d)) for d in domains}
-        logger.info("held out: %s", found)
+        found: dict[str, Any] = {}
+        in_answers: dict[str, Any] = {}
+        for domain in domains:
+            chains = drafted_chains(head, teacher, plan.unroll, domain)
+            found[domain.name] = asdict(chains.acceptance())
+            if marks is not None:
+                inside = chains.acceptance(marks.followed_by_answer(chains.rows))
+                in_answers |= {domain.name: asdict(inside)} if inside.chains else {}
+        logger.info("held out: %s; in answers: %s", found, in_answers)
         return {
             "shape": shape,
             "tied": plan.tied,
@@ -73,6 +82,7 @@ def train_head(
             "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
             "target": {"name": teacher.name, "fingerprint": fingerprint},
             "held_out": found,
+            "held_out_answers": in_answers,
         }
 
     run.train(

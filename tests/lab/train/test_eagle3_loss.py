@@ -11,7 +11,7 @@ from torch.nn import functional
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train import loss as losses
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import acceptance
+from draftwood.lab.train.evaluate import drafted_chains
 from draftwood.lab.train.head_loss import HeadLoss
 from draftwood.lab.train.loss import Labels, chunked_loss
 from draftwood.lab.train.teacher import Teacher
@@ -139,7 +139,7 @@ def test_acceptance_counts_chains() -> None:
     # One row of held-out text, shorter than the usual ones.
     tokens = text(1, 60)[0] % 5
     stream = tokens.numpy().astype(np.uint16)
-    found = acceptance(head, target, STEPS, Domain("a", stream, stream))
+    found = drafted_chains(head, target, STEPS, Domain("a", stream, stream)).acceptance()
     chains = [chain_terms(target, head, tokens, i, STEPS) for i in range(57)]
     assert found.chains == 57
     for k in range(STEPS):
@@ -155,8 +155,23 @@ def test_acceptance_counts_chains() -> None:
 
 
 @torch.no_grad()
+def test_acceptance_of_some_chains() -> None:
+    target = teacher(5)
+    head = random_head(target, [0, 1, 3], seed=4)
+    stream = text(1, 60)[0].numpy().astype(np.uint16) % 5
+    chains = drafted_chains(head, target, STEPS, Domain("a", stream, stream))
+    roots = torch.zeros((1, 60), dtype=torch.bool)
+    roots[0, [0, 3, 9, 59]] = True  # the first and the last are no roots
+    found = chains.acceptance(roots)
+    assert found.chains == 2
+    assert found.greedy == chains.hits[0, [2, 8]].double().mean(0).tolist()
+    assert chains.acceptance(~roots).chains == 55
+
+
+@torch.no_grad()
 def test_text_too_short_for_a_chain_gives_none() -> None:
     target = teacher()
     stream = np.arange(STEPS, dtype=np.uint16)
-    found = acceptance(random_head(target, EVERY_OTHER), target, STEPS, Domain("a", stream, stream))
+    head = random_head(target, EVERY_OTHER)
+    found = drafted_chains(head, target, STEPS, Domain("a", stream, stream)).acceptance()
     assert (found.chains, found.accepted_tokens) == (0, 0.0)

@@ -15,7 +15,7 @@ from transformers import LlamaForCausalLM
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import acceptance
+from draftwood.lab.train.evaluate import drafted_chains
 from draftwood.lab.train.head import frequent_tokens, new_head
 from draftwood.lab.train.head_loss import HeadLoss
 from draftwood.lab.train.head_plan import HeadPlan
@@ -202,9 +202,9 @@ def test_a_head_learns_to_draft_as_its_target(tmp_path: Path, domains: tuple[Dom
     losses: list[float] = []
     run = head_trainer(tmp_path / "head", domains, recipe, target, micro_tokens=64)
     head: Any = run.model
-    before = acceptance(head, target, 3, domains[0])
+    before = drafted_chains(head, target, 3, domains[0]).acceptance()
     run.run(on_step=lambda step, loss: losses.append(loss))
-    after = acceptance(head, target, 3, domains[0])
+    after = drafted_chains(head, target, 3, domains[0]).acceptance()
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
     assert after.accepted_tokens > before.accepted_tokens + 0.5
     assert after.accepted == sorted(after.accepted, reverse=True)

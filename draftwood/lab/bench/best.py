@@ -22,8 +22,8 @@ SCHEMA = 2
 TIMELESS = "mean_acceptance_length"
 """The figure of a search that does not depend on times."""
 
-_NEEDED = ("model", "draft", "head", "dtype", "batch", "sampling")
-_SAME = ("model", "draft", "head", "dtype", "batch", "temperature")
+_NEEDED = ("model", "draft", "head", "dtype", "batch", "chat", "sampling")
+_SAME = ("model", "draft", "head", "dtype", "batch", "chat", "temperature")
 """Settings in which a run must agree with the search."""
 
 _OPTIONAL = ("draft", "head")
@@ -91,7 +91,7 @@ class Best:
 
         Raises:
             DraftwoodError: settings were found on one of the prompts, or with another model, draft
-                model, head, dtype, batch or temperature.
+                model, head, dtype, batch, use of the chat template or temperature.
         """
         searched, given = _flat(self.provenance["settings"]), _flat(settings)
         for name in _SAME:

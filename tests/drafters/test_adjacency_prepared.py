@@ -129,8 +129,8 @@ def test_successors_below_min_score_are_not_offered(tmp_path: Path) -> None:
 def test_the_live_row_of_a_pair_wins(tmp_path: Path) -> None:
     tables = begun(drafter(tmp_path, TABLE), [1, 2, 0], {0: 0.9}, {8: 0.8, 3: 0.1}, {0: 0.9})
     assert found_after(tables, 1, 2) == {8: 0.8, 3: 0.1}
-    # The pair (4, 2) is new to both: the row of 2 that was stored last, and not the table's.
-    assert found_after(tables, 4, 2) == {8: 0.8, 3: 0.1}
+    # The pair (4, 2) is new to both: the row of 2 that was stored last, and the table's of 2.
+    assert found_after(tables, 4, 2) == {8: 0.4, 5: 0.25, 3: 0.05}
 
 
 def test_a_new_pair_is_the_mean_of_the_table_and_the_token_s_last_row(tmp_path: Path) -> None:
@@ -139,10 +139,11 @@ def test_a_new_pair_is_the_mean_of_the_table_and_the_token_s_last_row(tmp_path: 
     assert found_after(tables, 1, 2) == {t: pytest.approx(p, abs=0.01) for t, p in half.items()}
 
 
-def test_without_pairs_the_rows_of_tokens_alone_are_used(tmp_path: Path) -> None:
+def test_without_live_pairs_every_token_uses_the_table(tmp_path: Path) -> None:
     tables = begun(drafter(tmp_path, TABLE, bigram=False), [0, 6], {0: 0.9}, {1: 0.9})
-    assert found_after(tables, 1, 2) == {5: 0.5}
-    assert found_after(tables, 6) == {1: 0.9}
+    assert found_after(tables, 1, 2) == {3: 0.5, 4: 0.25}
+    assert found_after(tables, 0, 2) == {5: 0.5}
+    assert found_after(tables, 6) == {1: 0.45, 7: 0.25, 8: 0.01}
 
 
 def test_learning_never_changes_the_table(tmp_path: Path) -> None:

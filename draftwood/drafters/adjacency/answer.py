@@ -23,9 +23,9 @@ def answer(
 ) -> Candidates:
     """The best known successors of each node of a query.
 
-    The live row of a pair wins. A pair without one uses the mean of the live row of its token that
-    was stored last and the prepared row of the pair, or the one of the two that there is, or else
-    the prepared row of the token alone. If the live table has no pairs, nor are prepared ones used.
+    The live row of a pair wins. A pair without one uses the mean of two rows, or the one of them
+    that there is: the live row of its token that was stored last, and the prepared row of the pair,
+    or else of the token. So does every token of a live table without pairs.
 
     Args:
         query: see :class:`draftwood.protocols.Expand`.
@@ -46,27 +46,26 @@ def answer(
     before = [every[parent] if parent >= 0 else before_anchor for parent in above]
     rows, unknown = live.find(before, tokens)
     best, logq = live.successors(rows)
-    if prepared is not None and unknown:
-        new = [before[i] for i in unknown], [tokens[i] for i in unknown]
-        latest = best[unknown], logq[unknown]
-        best[unknown], logq[unknown] = _completed(latest, prepared, *new, live)
+    averaged = unknown if live.bigram else list(range(len(tokens)))
+    if prepared is not None and averaged:
+        keys = [before[i] for i in averaged], [tokens[i] for i in averaged]
+        latest = best[averaged], logq[averaged]
+        best[averaged], logq[averaged] = _averaged(latest, prepared, *keys, live)
     if any(query.exclude):
         _drop_excluded(best, logq, query.exclude)
     return Candidates(_fit(best, query.k, -1).astype(np.int64), _fit(logq, query.k, -np.inf))
 
 
-def _completed(
+def _averaged(
     latest: Rows,
     prepared: PreparedTable,
     before: Sequence[int],
     tokens: Sequence[int],
     live: LiveTable,
 ) -> Rows:
-    """The rows of pairs that the live table lacks, from its rows of their tokens."""
+    """The mean of the live rows of tokens and the prepared rows of their pairs or of themselves."""
     pairs, singles = prepared.find(before, tokens)
-    if not live.bigram:
-        pairs[:] = UNKNOWN
-    places = np.where((pairs == UNKNOWN) & (latest[0][:, 0] < 0), singles, pairs)
+    places = np.where(pairs == UNKNOWN, singles, pairs)
     found, logq = mean(latest, prepared.successors(places, live.width))
     below = logq < live.least_logq
     found[below], logq[below] = -1, -np.inf

@@ -1,4 +1,4 @@
-"""The answer to a query: rows of the live table, and of the prepared one for what it lacks."""
+"""The answer to a query: rows of the live table and of the prepared one, averaged or alone."""
 
 from __future__ import annotations
 

@@ -94,7 +94,9 @@ def test_auto_plans_its_trees_for_each_load(recorded: str, tmp_path: Path) -> No
     costs = StepCosts(Curve((1, 64, 128), (0.01, 0.0100001, 0.65)))
     (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
     flags = ("--costs", str(tmp_path / "costs.json"), "--batch", "1,64", "--context", "0")
-    methods = ("--methods", "goose:budget=16,auto:shipped=off", "--harvest", "accepted")
+    # What the prompt teaches gives so short a text its candidates.
+    methods = ("--methods", "goose:budget=16,auto:shipped=off:adjacency.prompt=true")
+    flags += ("--harvest", "accepted")
     fixed, auto = replay(recorded, tmp_path / "o.json", *methods, *flags)
     alone, crowded = auto["speeds"]
     assert alone["drafted_per_step"] > 1

@@ -95,8 +95,8 @@ def test_auto_plans_its_trees_for_each_load(recorded: str, tmp_path: Path) -> No
     (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
     flags = ("--costs", str(tmp_path / "costs.json"), "--batch", "1,64", "--context", "0")
     # What the prompt teaches gives so short a text its candidates.
-    methods = ("--methods", "goose:budget=16,auto:shipped=off:adjacency.prompt=true")
-    flags += ("--harvest", "accepted")
+    named = "goose:budget=16,auto:shipped=off:adjacency.prompt=true"
+    methods = ("--methods", named, "--harvest", "accepted")
     fixed, auto = replay(recorded, tmp_path / "o.json", *methods, *flags)
     alone, crowded = auto["speeds"]
     assert alone["drafted_per_step"] > 1

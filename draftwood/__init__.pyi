@@ -113,8 +113,8 @@ def auto(
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
             on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def goose(
@@ -396,8 +396,8 @@ def block(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -482,8 +482,8 @@ def dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -516,8 +516,8 @@ def eagle3(
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def fixed_tree(
@@ -547,8 +547,8 @@ def fixed_tree(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def goose_eagle3(
@@ -606,8 +606,8 @@ def goose_eagle3(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def goose_sampled(
@@ -664,8 +664,8 @@ def goose_sampled(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def mixed(
@@ -709,8 +709,8 @@ def mixed(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -743,8 +743,8 @@ def opt_tree(
         delta: expected tokens that a level must add for another to follow.
         max_depth: most draft forwards in a step.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def rrsw(
@@ -788,8 +788,8 @@ def rrsw(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -824,8 +824,8 @@ def sd(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def sequoia(
@@ -851,8 +851,8 @@ def sequoia(
         budget: most nodes to draft, root excluded.
         tree: JSON file of a searched tree; empty: a built-in one.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def specinfer(
@@ -896,8 +896,8 @@ def specinfer(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -954,8 +954,8 @@ def talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1004,8 +1004,8 @@ def traversal(
         last: a node's last child: sampled too, the likeliest, or the copied one.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1083,8 +1083,8 @@ def traversal_dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def traversal_talon(
@@ -1129,6 +1129,6 @@ def traversal_talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 on a CPU
-            with instructions for it.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """

@@ -108,7 +108,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
 
     Args:
         info: of the attached target.
-        drafters: :func:`identity_at` of each drafter with a model, by source name.
+        drafters: :meth:`draftwood.protocols.Host.identity` of each drafter with a model, by source.
     """
     import torch
 

@@ -38,8 +38,8 @@ class Model(DrafterSpec):
     )
     dtype: DraftDtype = setting(
         "auto",
-        "number format of the weights; auto: the target's, but bfloat16 on a CPU with instructions "
-        "for it",
+        "number format of the weights; auto: the target's, but bfloat16 for more than 8 MB beside "
+        "a float32 target on a CPU that multiplies bfloat16",
     )
 
     draws: ClassVar = frozenset(Draw)

@@ -2,7 +2,7 @@
 
 Reading its weights is most of a draft forward. A CPU with bfloat16 instructions reads half as much
 in bfloat16 as in float32, and multiplies several rows two to five times as fast. Rounded drafts are
-drafts all the same: the target's tokens do not depend on them.
+drafts all the same: no promise depends on them.
 """
 
 from collections.abc import Callable

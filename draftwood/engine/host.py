@@ -89,6 +89,11 @@ class ModelHost:
             return load_head(where, self.info, target.embedding(), target.lm_head(), dtype=dtype)
 
         head = load_in(wanted, self.info.dtype, self.info.device, load)
+        if wanted in models.DTYPES and head.dtype != models.DTYPES[wanted]:
+            raise DraftwoodError(
+                f"head {name} shares the target's lm_head, so its weights have the target's dtype, "
+                f"not {wanted}: leave the setting dtype out"
+            )
         return head, attach(head, self_test=False)
 
     def _check_place(self, given: Any, what: str, called: str) -> None:

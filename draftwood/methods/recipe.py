@@ -119,13 +119,15 @@ def check_names(method: str, names: Iterable[str], known: Collection[str]) -> No
 
 def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
     known = settings_of(recipe)
-    optional = {
-        setting: source
-        for source, setting in recipe.optional.items()
-        if any(name.startswith(f"{source}.") for name in options)
-    }
-    values = {**recipe.presets, **optional, **options}
+    values = {**recipe.presets, **options}
     check_names(recipe.name, values, known)
+    for source in recipe.optional:
+        unused = [name for name in options if name.startswith(f"{source}.")]
+        if unused and not recipe.binds(source):
+            raise DraftwoodError(
+                f"{unused[0]} is a setting of a drafter that method {recipe.name!r} does not have "
+                f"here: give {' or '.join(f'{flag}=PATH' for flag in model_flags())} as well"
+            )
     values |= {name: checked(known[name], value) for name, value in options.items()}
     accept_rule = str(values.pop("verifier", recipe.verifier))
 

@@ -40,7 +40,8 @@ def _nucleus(scores: torch.Tensor, p: torch.Tensor, top_p: float) -> torch.Tenso
     """Ids of the nucleus of one row ``[V]``; all of them if the row holds a NaN."""
     sizes = [size for size in _SIZES if size < len(scores)]
     for size in (*sizes, len(scores)):
-        largest, ids = scores.topk(size)
+        best = scores.topk(size) if size < len(scores) else scores.sort(descending=True)
+        largest, ids = best
         sums = p[ids].cumsum(0, dtype=torch.float64)
         count = 1 + int((sums[:-1] < top_p).sum())
         if count < size:
@@ -55,7 +56,8 @@ def _nucleus(scores: torch.Tensor, p: torch.Tensor, top_p: float) -> torch.Tenso
 
 
 def quicker(processor: LogitsProcessor) -> LogitsProcessor:
-    """:class:`TopP` for transformers' own top-p that keeps at least one token, else the same."""
-    if type(processor) is TopPLogitsWarper and processor.min_tokens_to_keep == 1:
-        return TopP(processor.top_p, processor.filter_value)
-    return processor
+    """:class:`TopP` for transformers' own top-p of default settings, else the same."""
+    if type(processor) is not TopPLogitsWarper:
+        return processor
+    usual = processor.min_tokens_to_keep == 1 and processor.top_p < 1
+    return TopP(processor.top_p, processor.filter_value) if usual else processor

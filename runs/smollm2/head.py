@@ -3,8 +3,8 @@
 Usage: python runs/smollm2/head.py OUT [--least 2250000] [--hours 12] -- ARGUMENTS
 
 ARGUMENTS are those of `draftwood train eagle3`, without --out, --tokens and --stop-after. The head
-is trained at constant rates and judged after every 0.5 million tokens: the share of positions in
-held-out answers (domain `answers`) whose first drafted token is the target's. When two judgements
+is trained at constant rates and judged after every 0.5 million tokens: the share of held-out
+positions of the domain `answers` whose first drafted token is the target's. When two judgements
 differ by less than 0.005, or the hours are over, the last quarter of the training follows, in which
 the rates fall. Each judgement is a line of OUT/curve.jsonl. Stopped at any point, the command goes
 on when called again.
@@ -77,7 +77,7 @@ def main() -> None:
         wanted = (judged(path)[-1]["updates"] if judged(path) else 0) + EVERY // batch
         left = max(1, wanted - updates_of(given.out))
         record = train(given.out, CONSTANT, left, given.arguments)
-        trained, held_out = record["trained"], record["held_out_answers"]["answers"]
+        trained, held_out = record["trained"], record["held_out"]["answers"]
         if trained["updates"] < wanted:
             raise SystemExit("interrupted; call again to go on")
         line = {name: trained[name] for name in ("updates", "tokens", "wall_seconds")}

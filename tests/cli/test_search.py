@@ -138,7 +138,7 @@ def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
         ({"head": "h"}, "searched with head none, not with h"),
         ({"dtype": "bfloat16"}, "searched with dtype float32, not with bfloat16"),
         ({"batch": 4}, "searched with batch 1, not with 4"),
-        ({"chat": True}, "searched with chat none, not with True"),
+        ({"chat": True}, "searched with chat left to the prompts, not with on"),
         ({"sampling": {"temperature": 1.0}}, r"searched with temperature 0\.0, not with 1\.0"),
         ({"draft": None}, None),
         ({"repeats": 2}, None),

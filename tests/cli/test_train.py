@@ -89,6 +89,7 @@ def test_a_head_is_trained_for_the_finished_target(out: Path, corpus: Path) -> N
     assert record["target"]["name"] == "target"
     held_out = record["held_out"]["code"]
     assert held_out["chains"] > 0
+    assert record["held_out_answers"] == {}, "no special token ends a turn of this template"
     lists = ("accepted", "greedy", "nats_per_token")
     assert [len(held_out[name]) for name in lists] == [2, 2, 2]
     assert "--unroll 2 --taps 1+3" in record["command"]

@@ -112,7 +112,10 @@ def test_a_head_with_the_targets_output_keeps_its_format(target: Runner, tmp_pat
     weights = save_head(Eagle3Head(config), tmp_path) / "model.safetensors"
     kept = {name: each for name, each in load_file(weights).items() if name not in ("d2t", "t2d")}
     save_file(kept, weights)
-    assert ModelHost(target).head(str(tmp_path))[1].info.dtype == torch.float32
+    host = ModelHost(target)
+    assert host.head(str(tmp_path))[1].info.dtype == torch.float32
+    with pytest.raises(DraftwoodError, match="shares the target's lm_head, so its weights"):
+        host.head(str(tmp_path), "bfloat16")
 
 
 def test_costs_are_kept_by_format(target: Runner, tmp_path: Path) -> None:

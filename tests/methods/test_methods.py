@@ -131,6 +131,7 @@ def test_presets_reach_the_parts() -> None:
         ("ar:head=a", "ar drafts without a model: use --method auto --head a$"),
         ("pld:draft=a", "pld drafts without a model: use --method auto --draft a$"),
         ("talon:draft.model=a", "no setting 'draft.model'"),
+        ("auto:draft.dtype=auto", "does not have here: give draft=PATH or head=PATH as well"),
         ("goose:adjacency=model:adjacency.model=a", "no setting 'adjacency.model'"),
         ("goose:drafter=model", "no setting 'drafter'"),
     ],

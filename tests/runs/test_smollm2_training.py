@@ -121,7 +121,7 @@ def test_the_head_is_judged_and_then_finished(
         trained = {"updates": updates, "tokens": batch * updates, "wall_seconds": 1}
         return {
             "trained": trained,
-            "held_out_answers": {"answers": {"greedy": [first], "accepted_tokens": 1.0}},
+            "held_out": {"answers": {"greedy": [first], "accepted_tokens": 1.0}},
         }
 
     monkeypatch.setattr(head, "train", train)

@@ -1,4 +1,4 @@
-"""Top-p keeps what transformers' own keeps, in every dtype, with ties, and in tiny vocabularies."""
+"""Top-p keeps what transformers' own keeps, with ties, rounded scores and tiny vocabularies."""
 
 import math
 from typing import Any
@@ -73,6 +73,7 @@ def test_transformers_top_p_is_replaced_where_it_is_the_same() -> None:
     assert isinstance(found, TopP)
     assert found.top_p == 0.8
     wider = TopPLogitsWarper(0.8, min_tokens_to_keep=2)
+    whole = TopPLogitsWarper(1.0)
     other = MinLengthLogitsProcessor(1, [2])
-    assert quicker(wider) is wider
-    assert quicker(other) is other
+    for each in (wider, whole, other):
+        assert quicker(each) is each

@@ -125,7 +125,8 @@ def digest(prompt: Prompt) -> str:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**settings, "temperature": settings["sampling"]["temperature"]}
+    chat = {None: "left to the prompts", True: "on", False: "off"}[settings["chat"]]
+    return {**settings, "temperature": settings["sampling"]["temperature"], "chat": chat}
 
 
 def _shown(value: object) -> str:

@@ -63,7 +63,7 @@ def replay_method(method: Method, info: TargetInfo) -> ReplayMethod:
 
 
 def drafter_name(spec: DrafterSpec) -> str:
-    """A drafter's name in recordings: module, class and settings.
+    """A drafter's name in recordings: module, class and settings, but no default number format.
 
     Raises:
         DraftwoodError: its model is an object, which has no name.
@@ -74,7 +74,10 @@ def drafter_name(spec: DrafterSpec) -> str:
             "recordings can tell it from others"
         )
     kind = type(spec)
-    values = ", ".join(f"{s.name}={getattr(spec, s.name)!r}" for s in settings(kind))
+    given = {s.name: getattr(spec, s.name) for s in settings(kind)}
+    if spec.dtype == "auto":
+        given.pop("dtype", None)
+    values = ", ".join(f"{name}={value!r}" for name, value in given.items())
     # The name of a part is that of its package, whichever file of the package defines the class.
     return f"{kind.__module__.removesuffix('.drafter')}.{kind.__qualname__}({values})"
 

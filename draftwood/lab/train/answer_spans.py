@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+_SAID = ("Hello.", "Good morning.", "Thank you.")
+
 
 @dataclass(frozen=True)
 class AnswerMarks:
@@ -36,15 +38,27 @@ class AnswerMarks:
 
 
 def answer_marks(tokenizer: PreTrainedTokenizerBase) -> AnswerMarks | None:
-    """The marks of a tokenizer's chat template; None if it has none, or no generation prompt."""
-    if not tokenizer.chat_template or tokenizer.eos_token_id is None:
+    """The marks of a tokenizer's chat template.
+
+    None if it has no template, or one without a generation prompt or without a special token that
+    ends every answer.
+    """
+    if not tokenizer.chat_template:
         return None
-    chat = [{"role": "user", "content": "Hello."}]
-    asked, begun = (
-        str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=begin))
-        for begin in (False, True)
-    )
-    begin = tokenizer.encode(begun.removeprefix(asked), add_special_tokens=False)
-    if not begun.startswith(asked) or not begin:
+
+    def rendered(turns: int, *, begin: bool = False) -> str:
+        chat = [
+            {"role": ("user", "assistant")[turn % 2], "content": _SAID[turn]}
+            for turn in range(turns)
+        ]
+        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=begin))
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    asked, begun, after = rendered(1), rendered(1, begin=True), rendered(3)
+    begin = ids(begun.removeprefix(asked))
+    end = ids(after.partition(_SAID[1])[2])[:1]
+    if not begun.startswith(asked) or not begin or not set(end) & set(tokenizer.all_special_ids):
         return None
-    return AnswerMarks(tuple(begin), int(tokenizer.eos_token_id))
+    return AnswerMarks(tuple(begin), end[0])

@@ -145,6 +145,12 @@ def test_a_loaded_draft_model_is_refused(at: Stage) -> None:
         drafter_name(spec)
 
 
+def test_a_name_has_the_number_format_only_if_it_was_given() -> None:
+    usual, cast = (method(text).drafters["draft"] for text in ("sd", "sd:draft.dtype=bfloat16"))
+    assert "dtype" not in drafter_name(usual)
+    assert "dtype='bfloat16'" in drafter_name(cast)
+
+
 def test_an_unrecorded_context_is_refused(at: Stage) -> None:
     recording = at.record(PROMPTS[:1], max_new_tokens=4)
     target = ReplayTarget(at.facts.info(), recording.prompts[0].by_context(), rejected=True)

@@ -1,5 +1,7 @@
 """Answers in rows of chats: what follows the generation prompt, up to the end of the turn."""
 
+from copy import deepcopy
+
 import torch
 
 from draftwood.lab.train.answer_spans import AnswerMarks, answer_marks
@@ -24,16 +26,23 @@ def test_a_row_may_be_shorter_than_the_mark() -> None:
 
 
 def test_the_marks_are_those_of_the_chat_template() -> None:
-    tokenizer = tiny_tokenizer(chat=True)
+    tokenizer = deepcopy(tiny_tokenizer(chat=False))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<a>", "<end>"]})
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '<a>' + m['role'] + ':' + m['content'] + '<end>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<a>assistant:' }}{% endif %}"
+    )
     marks = answer_marks(tokenizer)
     assert marks is not None
-    chat = [{"role": "user", "content": "Hi"}]
-    asked = str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
-    ids = torch.tensor([[*tokenizer.encode(asked, add_special_tokens=False), 40, marks.end]])
-    assert marks.followed_by_answer(ids)[0].nonzero().flatten().tolist() == [
-        ids.shape[1] - 3,
-        ids.shape[1] - 2,
-    ]
+    chat = "<a>user:Hi<end><a>assistant:ab<end><a>user:Yes<end><a>assistant:c<end>"
+    row = tokenizer.encode(chat, add_special_tokens=False)
+    after = marks.followed_by_answer(torch.tensor([row]))[0].tolist()
+    said = [each for each, inside in zip(row[1:], after, strict=False) if inside]
+    assert tokenizer.decode(said) == "ab<end>c<end>"
+
+
+def test_turns_that_no_special_token_ends_have_no_marks() -> None:
+    assert answer_marks(tiny_tokenizer(chat=True)) is None
 
 
 def test_without_a_template_there_are_no_marks() -> None:

@@ -31,7 +31,7 @@ class HuggingFaceAssistant(Part):
     tokens: int = setting(20, "most tokens drafted a step (num_assistant_tokens)", least=1)
 
     def enter(self, stock: Loaded) -> Generate:
-        """Assisted generation, with an assistant in the dtype of Draftwood's own draft models."""
+        """Assisted generation, with an assistant in the dtype that Draftwood chooses for one."""
         drafts = load_draft(self.draft, "auto", stock.model.dtype, stock.model.device)
         drafts.model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             num_assistant_tokens=self.tokens

@@ -40,8 +40,8 @@ def _nucleus(scores: torch.Tensor, p: torch.Tensor, top_p: float) -> torch.Tenso
     """Ids of the nucleus of one row ``[V]``; all of them if the row holds a NaN."""
     sizes = [size for size in _SIZES if size < len(scores)]
     for size in (*sizes, len(scores)):
-        best = scores.topk(size) if size < len(scores) else scores.sort(descending=True)
-        largest, ids = best
+        every = size == len(scores)
+        largest, ids = scores.sort(descending=True) if every else scores.topk(size)
         sums = p[ids].cumsum(0, dtype=torch.float64)
         count = 1 + int((sums[:-1] < top_p).sum())
         if count < size:

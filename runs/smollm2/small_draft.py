@@ -3,15 +3,17 @@
 Usage: python runs/smollm2/small_draft.py DATA OUT HEAD [--model smollm2] [--tokens 3000000]
 
 DATA is the text that the head in the directory HEAD was trained on. The draft model is a Llama
-model of two layers with the target's width. Its embedding and output matrix are the target's rows
-of the head's draft vocabulary and stay as they are. Its layers begin as the target's first and
-last. OUT/small_draft/model gets the model and provenance.json with the figures that decide: of
-both, the share of held-out positions at which the likeliest token is the target's, the mean number
-of accepted tokens of a chain of four, and the parameters that are read for a token. An interrupted
-run resumes.
+model of two layers with the target's width. Its embedding and output matrix are the target's and
+stay as they are; it learns, and is judged, over the head's draft vocabulary. Its layers begin as
+the target's first and last. OUT/small_draft/model gets the model, which `--draft` and the assisted
+generation of transformers load, and provenance.json with the figures that decide: of both, the
+share of held-out positions at which the likeliest token is the target's, the mean number of
+accepted tokens of a chain of four, and the parameters that are read for a token. An interrupted run
+resumes.
 """
 
 import argparse
+import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,41 +44,30 @@ CHAIN, LENGTH, ROWS = 4, 512, 32
 
 
 class Student:
-    """A small Llama model over the draft ids of a head; one further id stands for other tokens."""
+    """A small Llama model with the target's embedding, and the draft ids of a head."""
 
     def __init__(self, teacher: Teacher, head: Eagle3Head, layers: tuple[int, ...]) -> None:
-        ids = head.to_target(torch.arange(len(head.d2t)))
-        self.of_token = torch.full((teacher.vocab_size,), len(ids))
-        self.of_token[ids] = torch.arange(len(ids))
-        self.to_target = torch.cat([ids, torch.tensor([-1])])
-        values = teacher.config.to_dict() | {
-            "num_hidden_layers": len(layers),
-            "vocab_size": len(ids) + 1,
-        }
+        self.ids = head.to_target(torch.arange(len(head.d2t)))
+        values = teacher.config.to_dict() | {"num_hidden_layers": len(layers)}
         self.model = LlamaForCausalLM(LlamaConfig(**values))
-        self._copy(teacher, ids, layers)
-        self.model.lm_head.weight.requires_grad_(False)
-
-    @torch.no_grad()
-    def _copy(self, teacher: Teacher, ids: Tensor, layers: tuple[int, ...]) -> None:
         theirs = teacher.model.state_dict()
-        table = theirs["model.embed_tokens.weight"]
-        mine = {"model.embed_tokens.weight": torch.cat([table[ids], table.mean(0, keepdim=True)])}
-        mine["lm_head.weight"] = mine["model.embed_tokens.weight"]
-        mine["model.norm.weight"] = theirs["model.norm.weight"]
+        kept = {name: theirs[name] for name in self.model.state_dict() if ".layers." not in name}
         for own, layer in enumerate(layers):
             start = f"model.layers.{layer}."
-            mine |= {
+            kept |= {
                 f"model.layers.{own}.{name.removeprefix(start)}": tensor
                 for name, tensor in theirs.items()
                 if name.startswith(start)
             }
-        self.model.load_state_dict(mine)
+        self.model.load_state_dict(kept)
+        self.model.lm_head.weight.requires_grad_(False)
+        self.output = self.model.lm_head.weight[self.ids]
 
     @property
     def read(self) -> int:
-        """Parameters that are read for a token: all but the embedding, which is tied."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        """Parameters that are read for a token, if only the draft ids are ranked."""
+        learnt = (each for each in self.model.parameters() if each.requires_grad)
+        return sum(parameter.numel() for parameter in (self.output, *learnt))
 
 
 class StudentLoss:
@@ -88,7 +79,7 @@ class StudentLoss:
 
     def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """See :class:`draftwood.lab.train.trainer.Loss`."""
-        hidden = last_hidden(self._student.model, self._student.of_token[given], self._mixed)
+        hidden = last_hidden(self._student.model, given, self._mixed)
         last = self._teacher.read(given, (0,), self._mixed).last.flatten(0, 1)
 
         def labels(part: slice) -> Labels:
@@ -97,7 +88,7 @@ class StudentLoss:
             return Labels(q, (q * log_q).sum(1), weight)
 
         weights = torch.full((1, len(last)), 1.0 / wanted.numel())
-        return chunked_loss(hidden[None], self._student.model.lm_head.weight[:-1], weights, labels)
+        return chunked_loss(hidden[None], self._student.output, weights, labels)
 
 
 @torch.inference_mode()
@@ -105,21 +96,16 @@ def judged(student: Student, teacher: Teacher, domain: Domain) -> dict[str, floa
     """Share of likeliest tokens that are the target's, and accepted tokens of chains of four."""
     hits = []
     for rows in torch.split(torch.from_numpy(held_out_rows(domain, LENGTH, ROWS)), 2):
-        hidden = student.model.model(input_ids=student.of_token[rows]).last_hidden_state
-        drafted = (hidden @ student.model.lm_head.weight[:-1].T).argmax(-1)
+        hidden = student.model.model(input_ids=rows).last_hidden_state
+        drafted = (hidden @ student.output.T).argmax(-1)
         wanted = teacher.log_probs(teacher.read(rows, (0,)).last.flatten(0, 1)).argmax(-1)
-        hits.append(student.to_target[drafted] == wanted.view(rows.shape))
+        hits.append(student.ids[drafted] == wanted.view(rows.shape))
     right = torch.cat(hits).double()
     chains = right.unfold(1, CHAIN, 1).cumprod(-1).sum(-1)
     return {
         "greedy": round(right.mean().item(), 4),
         "accepted_tokens": round(chains.mean().item(), 4),
     }
-
-
-def export(model: LlamaForCausalLM, record: dict[str, Any], directory: Path) -> None:
-    model.save_pretrained(directory)
-    write_json(directory / "provenance.json", record)
 
 
 def main() -> None:
@@ -130,7 +116,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--tokens", type=int, default=3_000_000)
     parser.add_argument("--mixture", default=MIXTURE)
-    parser.add_argument("--rows", type=int, default=6)
+    parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--stop-after", type=int)
     given = parser.parse_args()
@@ -168,19 +154,31 @@ def main() -> None:
             | {"parameters_read": sum(parameter.numel() for parameter in head.parameters())},
         }
 
+    def export(model: LlamaForCausalLM, record: dict[str, Any], directory: Path) -> None:
+        narrow = copy.deepcopy(model).bfloat16()
+        narrow.config.dtype = torch.bfloat16
+        narrow.generation_config = loaded.model.generation_config
+        narrow.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+        write_json(directory / "provenance.json", record)
+
+    # The head's settings.
     recipe = TrainingRecipe(
         tokens=given.tokens,
         rows=given.rows,
         length=given.length,
         short_share=1.0,
+        warmup=40,
+        decay_share=0.25,
         teacher_share=1.0,
+        seed=3,
     )
     run.train(
         "small_draft",
         student.model,
         tokenizer,
         recipe,
-        RunOptions(precision="bfloat16", micro_tokens=3072, stop_after=given.stop_after),
+        RunOptions(precision="bfloat16", micro_tokens=1024, stop_after=given.stop_after),
         {"target": teacher.fingerprint()},
         StudentLoss(student, teacher, head, mixed=True),
         evaluate,

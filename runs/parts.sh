@@ -61,6 +61,11 @@ limited() {
     exit "$code"
 }
 
+# shipped_head: SmolLM2's own head, unless HEAD names another.
+shipped_head() {
+    if [[ $MODEL == smollm2 ]]; then HEAD=${HEAD:-smollm2-eagle3}; fi
+}
+
 # another_model [draft] [head]: for scripts that measure the embedded pair unless there is a MODEL.
 #   MODEL        a name, directory or hub id; results are called after it, or after NAME
 #   DRAFT, HEAD  its drafts, if the script names them; without a DRAFT, methods draft with the head
@@ -70,6 +75,7 @@ limited() {
 another_model() {
     MODEL=${MODEL:-embedded}
     if [[ $MODEL == embedded ]]; then return; fi
+    shipped_head
     prefix=${NAME:-${MODEL##*/}}_ target=(--model "$MODEL")
     if [[ " $* " == *" draft "* && -n ${DRAFT:-} ]]; then target+=(--draft "$DRAFT"); fi
     if [[ " $* " == *" head "* || (" $* " == *" draft "* && -z ${DRAFT:-}) ]]; then

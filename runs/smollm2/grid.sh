@@ -4,7 +4,7 @@
 #   KIND_DTYPE_BATCH the other cells, on 4 of the sets: KIND is greedy, sampled or hot (temperature 1)
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
 #   MODEL    smollm2, or a directory with a checkpoint
-#   HEAD     its EAGLE-3 head: adds eagle3, and auto uses it in place of a shipped one
+#   HEAD     its EAGLE-3 head, for eagle3 and auto; the shipped one
 #   DRAFT    a small draft model of its tokenizer: adds sd, and assisted generation
 #   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
@@ -14,16 +14,19 @@ set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2} SEEDS=${SEEDS:-1}
+shipped_head
 eight=$(usual) four="$(sets humaneval mt_bench),$(with_texts)"
 sampled=(--temperature 0.7 --top-p 0.9 --seeds "$SEEDS") hot=(--temperature 1 --seeds "$SEEDS")
 # With all that is shipped for the model, with its table and calibration, and cold.
 autos=auto,auto:shipped=table:neural=,auto:shipped=off:neural=
 # The output layer on all of a prompt costs more than it adds.
 goose=goose:budget=16:adjacency.prompt=false
+# More levels cost more than they add, on a CPU.
+eagle3=eagle3:budget=16:levels=4
 own=ar,$autos,$goose,pld
 models=()
 if [[ -n ${HEAD:-} ]]; then
-    own+=,eagle3:budget=16
+    own+=,$eagle3
     models+=(--head "$HEAD")
 else
     echo "$0: no HEAD, so eagle3 is left out" >&2
@@ -36,7 +39,7 @@ else
 fi
 own+=${FURTHER:+,$FURTHER}
 # Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
-together=ar,$autos,$goose,hf${HEAD:+,eagle3:budget=16}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
+together=ar,$autos,$goose,hf${HEAD:+,$eagle3}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
 
 cell() { # NAME SETS METHODS FLAG...
     local name=smollm2_$1 prompts=$2 methods=$3; shift 3

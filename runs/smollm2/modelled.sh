@@ -5,13 +5,14 @@
 #   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
-#   HEAD    its EAGLE-3 head: adds eagle3; auto uses it in place of a shipped one
+#   HEAD    its EAGLE-3 head, for eagle3 and auto; the shipped one
 # The first replay asks the model for the rows of rejected nodes and of the head (an hour on two cores), later ones take
 # minutes. The load of the machine does not matter.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
 MODEL=${MODEL:-smollm2}
+shipped_head
 
 recorded() { # NAME
     local recording=$OUT/modelled_$1.rec sampling=()

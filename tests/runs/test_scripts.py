@@ -145,7 +145,7 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
         assert "--chat" in arguments
         given = {flag: arguments[i + 1] for i, flag in enumerate(arguments[:-1])}
         methods = given["--methods"].split(",")
-        assert {"ar", "auto", "goose:budget=8", "eagle3:budget=16", "hf"} <= set(methods)
+        assert {"ar", "auto", "goose:budget=8", "eagle3:budget=16:levels=4", "hf"} <= set(methods)
         key = (given["--dtype"], given.get("--batch", "1"), given.get("--temperature", "0"))
         cells[key] = len(given["--prompts"].split(","))
     assert len(found) == len(cells) == 18

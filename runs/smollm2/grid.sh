@@ -32,14 +32,15 @@ else
     echo "$0: no HEAD, so eagle3 is left out" >&2
 fi
 if [[ -n ${DRAFT:-} ]]; then
-    own+=,sd:budget=5,hf-assistant
-    models+=(--draft "$DRAFT")
+    # Named by each, as auto would draft with it.
+    sd=sd:budget=5:draft=$DRAFT
+    own+=,$sd,hf-assistant:draft=$DRAFT
 else
     echo "$0: no DRAFT, so assisted generation is left out" >&2
 fi
 own+=${FURTHER:+,$FURTHER}
 # Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
-together=ar,$autos,$goose,hf${HEAD:+,$eagle3}${DRAFT:+,sd:budget=5}${FURTHER:+,$FURTHER}
+together=ar,$autos,$goose,hf${HEAD:+,$eagle3}${DRAFT:+,$sd}${FURTHER:+,$FURTHER}
 
 cell() { # NAME SETS METHODS FLAG...
     local name=smollm2_$1 prompts=$2 methods=$3; shift 3

@@ -146,6 +146,8 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
         given = {flag: arguments[i + 1] for i, flag in enumerate(arguments[:-1])}
         methods = given["--methods"].split(",")
         assert {"ar", "auto", "goose:budget=8", "eagle3:budget=16:levels=4", "hf"} <= set(methods)
+        assert "sd:budget=5:draft=embedded-draft" in methods
+        assert "--draft" not in arguments, "auto drafts with the head"
         key = (given["--dtype"], given.get("--batch", "1"), given.get("--temperature", "0"))
         cells[key] = len(given["--prompts"].split(","))
     assert len(found) == len(cells) == 18
@@ -185,10 +187,16 @@ def test_another_model_needs_a_head_where_there_is_no_draft_model(tmp_path: Path
         called("paper_talon.sh", tmp_path, MODEL="somewhere")
 
 
-def test_without_drafts_the_grid_says_what_it_leaves_out(tmp_path: Path) -> None:
-    for arguments in called("smollm2/grid.sh", tmp_path):
-        assert not {"--head", "--draft"} & set(arguments)
+def test_without_a_head_the_grid_leaves_out_what_needs_one(tmp_path: Path) -> None:
+    for arguments in called("smollm2/grid.sh", tmp_path, MODEL="somewhere"):
+        assert "--head" not in arguments
         assert "eagle3" not in arguments[arguments.index("--methods") + 1]
+
+
+@pytest.mark.parametrize("script", ["smollm2/grid.sh", "smollm2/modelled.sh"])
+def test_the_head_of_a_chat_model_is_the_shipped_one(script: str, tmp_path: Path) -> None:
+    found = called(script, tmp_path)
+    assert any("smollm2-eagle3" in each for arguments in found for each in arguments)
 
 
 def test_a_result_names_the_script_by_its_place(tmp_path: Path) -> None:

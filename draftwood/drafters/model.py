@@ -23,6 +23,7 @@ from draftwood.protocols import (
     TargetInfo,
     setting,
 )
+from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:
@@ -36,11 +37,7 @@ class Model(DrafterSpec):
     model: str | PreTrainedModel = setting(
         "embedded-draft", "draft model: 'embedded-draft', a directory or a hub id", flag="draft"
     )
-    dtype: DraftDtype = setting(
-        "auto",
-        "number format of the weights; auto: the target's, but bfloat16 for more than 8 MB beside "
-        "a float32 target on a CPU that multiplies bfloat16",
-    )
+    dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
 
     draws: ClassVar = frozenset(Draw)
 

@@ -27,6 +27,12 @@ T = TypeVar("T")
 DraftDtype: TypeAlias = Literal["auto", "target", "float32", "bfloat16", "float16"]
 """The number format of a draft model's weights; see :mod:`draftwood.engine.draft_dtype`."""
 
+DRAFT_DTYPE_HELP = (
+    "number format of the weights; auto: the target's, but bfloat16 for more than 8 MB beside "
+    "a float32 target on a CPU that multiplies bfloat16"
+)
+"""What users are told about a setting of that type."""
+
 
 class DraftNoise(Protocol):
     """Random numbers of one step of one request, for sampling its draft."""

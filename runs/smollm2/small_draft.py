@@ -13,8 +13,7 @@ resumes.
 """
 
 import argparse
-import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,14 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from draftwood import models
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.files import write_json
 from draftwood.lab.train.batches import held_out_rows, parse_mixture
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import ATTENTION
 from draftwood.lab.train.evaluate import drafted_chains
+from draftwood.lab.train.export import export_model
 from draftwood.lab.train.head_loss import DraftLabels
 from draftwood.lab.train.loss import Labels, chunked_loss
-from draftwood.lab.train.recipe import TrainingRecipe
+from draftwood.lab.train.recipe import HEAD_RECIPE
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.text_model import last_hidden
@@ -155,23 +154,17 @@ def main() -> None:
         }
 
     def export(model: LlamaForCausalLM, record: dict[str, Any], directory: Path) -> None:
-        narrow = copy.deepcopy(model).bfloat16()
-        narrow.config.dtype = torch.bfloat16
-        narrow.generation_config = loaded.model.generation_config
-        narrow.save_pretrained(directory)
-        tokenizer.save_pretrained(directory)
-        write_json(directory / "provenance.json", record)
+        export_model(model, tokenizer, record, directory, loaded.model.generation_config)
 
-    # The head's settings.
-    recipe = TrainingRecipe(
+    # As the head was trained: runs/smollm2/train.sh and head.py.
+    recipe = replace(
+        HEAD_RECIPE,
         tokens=given.tokens,
         rows=given.rows,
         length=given.length,
-        short_share=1.0,
         warmup=40,
         decay_share=0.25,
-        teacher_share=1.0,
-        seed=3,
+        adam_rate=3e-3,
     )
     run.train(
         "small_draft",

@@ -1,16 +1,16 @@
 """What is shipped for a model was made for that model, and is what its provenance says."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
+from draftwood import models
 from draftwood.drafters.adjacency.table_file import load as load_table
 from draftwood.drafters.eagle3.checkpoint import load_head
+from draftwood.files import decode, read_json
 from draftwood.methods.shipped_models import ASSETS, ShippedModel, shipped_models
-from draftwood.models.loading import HEADS
 from draftwood.policies.auto.calibration_file import load as load_calibration
 from draftwood.protocols import Fingerprint, TargetInfo
 
@@ -35,24 +35,25 @@ def test_the_parts_fit_the_model(model: ShippedModel) -> None:
     if "head" in model.parts:
         embedding = torch.nn.Embedding(weights.vocabulary, weights.width)
         output = torch.nn.Linear(weights.width, weights.vocabulary, bias=False)
-        directory = ASSETS / HEADS[model.parts["head"]]
+        directory = models.location(model.parts["head"])
         head = load_head(directory, info(weights), embedding, output)
         assert head.config.target_hidden_size == weights.width
     if "table" in model.parts:
         made_for = load_table(Path(model.parts["table"])).facts.fingerprint
         assert made_for is not None
         assert made_for.matches(weights)
-    counted = json.loads(Path(model.parts["calibration"]).read_text()).get("model")
+    calibration = Path(model.parts["calibration"])
+    counted = read_json(calibration).get("model")
     if counted is not None:
-        assert Fingerprint(**counted | {"values": tuple(counted["values"])}).matches(weights)
-    assert load_calibration(Path(model.parts["calibration"])).keys() == {"greedy", "low", "high"}
+        assert decode(Fingerprint, counted).matches(weights)
+    assert load_calibration(calibration).keys() == {"greedy", "low", "high"}
 
 
 def test_the_parts_of_a_chat_model_are_small_and_are_what_their_origin_says() -> None:
     path = ASSETS / "smollm2"
     sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
     assert sum(sizes) <= MOST
-    parts = json.loads((path / "provenance.json").read_text())
+    parts = read_json(path / "provenance.json")
     assert parts.keys() == {"head", "table.safetensors", "calibration.json"}
     for part, origin in parts.items():
         assert origin["code"]["dirty"] is False

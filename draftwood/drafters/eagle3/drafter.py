@@ -26,6 +26,7 @@ from draftwood.protocols import (
     TargetOutput,
     setting,
 )
+from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import ROOT, Draw
 
 if TYPE_CHECKING:
@@ -41,11 +42,7 @@ class Eagle3(DrafterSpec):
         "EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id",
         flag="head",
     )
-    dtype: DraftDtype = setting(
-        "auto",
-        "number format of the weights; auto: the target's, but bfloat16 for more than 8 MB beside "
-        "a float32 target on a CPU that multiplies bfloat16",
-    )
+    dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
 
     draws: ClassVar = frozenset(Draw)
 

@@ -20,11 +20,20 @@ def export_model(
     tokenizer: PreTrainedTokenizerFast,
     provenance: dict[str, Any],
     directory: Path,
+    generation: GenerationConfig | None = None,
 ) -> None:
-    """Write ``model`` in bfloat16, its tokenizer and ``provenance.json`` to ``directory``."""
+    """Write ``model`` in bfloat16, its tokenizer and ``provenance.json`` to ``directory``.
+
+    Args:
+        model: in any dtype.
+        tokenizer: the model's.
+        provenance: JSON values.
+        directory: created if there is none.
+        generation: how it generates; by default, token 0 begins and ends a text.
+    """
     narrow = copy.deepcopy(model).bfloat16()
     narrow.config.dtype = torch.bfloat16
-    narrow.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+    narrow.generation_config = generation or GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=0, eos_token_id=0
     )
     directory.mkdir(parents=True, exist_ok=True)

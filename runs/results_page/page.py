@@ -24,12 +24,14 @@ class PageSection:
         note: a sentence about its tables.
         script: scripts and parts that measure it.
         blocks: its text from all runs; nothing without a run.
+        leading: the command that measures it on SmolLM2, if that is another one.
     """
 
     title: str
     note: str
     script: str
     blocks: Callable[[Runs], Iterable[str]]
+    leading: str = ""
 
 
 def of_paper(paper: str, runs: Runs) -> Iterable[str]:
@@ -111,6 +113,8 @@ LIMITS = PageSection(
     "smollm2/modelled.sh oracles",
     limits,
 )
+ON_SMOLLM2 = "MODEL=smollm2"
+"""Environment of scripts that measure the embedded pair without it."""
 SECTIONS = (
     PageSection(
         "How much faster?",
@@ -119,14 +123,16 @@ SECTIONS = (
         "methods, its fastest is shown: it is chosen after the measurement and flattered by that.",
         "every_method.sh` and `runs/best_settings.sh",
         speed,
+        "runs/smollm2/grid.sh",
     ),
-    PageSection("Where it does not pay", "", "every_method.sh", losses),
+    PageSection("Where it does not pay", "", "every_method.sh", losses, "runs/smollm2/grid.sh"),
     *(
         PageSection(
             f"Paper: {paper}",
             "τ is committed tokens per target forward; tok/s is the median over prompts.",
             f"paper_{paper.lower()}.sh",
             partial(of_paper, paper),
+            f"{ON_SMOLLM2} runs/paper_{paper.lower()}.sh",
         )
         for paper in CLAIMS
     ),
@@ -135,6 +141,7 @@ SECTIONS = (
         "Expected tokens a step on the same trees, computed exactly.",
         "paper_traversal.sh law",
         traversal,
+        f"{ON_SMOLLM2} runs/paper_traversal.sh law",
     ),
 )
 """What is measured on a model."""
@@ -172,11 +179,11 @@ def page(runs: Runs) -> str:
     first, *others = SECTIONS
     if lead:
         for section in (first, BY_SET):
-            parts += _section(section, lead)
+            parts += _section(section, lead, measured_by=section.leading)
         for section in (LIMITS, INFLATED, LARGER):
             parts += _section(section, here)
         for section in others:
-            parts += _section(section, lead)
+            parts += _section(section, lead, measured_by=section.leading)
     else:
         for section in SECTIONS:
             parts += _section(section, own)
@@ -205,11 +212,14 @@ def page(runs: Runs) -> str:
     return "\n".join(parts)
 
 
-def _section(section: PageSection, runs: Runs, level: str = "##") -> list[str]:
+def _section(
+    section: PageSection, runs: Runs, *, level: str = "##", measured_by: str = ""
+) -> list[str]:
     parts = [f"{level} {section.title}\n"]
     if blocks := list(section.blocks(runs)):
         return parts + [f"{block}\n" for block in (fill(section.note, 100), *blocks) if block]
-    return [*parts, f"Not measured at a commit; to measure it: `runs/{section.script}`.\n"]
+    measured_by = measured_by or f"runs/{section.script}"
+    return [*parts, f"Not measured at a commit; to measure it: `{measured_by}`.\n"]
 
 
 def pages(runs: Runs) -> dict[str, str]:

@@ -1,12 +1,16 @@
 """Speed-ups over plain decoding, and where `auto` does not pay."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, TypeAlias
 
 from .markdown import estimate, number, percent, table
 from .stored import Run, Runs, benchmarks, described, link
 
 PLAIN = "ar"
+
+Methods: TypeAlias = Mapping[str, dict[str, Any]]
+"""Entries of methods by name."""
 
 GROUPS = (
     "`auto`",
@@ -21,7 +25,11 @@ GROUPS = (
 BY_PREFIX = {"auto": GROUPS[1], "pld": GROUPS[3], "hf": GROUPS[4], "llamacpp": GROUPS[5]}
 
 
-def speedup(entry: dict[str, Any]) -> float:
+LOOPS = 0.2
+"""Share of repeated 8-grams from which a set's figures say little about text."""
+
+
+def speedup(entry: Mapping[str, Any]) -> float:
     """Median speed-up over plain decoding; 0 if it is unknown."""
     return float(entry["speedup_vs_ar"]["median"] or 0.0)
 
@@ -32,7 +40,7 @@ def kind(method: str) -> str:
     return next(found, GROUPS[2])
 
 
-def fastest(entries: dict[str, dict[str, Any]], group: str) -> str | None:
+def fastest(entries: Methods, group: str) -> str | None:
     """Name the fastest method of a group; the first variant of `auto` for its own group."""
     if group == GROUPS[0]:
         return next((name for name in entries if name.startswith("auto")), None)
@@ -51,18 +59,32 @@ def timed(runs: Runs) -> Runs:
 
 def speed(runs: Runs) -> Iterable[str]:
     """One table: a row for each run, a column for each group of methods."""
-    rows = [
-        [
-            link(name, described(run)),
-            *(speedup_of_fastest(run["methods"], group) for group in GROUPS),
-        ]
-        for name, run in timed(runs).items()
-    ]
+    rows = []
+    for name, run in timed(runs).items():
+        entries = run["methods"]
+        without_loops = entries[str(fastest(entries, GROUPS[0]))]["without_looping"]
+        rows.append(
+            [
+                link(name, described(run)),
+                *(speedup_of_fastest(entries, group) for group in GROUPS),
+                estimate(without_loops["speedup_vs_ar"]),
+                loops(entries[PLAIN]),
+            ]
+        )
     if rows:
-        yield table(["model, sampling, batch", *GROUPS], rows)
+        yield table(
+            ["model, sampling, batch", *GROUPS, "`auto` without loops", "repeated 8-grams"], rows
+        )
 
 
-def speedup_of_fastest(entries: dict[str, dict[str, Any]], group: str) -> str:
+def loops(plain: Mapping[str, Any]) -> str:
+    """The share of repeated 8-grams of plain decoding, in bold from ``LOOPS`` on."""
+    share = plain["repeated_8grams"]["value"]
+    shown = percent(share)
+    return f"**{shown}**" if share is not None and share >= LOOPS else shown
+
+
+def speedup_of_fastest(entries: Methods, group: str) -> str:
     """The speed-up of the fastest method of a group, with its name and its interval."""
     name = fastest(entries, group)
     if name is None or not speedup(entries[name]):
@@ -73,34 +95,83 @@ def speedup_of_fastest(entries: dict[str, dict[str, Any]], group: str) -> str:
 
 MANY = 6
 """Least sets of a run that is shown set by set."""
-LOOPS = 0.2
-"""Share of repeated 8-grams from which a set's figures say little about text."""
 
 
 def by_set(runs: Runs) -> Iterable[str]:
-    """Speed-ups set by set, beside the share of repeated 8-grams of plain decoding."""
+    """Speed-ups set by set and their means, beside the share of repeated 8-grams."""
     for name, run in timed(runs).items():
         entries = run["methods"]
         auto = str(fastest(entries, GROUPS[0]))
         if len(entries[PLAIN]["by_set"]) < MANY:
             continue
-        rows = []
-        for each, plain in entries[PLAIN]["by_set"].items():
-            of_set = {method: entry["by_set"][each] for method, entry in entries.items()}
-            share = plain["repeated_8grams"]["value"]
-            shown = percent(share)
-            rows.append(
-                [
-                    each,
-                    str(plain["prompts"]),
-                    estimate(of_set[auto]["speedup_vs_ar"]),
-                    *(speedup_of_fastest(of_set, group) for group in GROUPS[2:]),
-                    number(of_set[auto]["mean_acceptance_length"]["value"]),
-                    f"**{shown}**" if share is not None and share >= LOOPS else shown,
-                ]
-            )
-        header = ["set", "prompts", f"`{auto}`", *GROUPS[2:], f"τ of `{auto}`"]
-        yield f"{link(name, described(run))}\n\n" + table([*header, "repeated 8-grams"], rows)
+        cuts = of_sets(entries)
+        rows = [
+            [
+                each,
+                str(cut[PLAIN]["prompts"]),
+                estimate(cut[auto]["speedup_vs_ar"]),
+                *(speedup_of_fastest(cut, group) for group in GROUPS[2:]),
+                number(over_best(cut, auto)),
+                number(cut[auto]["mean_acceptance_length"]["value"]),
+                loops(cut[PLAIN]),
+            ]
+            for each, cut in cuts.items()
+        ]
+        rows.append(
+            [
+                "mean of sets",
+                str(entries[PLAIN]["prompts"]),
+                mean(speedup(cut[auto]) for cut in cuts.values()),
+                *(mean_of_fastest(cuts.values(), group) for group in GROUPS[2:]),
+                mean(over_best(cut, auto) for cut in cuts.values()),
+                number(entries[auto]["mean_acceptance_length"]["value"]),
+                loops(entries[PLAIN]),
+            ]
+        )
+        header = ["set", "prompts", f"`{auto}`", *GROUPS[2:], f"`{auto}` over the best of these"]
+        header += [f"τ of `{auto}`", "repeated 8-grams"]
+        yield f"{link(name, described(run))}\n\n" + table(header, rows)
+        names = variants(entries)
+        means = [mean(speedup(cut[each]) for cut in cuts.values()) for each in names]
+        if len(names) > 1:
+            yield table(["", *(f"`{each}`" for each in names)], [["mean of sets", *means]])
+
+
+def of_sets(entries: Methods) -> dict[str, dict[str, dict[str, Any]]]:
+    """Entries of all methods, set by set."""
+    return {
+        each: {method: entry["by_set"][each] for method, entry in entries.items()}
+        for each in entries[PLAIN]["by_set"]
+    }
+
+
+def variants(entries: Methods) -> list[str]:
+    """`auto` and its variants, in the run's order."""
+    return [name for name in entries if kind(name) == GROUPS[1]]
+
+
+def rivals(entries: Methods) -> dict[str, float]:
+    """Speed-ups of the fastest method of each group that is not `auto`'s."""
+    names = (fastest(entries, group) for group in GROUPS[2:])
+    return {name: speedup(entries[name]) for name in names if name is not None}
+
+
+def over_best(entries: Methods, auto: str) -> float | None:
+    """Speed-up of `auto` over that of the fastest rival; none without one."""
+    best = max(rivals(entries).values(), default=0.0)
+    return speedup(entries[auto]) / best if best else None
+
+
+def mean(values: Iterable[float | None]) -> str:
+    """Format the mean of what is known."""
+    known = [value for value in values if value]
+    return number(fmean(known)) if known else "-"
+
+
+def mean_of_fastest(cuts: Iterable[Methods], group: str) -> str:
+    """The mean of sets of a group's fastest method, chosen anew in each set."""
+    names = ((cut, fastest(cut, group)) for cut in cuts)
+    return mean(speedup(cut[name]) for cut, name in names if name is not None)
 
 
 def losses(runs: Runs) -> Iterable[str]:
@@ -121,10 +192,16 @@ def shortfalls(run: Run) -> Iterable[str]:
     entries = run["methods"]
     auto = str(fastest(entries, GROUPS[0]))
     own = speedup(entries[auto])
-    for group in GROUPS[2:]:
-        rival = fastest(entries, group)
-        if rival is not None and own < speedup(entries[rival]):
-            yield f"`{auto}` is {number(own / speedup(entries[rival]))}x `{rival}`"
+    for rival, theirs in rivals(entries).items():
+        if own < theirs:
+            yield f"`{auto}` is {number(own / theirs)}x `{rival}`"
+    behind = []
+    for name, cut in of_sets(entries).items():
+        theirs, rival = max(((v, k) for k, v in rivals(cut).items()), default=(0.0, ""))
+        if 0 < speedup(cut[auto]) < theirs:
+            behind.append(f"{name} {number(speedup(cut[auto]) / theirs)}x `{rival}`")
+    if behind:
+        yield f"`{auto}` is behind the fastest other method of a set on {', '.join(behind)}"
     sets = [
         f"{name} {number(speedup(entry))}x"
         for name, entry in entries[auto]["by_set"].items()
@@ -137,7 +214,7 @@ def shortfalls(run: Run) -> Iterable[str]:
         yield f"slower than plain decoding beyond the interval: {', '.join(slower)}"
 
 
-def certain_losers(entries: dict[str, dict[str, Any]]) -> Sequence[str]:
+def certain_losers(entries: Methods) -> Sequence[str]:
     """Methods of ours whose interval of the speed-up ends below 1."""
     return [
         name

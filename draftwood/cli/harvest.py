@@ -78,7 +78,10 @@ def harvest(
     found = harvest_of(loaded, attach(loaded.model), texts, plan)
     directory.prepare(found.identity)
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with (
+        directory.alone(),
+        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
+    ):
         task = bar.add_task("reading", total=found.facts.tokens)
         table = found.run(directory, lambda tokens: bar.advance(task, tokens))
     content = to_bytes(table)

@@ -4,36 +4,41 @@ Usage: python runs/smollm2/answers.py pack DIRECTORY    writes runs/smollm2/answ
        python runs/smollm2/answers.py unpack DIRECTORY  writes DIRECTORY/answers-*.jsonl
 
 `draftwood train answers` resumes from shards, so that after `unpack` it generates only what is
-missing. The file has answers and no prompts: `prompts.py` makes those again from the training text.
+missing, and refuses another model, recipe or list of prompts. The file has answers and no prompts:
+`prompts.py` makes those again from the training text.
 """
 
 import argparse
 import gzip
 from pathlib import Path
 
-from draftwood.files import write_bytes
-from draftwood.lab.train.answer_recipe import AnswerRecipe
+from draftwood.files import read_json, write_bytes, write_json
+from draftwood.lab.train.answers import RECIPE_FILE
 
 KEPT = Path(__file__).parent / "answers.jsonl.gz"
-SHARD = AnswerRecipe().shard
-"""Answers of a shard: the default of `draftwood train answers`."""
+RECIPE = KEPT.with_name("answers.recipe.json")
+"""The run's own recipe.json: what the answers depend on."""
 
 
 def pack(directory: Path) -> None:
     shards = sorted(directory.glob("answers-*.jsonl"))
     if not shards:
         raise SystemExit(f"{directory} has no answers-*.jsonl")
+    write_json(RECIPE, read_json(directory / RECIPE_FILE))
     content = b"".join(path.read_bytes() for path in shards)
     write_bytes(KEPT, gzip.compress(content, compresslevel=9, mtime=0))
 
 
 def unpack(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
+    recipe = read_json(RECIPE)
+    if not (directory / RECIPE_FILE).exists():
+        write_json(directory / RECIPE_FILE, recipe)
     lines = gzip.decompress(KEPT.read_bytes()).splitlines(keepends=True)
-    for number, start in enumerate(range(0, len(lines), SHARD)):
+    for number, start in enumerate(range(0, len(lines), recipe["shard"])):
         path = directory / f"answers-{number:04d}.jsonl"
         if not path.exists():
-            write_bytes(path, b"".join(lines[start : start + SHARD]))
+            write_bytes(path, b"".join(lines[start : start + recipe["shard"]]))
 
 
 def main() -> None:

@@ -5,13 +5,14 @@ recordings of ``draftwood record`` are decoded again at given step costs. A sear
 takes :data:`SEARCH` seconds a request, and half as long again to learn from. Constants that act on
 measured times (``costs/``) or on layouts that a replay refuses cannot be judged here.
 
-    python runs/smollm2/auto_constants.py RECORDING... --out FILE [--batch 1,4] [--method auto]
-        [--costs FILE] [--model NAME]
+    python runs/smollm2/auto_constants.py RECORDING... --out FILE [--batch 1,4]
+        [--method auto:shipped=table:neural=] [--costs FILE] [--model NAME]
 
 Every result is added to ``--out`` at once; a second call goes on from there. A change is that of
-tokens per second over all groups of prompts, with a 95 % bootstrap interval over them. ``--model``
-asks the model for rows that the recordings lack, such as those of a draft model; then one prompt
-at a time is decoded. The default costs are those of SmolLM2-135M in float32 on two CPU cores.
+tokens per second over all groups of prompts, with a 95 % bootstrap interval over them. The
+method has what is shipped for the recorded model. ``--model`` asks the model for rows that the
+recordings lack, such as those of its head (``--method auto:layout=ranked``); then one prompt at a
+time is decoded. The default costs are those of SmolLM2-135M in float32 on two CPU cores.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from draftwood.lab.replay.replayer import ArgmaxSampler, Replayer
 from draftwood.lab.replay.substitute import harvest_accepted, replay_method
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods import method
+from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.runner.attach import attach
 
@@ -201,7 +203,7 @@ def main() -> None:
     asked.add_argument("--costs", type=Path, default=costs_file)
     asked.add_argument("--out", type=Path, required=True)
     asked.add_argument("--batch", default="1")
-    asked.add_argument("--method", default="auto")
+    asked.add_argument("--method", default="auto:shipped=table:neural=")
     asked.add_argument("--model")
     options = asked.parse_args()
     torch.set_num_threads(1)
@@ -211,9 +213,10 @@ def main() -> None:
     if options.model:
         loaded = models.load(options.model, dtype="float32", device="cpu")
         live = PricedHost(attach(loaded.model), loaded.tokenizer, costs)
-    adapted = chosen if live is not None else harvest_accepted(chosen)
     for path in options.recordings:
         recording = read(path)
+        whole = equipped(chosen, recording.model.fingerprint).method
+        adapted = whole if live is not None else harvest_accepted(whole)
         before = recording.size
         for batch in map(int, options.batch.split(",")):
             cell = Cell(path, recording, adapted, costs, batch, live)

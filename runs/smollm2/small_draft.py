@@ -115,8 +115,8 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--tokens", type=int, default=3_000_000)
     parser.add_argument("--mixture", default=MIXTURE)
-    parser.add_argument("--rows", type=int, default=1)
-    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--rows", type=int, default=2)
+    parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--stop-after", type=int)
     given = parser.parse_args()
     loaded = models.load(given.model, dtype="float32", device="cpu")
@@ -171,7 +171,7 @@ def main() -> None:
         student.model,
         tokenizer,
         recipe,
-        RunOptions(precision="bfloat16", micro_tokens=1024, stop_after=given.stop_after),
+        RunOptions(precision="bfloat16", micro_tokens=512, stop_after=given.stop_after),
         {"target": teacher.fingerprint()},
         StudentLoss(student, teacher, head, mixed=True),
         evaluate,

@@ -24,6 +24,8 @@ out=${2:?$usage}
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
+# What trains is the code beside this script, not a copy that is installed.
+export PYTHONPATH=$here/../..${PYTHONPATH:+:$PYTHONPATH}
 model=${MODEL:-smollm2}
 processes=${PROCESSES:-$(nproc)}
 threads=${THREADS:-$(nproc)}
@@ -34,7 +36,7 @@ if [[ -n ${NOT_IN:-} ]]; then
     not_in=(--not-in "$NOT_IN")
 fi
 # Whoever stops this script stops what it started, which keeps what it has.
-trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+trap 'running=$(jobs -p); [[ -z $running ]] || kill $running; wait; exit 130' INT TERM
 
 prompts() {
     "$python" "$here/prompts.py" "$data" "$out/prompts.jsonl"

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import draftwood
 from draftwood import models
 from draftwood.cli.train import train
+from draftwood.files import write_json
 from draftwood.lab.train.answers import read_prompts
 from runs.smollm2 import answers, head, install, prompts, small_draft
 
@@ -74,11 +75,12 @@ def test_kept_answers_become_the_same_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "KEPT", tmp_path / "kept.jsonl.gz")
-    monkeypatch.setattr(answers, "SHARD", 2)
+    monkeypatch.setattr(answers, "RECIPE", tmp_path / "kept.recipe.json")
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     for number, lines in enumerate(("a\nb\n", "c\n")):
         (before / f"answers-{number:04d}.jsonl").write_text(lines)
+    write_json(before / "recipe.json", {"shard": 2, "seed": 1})
     answers.pack(before)
     answers.unpack(after)
     assert {path.name: path.read_text() for path in after.iterdir()} == {

@@ -23,7 +23,7 @@ from draftwood.lab.harvest.plan import HarvestPlan
 from draftwood.lab.harvest.reader import read_windows
 from draftwood.lab.harvest.shards import WorkDirectory, merged_by_token
 from draftwood.lab.harvest.texts import TextSource
-from draftwood.lab.harvest.windows import Window, shards_of, windows_of
+from draftwood.lab.harvest.windows import Window, digest_of, shards_of, windows_of
 from draftwood.models import Loaded, vocabulary_digest
 from draftwood.protocols import Target
 
@@ -55,7 +55,7 @@ class Harvest:
         """All that the sums depend on."""
         facts = encode(self.facts)
         settings = {name: getattr(self.plan, name) for name in ("width", "length", "limit_tokens")}
-        return {**facts, "settings": settings}
+        return {**facts, "settings": settings, "windows": digest_of(self.windows)}
 
     def run(self, work: WorkDirectory, show: Callable[[int], None]) -> PreparedTable:
         """Read what is not in the work directory yet, and make the table.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode, read_json, write_json
@@ -43,9 +45,29 @@ class WorkDirectory:
             write_json(record, identity)
         elif not record.is_file() or read_json(record) != encode(identity):
             raise DraftwoodError(
-                f"{self.path} is not of this harvest, but of another model, text or width: "
+                f"{self.path} is not of this harvest, but of another model, text or setting: "
                 "delete it, or name another directory with --work"
             )
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one process at a time add sums.
+
+        Raises:
+            DraftwoodError: another process does.
+        """
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise DraftwoodError(
+                f"another process works in {self.path}: wait for it, or name another directory "
+                "with --work"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def shard(self, number: int) -> Path:
         """The file of a run of text."""

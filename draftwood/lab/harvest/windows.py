@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -61,6 +62,18 @@ def shards_of(windows: Sequence[Window], tokens: int) -> list[list[Window]]:
         found[-1].append(window)
         size += len(window)
     return found
+
+
+def digest_of(windows: Iterable[Window]) -> str:
+    """SHA-256 of windows in their order.
+
+    It differs where a limit cuts the same texts in another order.
+    """
+    found = hashlib.sha256()
+    for window in windows:
+        found.update(len(window).to_bytes(4, "little"))
+        found.update(window.astype("<i4").tobytes())
+    return found.hexdigest()
 
 
 def _encoded(texts: Iterable[str], tokenizer: Any) -> Iterator[Window]:

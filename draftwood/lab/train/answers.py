@@ -5,6 +5,7 @@ A draft that is trained on a model's own answers sees the text that it will draf
 """
 
 import gzip
+import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -17,13 +18,16 @@ from transformers import PreTrainedTokenizerBase
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.files import decode, read_json, write_bytes, write_json, write_text
+from draftwood.files import decode, encode, read_json, write_bytes, write_json, write_text
 from draftwood.lab.bench.sources import load as load_rows
 from draftwood.lab.train.answer_recipe import AnswerRecipe
 from draftwood.lab.train.corpus import SEPARATOR
 from draftwood.sampling.params import SamplingParams
 
 logger = logging.getLogger(__name__)
+
+RECIPE_FILE = "recipe.json"
+"""What the answers in a directory depend on."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ def answer(
         tokenizer: the model's, with a chat template.
         prompts: all prompts of the run.
         out: directory of the shards.
-        recipe: lengths and sampling; a directory with shards of another recipe is refused.
+        recipe: lengths and sampling; a directory with shards of another recipe, model or list of
+            prompts is refused.
         part: number of this process and of all processes; each answers its own shards.
 
     Yields:
@@ -102,7 +107,7 @@ def answer(
         DraftwoodError: the directory has another run, or a request failed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    _check_same(out / "recipe.json", {**vars(recipe), "prompts": len(prompts)})
+    _check_same(out / RECIPE_FILE, _identity(engine, prompts, recipe))
     for start in range(part[0] * recipe.shard, len(prompts), part[1] * recipe.shard):
         path = out / f"answers-{start // recipe.shard:04d}.jsonl"
         if not path.exists():
@@ -192,11 +197,30 @@ def _sampling(recipe: AnswerRecipe, index: int) -> SamplingParams:
     )
 
 
+def _identity(
+    engine: Engine, prompts: Sequence[ChatPrompt], recipe: AnswerRecipe
+) -> dict[str, Any]:
+    """All that the answers depend on."""
+    info = engine.target.info
+    return {
+        **vars(recipe),
+        "prompts": _digest([vars(each) for each in prompts]),
+        "model": _digest(encode(info.fingerprint)),
+        "dtype": str(info.dtype).removeprefix("torch."),
+    }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def _check_same(path: Path, facts: dict[str, Any]) -> None:
     if not path.exists():
         write_json(path, facts)
-    elif (known := read_json(path)) != facts:
+        return
+    known = read_json(path)
+    if differing := [name for name in facts if known.get(name) != facts[name]]:
         raise DraftwoodError(
-            f"{path.parent} has answers of another run ({known}, now {facts}): use its settings or "
-            "another --out"
+            f"{path.parent} has answers of another run: {', '.join(differing)} differ from "
+            f"{path.name}. Repeat its settings, or use another --out"
         )

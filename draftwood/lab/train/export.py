@@ -2,7 +2,11 @@
 
 import copy
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -11,6 +15,7 @@ from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizer
 from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, write_text
 
 _PROVENANCE = "provenance.json"
 
@@ -36,10 +41,9 @@ def export_model(
     narrow.generation_config = generation or GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=0, eos_token_id=0
     )
-    directory.mkdir(parents=True, exist_ok=True)
-    narrow.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    _write_provenance(provenance, directory)
+    with _whole(directory, provenance) as part:
+        narrow.save_pretrained(part)
+        tokenizer.save_pretrained(part)
 
 
 def export_head(
@@ -55,8 +59,23 @@ def export_head(
     """
     narrow = Eagle3Head(copy.deepcopy(head.config))
     narrow.load_state_dict(head.state_dict())
-    save_head(narrow.bfloat16(), directory, tied=tied)
-    _write_provenance(provenance, directory)
+    with _whole(directory, provenance) as part:
+        save_head(narrow.bfloat16(), part, tied=tied)
+
+
+def check_export(directory: Path) -> None:
+    """Refuse a path to which no model can be exported, before it is trained.
+
+    Raises:
+        DraftwoodError: it is a file, or no file can be made in it or in the first of its parents
+            that exists.
+    """
+    place = directory.absolute()
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise DraftwoodError(f"{place} is a file: name another directory")
+    check_writable(place / _PROVENANCE)
 
 
 def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
@@ -76,7 +95,13 @@ def is_finished(directory: Path) -> bool:
     return path.is_file() and bool(json.loads(path.read_text(encoding="utf-8"))["finished"])
 
 
-def _write_provenance(provenance: dict[str, Any], directory: Path) -> None:
-    (directory / _PROVENANCE).write_text(
-        json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+@contextmanager
+def _whole(directory: Path, provenance: dict[str, Any]) -> Iterator[Path]:
+    """A directory to fill, whose files then replace those in ``directory``, its record last."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=directory, prefix=".draftwood-") as name:
+        part = Path(name)
+        yield part
+        for file in part.iterdir():
+            os.replace(file, directory / file.name)
+    write_text(directory / _PROVENANCE, json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")

@@ -24,6 +24,7 @@ from draftwood.lab.train.corpus import (
     read_documents,
     sample_texts,
 )
+from draftwood.lab.train.export import check_export
 from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
@@ -135,8 +136,10 @@ class TrainingRun:
             export: writes the model and its provenance to a directory.
 
         Raises:
-            DraftwoodError: the directory has another run.
+            DraftwoodError: the directory has another run, or ``options.export`` cannot be written.
         """
+        if options.export is not None:
+            check_export(options.export)
         facts = {
             "mixture": self.mixture,
             "data": {file.domain: file.sha256 for file in self._files},

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +144,25 @@ def test_the_work_of_another_harvest_is_refused(tmp_path: Path) -> None:
     made(harvest(target, windows, max_megabytes=1.0), tmp_path / "work")
     with pytest.raises(DraftwoodError, match="is not of this harvest, but of another model, text"):
         made(harvest(target, windows[1:]), tmp_path / "work")
+    found = harvest(target, windows)
+    # The texts are the same, and a limit of tokens leaves out others of their documents.
+    with pytest.raises(DraftwoodError, match="is not of this harvest"):
+        made(replace(found, windows=found.windows[1:]), tmp_path / "work")
     (tmp_path / "other").mkdir()
     with pytest.raises(DraftwoodError, match="is not of this harvest"):
         made(harvest(target, windows), tmp_path / "other")
+
+
+def test_one_process_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
+    work = WorkDirectory(tmp_path)
+    with (
+        work.alone(),
+        pytest.raises(DraftwoodError, match="another process works in"),
+        WorkDirectory(tmp_path).alone(),
+    ):
+        pass
+    with work.alone():
+        pass
 
 
 def test_the_most_useful_rows_stay(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,17 @@ def test_parts_and_resumed_runs_give_the_same_files(tmp_path: Path) -> None:
     assert all((whole / name).read_bytes() == (parts / name).read_bytes() for name in names)
 
 
-def test_another_recipe_is_refused(tmp_path: Path) -> None:
+def test_another_recipe_model_or_list_of_prompts_is_refused(tmp_path: Path) -> None:
     answered(tmp_path)
-    with pytest.raises(DraftwoodError, match="has answers of another run"):
-        next(answer(engine(), tiny_tokenizer(), PROMPTS, tmp_path, AnswerRecipe(seed=2)))
+    tokenizer, other = tiny_tokenizer(), Engine(tiny_llama(seed=9), "ar", tiny_tokenizer())
+    asked = [replace(PROMPTS[0], messages=[{"role": "user", "content": "b"}]), *PROMPTS[1:]]
+    for given, prompts, recipe, differing in (
+        (engine(), PROMPTS, replace(RECIPE, seed=2), "seed"),
+        (other, PROMPTS, RECIPE, "model"),
+        (engine(), asked, RECIPE, "prompts"),
+    ):
+        with pytest.raises(DraftwoodError, match=f"answers of another run: {differing} differ"):
+            next(answer(given, tokenizer, prompts, tmp_path, recipe))
 
 
 def test_documents_are_prompts_and_answers(tmp_path: Path) -> None:

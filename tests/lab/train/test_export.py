@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.train.export import export_model, is_finished, load_exported
+from draftwood.lab.train.export import check_export, export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import ModelShape
 from draftwood.lab.train.text_model import new_model
 
@@ -43,3 +43,31 @@ def test_a_directory_without_model_is_refused(tmp_path: Path) -> None:
     assert not is_finished(tmp_path)
     with pytest.raises(DraftwoodError, match="train it first"):
         load_exported(tmp_path, torch.device("cpu"))
+
+
+def test_a_failed_export_changes_nothing(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = new_model(SHAPE, len(tokenizer), 1)
+    export_model(model, tokenizer, {"finished": True}, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with torch.no_grad():
+        next(model.parameters()).zero_()
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(type(tokenizer), "save_pretrained", full)
+    with pytest.raises(OSError, match="no space left"):
+        export_model(model, tokenizer, {"finished": True}, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_place_for_an_export_is_checked_beforehand(tmp_path: Path) -> None:
+    check_export(tmp_path / "new" / "newer")
+    check_export(tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "new"):
+        with pytest.raises(DraftwoodError, match="file is a file: name another directory"):
+            check_export(place)

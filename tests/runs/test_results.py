@@ -15,6 +15,7 @@ from runs.results_page.costs import TABLES
 from runs.results_page.page import COSTS as COST_SECTION
 from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
 from runs.results_page.papers import CLAIMS, verdict
+from runs.results_page.readme import BEGIN, END, with_speeds
 from runs.results_page.run_page import run_page
 from runs.results_page.stored import LARGEST, Runs, load
 from tests.factories.bench_rows import counted
@@ -55,6 +56,8 @@ def test_pages_in_the_repository_are_those_of_its_runs() -> None:
     assert written | {"docs/results.md"} == made.keys()
     for path, text in made.items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, path
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == with_speeds(readme, load(ROOT / "runs" / "data"))
 
 
 LARGER = {"runs/smollm2/answers.jsonl.gz": 5_000_000}
@@ -393,6 +396,25 @@ def test_a_set_on_which_auto_is_behind_is_named_with_the_method_ahead() -> None:
     assert "| gsm8k | 1 | 1.50 | `goose` 1.60 | `hf` 0.50 | 0.94 |" in text
     assert "|  | `auto` | `auto:shipped=off` |\n| --- | --- | --- |\n" in text
     assert "| mean of sets | 1.92 | 1.20 |" in text
+
+
+def test_the_readme_shows_the_speeds_of_all_sets() -> None:
+    sets = ("humaneval", "mbpp", "gsm8k", "mt_bench", "spec_bench", "edit")
+    speeds = {"ar": 10, "auto": 20, "auto:shipped=off": 30, "hf": 5, "goose": 40}
+    speeds |= {"hf-lookup": 6, "hf-lookup:tokens=3": 8}
+    methods = {
+        name: [each for n, of_set in enumerate(sets) for each in timed(v, set=of_set, first=n)]
+        for name, v in speeds.items()
+    }
+    machine = {"hardware": {"cores_usable": 2}}
+    run = stored(bench(methods, provenance=origin() | machine), "smollm2/grid.sh greedy")
+    text = with_speeds(f"a\n{BEGIN}old{END}b\n", {"smollm2_greedy": run, "greedy": run})
+    assert text.startswith(f"a\n{BEGIN}\nSpeed over plain decoding")
+    assert text.endswith(f"\n{END}b\n")
+    assert "batch 1, 2 CPU cores, 2026-01-02" in text
+    assert "| greedy | 2.00 | 1.00 | 0.80 | 0.50 | [c0ffee0](runs/data/smollm2_greedy.md) |" in text
+    assert "mean of 6 sets" in text
+    assert with_speeds(text, {"greedy": run}) == f"a\n{BEGIN}\n\n{END}b\n"
 
 
 def test_a_larger_model_with_the_same_answers_has_its_own_section() -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from draftwood.lab.bench.document import SCHEMA
 from runs.results_page import stored as module
+from runs.results_page.readme import BEGIN, END
 from runs.results_page.stored import complaint, load, write
 from tests.runs.stored_runs import BUSY, ROOT, bench, origin, stored, timed
 
@@ -104,8 +105,10 @@ def test_results_are_stored_from_where_scripts_leave_them_and_get_pages(tmp_path
     assert [path.name for path in data.glob("*.gz")] == ["memory.json.gz"]
     assert json.loads(gzip.decompress((data / "memory.json.gz").read_bytes()))["times"] is False
 
+    (tmp_path / "README.md").write_text(f"a\n{BEGIN}{END}b\n")
     done = call("results.py", "--root", tmp_path)
     assert done.exit_code == 0, done.output
+    assert (tmp_path / "README.md").read_text() == f"a\n{BEGIN}\n\n{END}b\n"
     assert "| `ar` | 512 |" in (data / "memory.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((\S+)\)", (tmp_path / "docs" / "results.md").read_text("utf-8"))
     assert "../runs/data/memory.md" in links

@@ -1,0 +1,60 @@
+"""The README's table of speeds: SmolLM2 on all sets, `auto` beside transformers and llama.cpp."""
+
+from .markdown import table
+from .speed import MANY, PLAIN, mean, of_sets, speedup, timed
+from .stored import Run, Runs, commit, date, leading, link, mode
+
+BEGIN = "<!-- This table is written by python runs/results.py. -->\n"
+END = "<!-- The end of the speeds. -->\n"
+
+COLUMNS = {
+    "auto": "Draftwood's `auto`",
+    "llamacpp": "llama.cpp",
+    "llamacpp-lookup": "its lookup",
+    PLAIN: "Draftwood, plain",
+    "hf-lookup": "transformers' prompt lookup",
+    "hf": "its `generate`",
+    "hf-assistant": "its assisted generation",
+}
+"""Heads by methods; of several settings of one method the fastest on the mean is shown."""
+
+
+def speeds(runs: Runs) -> str:
+    """The table, with what it measures; empty without a run on all sets."""
+    found = {
+        name: run
+        for name, run in timed(leading(runs)).items()
+        if len(run["methods"][PLAIN]["by_set"]) >= MANY
+    }
+    if not found:
+        return ""
+    last = list(found.values())[-1]
+    cores = last["provenance"]["hardware"]["cores_usable"]
+    header = ["decoding", *COLUMNS.values(), "run"]
+    rows = [[mode(run)[1], *_means(run), link(name, commit(run))] for name, run in found.items()]
+    whole = table(header, rows).replace("](../runs/", "](runs/")
+    model, _, batch = mode(last)
+    sets = len(last["methods"][PLAIN]["by_set"])
+    return (
+        f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores, "
+        f"{date(last)}:\nmean of {sets} sets of prompts, of each the median.\n\n{whole}\n"
+    )
+
+
+def _means(run: Run) -> list[str]:
+    cuts = of_sets(run["methods"]).values()
+    found = []
+    for method in COLUMNS:
+        settings = [name for name in run["methods"] if name.partition(":")[0] == method]
+        if method == "auto":  # as it is by default, not with a part left out
+            settings = settings[:1]
+        means = [mean(speedup(cut[name]) for cut in cuts) for name in settings]
+        found.append(max(means, default="-", key=lambda shown: 0 if shown == "-" else float(shown)))
+    return found
+
+
+def with_speeds(readme: str, runs: Runs) -> str:
+    """The README with this table."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{speeds(runs)}\n{END}{after}"

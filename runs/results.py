@@ -1,6 +1,7 @@
 """Writes docs/results.md, a page for each run in runs/data and the README's table of speeds.
 
 No figure in them is typed.
+
     python runs/results.py
 
 ``keep.py`` puts runs into runs/data.

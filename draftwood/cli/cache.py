@@ -7,8 +7,9 @@ from rich.table import Table
 
 from draftwood.cli._options import console
 from draftwood.costs import cache as measured
-from draftwood.files import cache_directory
+from draftwood.files import CacheEntry, cache_directory
 from draftwood.models import converted
+from draftwood.runner.cpu import compiled
 
 
 @click.command()
@@ -17,21 +18,22 @@ from draftwood.models import converted
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice([*measured.KINDS, converted.KIND]),
+    type=click.Choice([*measured.KINDS, converted.KIND, compiled.KIND]),
     help="List or delete this kind only. Repeatable.",
 )
 def cache(delete: bool, kinds: tuple[str, ...]) -> None:
-    """List or delete cached measurements and converted models.
+    """List or delete cached measurements, converted models and compiled code.
 
     They are in the user's cache directory, or in the one that the environment variable
-    DRAFTWOOD_CACHE names. What is deleted is measured or converted again when it is needed.
+    DRAFTWOOD_CACHE names. What is deleted is made again when it is needed.
     """
-    measurements = [each for each in measured.entries() if not kinds or each.kind in kinds]
-    models = [each for each in converted.entries() if not kinds or each.kind in kinds]
-    found = measurements + models
+    found: list[CacheEntry] = []
+    for module in (measured, converted, compiled):
+        chosen = [each for each in module.entries() if not kinds or each.kind in kinds]
+        found += chosen
+        if delete:
+            module.clear(chosen)
     if delete:
-        measured.clear(measurements)
-        converted.clear(models)
         click.echo(f"deleted {_count(len(found))} from {cache_directory()}")
         return
     click.echo(f"{_count(len(found))} in {cache_directory()}")

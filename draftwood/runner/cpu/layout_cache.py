@@ -15,12 +15,10 @@ from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
 from draftwood.runner.cpu.layouts import (
-    BLOCKED,
-    TRANSPOSED,
     LayoutChoice,
     Weight,
-    blocked_works,
     fastest_layouts,
+    layouts,
 )
 
 logger = logging.getLogger(__name__)
@@ -34,7 +32,8 @@ def cached_layouts(
 ) -> list[LayoutChoice | None]:
     """The layout of each weight, from the cache or chosen now.
 
-    The cache key is the processor, the number of threads and the weights' shapes. A new choice is
+    The cache key is the processor, the number of threads, the layouts that work here and the
+    weights' shapes. A new choice is
     cached unless other processes used the machine meanwhile.
 
     Args:
@@ -50,6 +49,7 @@ def cached_layouts(
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "draftwood": __version__,
+        "layouts": [layout.name for layout in layouts()],
         "weights": cache.digest(shapes),
     }
     found = None if fresh else _choices(cache.read(cache.LAYOUTS, key), len(weights))
@@ -75,8 +75,7 @@ def _plain(choice: LayoutChoice | None) -> list[object] | None:
 
 def _choices(found: object, count: int) -> list[LayoutChoice | None] | None:
     """The choices read from a file; None if the content is not as written."""
-    usable = (TRANSPOSED, BLOCKED) if blocked_works() else (TRANSPOSED,)
-    layouts = {layout.name: layout for layout in usable}
+    usable = {layout.name: layout for layout in layouts()}
     if not isinstance(found, list) or len(found) != count:
         return None
     choices: list[LayoutChoice | None] = []
@@ -84,8 +83,8 @@ def _choices(found: object, count: int) -> list[LayoutChoice | None] | None:
         match one:
             case None:
                 choices.append(None)
-            case [str(name), int(low), int(high)] if name in layouts:
-                choices.append(LayoutChoice(layouts[name], low, high))
+            case [str(name), int(low), int(high)] if name in usable:
+                choices.append(LayoutChoice(usable[name], low, high))
             case _:
                 return None
     return choices

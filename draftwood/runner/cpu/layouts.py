@@ -11,6 +11,9 @@ from typing import TypeAlias
 import torch
 from torch.nn.functional import linear as plain_linear
 
+from draftwood.runner.cpu.rows import RowsLinear
+from draftwood.runner.cpu.rows import available as rows_work
+
 Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
 Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
 
@@ -26,14 +29,23 @@ _WARM_UP, _PASSES, _LONG = 1, 4, 0.5
 """Passes over the sample: uncounted, counted; and seconds after which no further pass begins."""
 
 
+Linear: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+"""``x -> x @ weight.T + bias``."""
+
+
 @dataclass(frozen=True)
 class WeightLayout:
-    """A layout: ``apply(x, pack(w), bias)`` equals ``x @ w.T + bias`` up to rounding."""
+    """A layout: ``linear(pack(w), bias)(x)`` equals ``x @ w.T + bias`` up to rounding."""
 
     name: str
     pack: Callable[[torch.Tensor], torch.Tensor]
     unpack: Callable[[torch.Tensor], torch.Tensor]
-    apply: Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+    linear: Callable[[torch.Tensor, torch.Tensor | None], Linear]
+
+    @property
+    def stored(self) -> bool:
+        """Whether the layout is that in which the weight is stored."""
+        return self.pack is _as_stored
 
 
 @dataclass(frozen=True)
@@ -57,24 +69,36 @@ def _unblock(weight: torch.Tensor) -> torch.Tensor:
     return weight.to_dense()
 
 
-def _blocked_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    return torch.ops.mkldnn._linear_pointwise.default(  # type: ignore[no-any-return]
-        x, weight, bias, "none", [], ""
-    )
+def _as_stored(weight: torch.Tensor) -> torch.Tensor:
+    return weight
 
 
-PLAIN = WeightLayout("plain", lambda weight: weight, lambda weight: weight, plain_linear)
-TRANSPOSED = WeightLayout("transposed", _transpose, torch.Tensor.contiguous, plain_linear)
+def _plain_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+    return lambda x: plain_linear(x, weight, bias)
+
+
+def _blocked_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+    multiply = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: multiply(x, weight, bias, "none", [], "")
+
+
+PLAIN = WeightLayout("plain", _as_stored, _as_stored, _plain_linear)
+TRANSPOSED = WeightLayout("transposed", _transpose, torch.Tensor.contiguous, _plain_linear)
 BLOCKED = WeightLayout("blocked", _block, _unblock, _blocked_linear)
+ROWS = WeightLayout("rows", _as_stored, _as_stored, RowsLinear)
+
+
+def layouts() -> list[WeightLayout]:
+    """The layouts that work here, the plain one first."""
+    further = [(BLOCKED, blocked_works), (ROWS, rows_work)]
+    return [PLAIN, TRANSPOSED, *(layout for layout, works in further if works())]
 
 
 def blocked_works() -> bool:
     """Whether this torch has oneDNN's private ops, and they work."""
     try:
         weight = torch.eye(4)
-        return torch.equal(_blocked_linear(weight, _block(weight), None), weight)
+        return torch.equal(_blocked_linear(_block(weight), None)(weight), weight)
     except (AttributeError, RuntimeError):
         return False
 
@@ -90,14 +114,17 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
         weights: each weight and its bias, in the order of the forward pass.
     """
     sample = timing_sample(weights)
-    layouts = [PLAIN, TRANSPOSED, *([BLOCKED] if blocked_works() else [])]
-    packed = {layout: [layout.pack(weight) for weight, _ in sample] for layout in layouts}
-    seconds = {rows: _seconds(packed, sample, rows) for rows in BUCKETS}
+    tried = layouts()
+    linears = {
+        layout: [layout.linear(layout.pack(weight), bias) for weight, bias in sample]
+        for layout in tried
+    }
+    seconds = {rows: _seconds(linears, sample, rows) for rows in BUCKETS}
     chosen: dict[Shape, LayoutChoice | None] = {}
     for shape in set(map(_shape, sample)):
         ratios = {
             layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
-            for layout in layouts[1:]
+            for layout in tried[1:]
         }
         chosen[shape] = best_layout(ratios)
     return [chosen[_shape(weight)] for weight in weights]
@@ -121,7 +148,7 @@ def timing_sample(weights: Sequence[Weight]) -> list[Weight]:
 
 
 def _seconds(
-    packed: Mapping[WeightLayout, Sequence[torch.Tensor]],
+    linears: Mapping[WeightLayout, Sequence[Linear]],
     sample: Sequence[Weight],
     rows: int,
 ) -> dict[tuple[WeightLayout, Shape], float]:
@@ -132,12 +159,12 @@ def _seconds(
     taken: defaultdict[tuple[WeightLayout, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
-        for layout, matrices in packed.items():
+        for layout, each in linears.items():
             took: defaultdict[Shape, float] = defaultdict(float)
-            for (weight, bias), matrix in zip(sample, matrices, strict=True):
+            for (weight, bias), linear in zip(sample, each, strict=True):
                 x = inputs[weight.shape[1], weight.dtype]
                 begin = time.perf_counter()
-                layout.apply(x, matrix, bias)
+                linear(x)
                 took[_shape((weight, bias))] += time.perf_counter() - begin
             spent += sum(took.values())
             if turn >= _WARM_UP:

@@ -2,9 +2,10 @@
 
 A step multiplies every weight matrix with 1 to 64 rows. The library behind ``F.linear`` is slow
 there on the stored layout: it re-packs the matrix on every call, or reads it in the wrong order.
-Two layouts help, depending on machine and shape: the transpose, and oneDNN's blocked format (used
-by inductor's freezing). Only the ``forward`` of exact ``nn.Linear`` instances is patched. Names,
-modules and ``state_dict`` keys stay.
+With a C++ compiler, :mod:`draftwood.runner.cpu.rows` multiplies the stored layout faster. Without
+one, two layouts help, depending on machine and shape: the transpose, and oneDNN's blocked format
+(used by inductor's freezing). Only the ``forward`` of exact ``nn.Linear`` instances is patched.
+Names, modules and ``state_dict`` keys stay.
 
 A weight that only its module references is *moved* into the layout, so packing takes no memory.
 Reading such a weight from the module restores the plain weight first. The module then computes with
@@ -104,7 +105,6 @@ class PackedLinear(PatchedForward):
 
     def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
         self._choice = choice
-        self._apply = choice.layout.apply
         width = module.in_features
         self._low, self._high = choice.low * width, choice.high * width
         self._tied = tied
@@ -117,12 +117,12 @@ class PackedLinear(PatchedForward):
         self._pack()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        packed = self._packed
-        if packed is not None and not torch.is_grad_enabled():
-            if self._moved:
-                return self._apply(x, packed, self._bias)
-            if self._low <= x.numel() < self._high and self._unchanged():
-                return self._apply(x, packed, self._bias)
+        if (
+            self._packed is not None
+            and not torch.is_grad_enabled()
+            and (self._moved or (self._low <= x.numel() < self._high and self._unchanged()))
+        ):
+            return self._linear(x)
         return nn.Linear.forward(self._module, x)
 
     def refresh(self) -> None:
@@ -161,11 +161,12 @@ class PackedLinear(PatchedForward):
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
             packed = layout.pack(weight.detach())
-            self._bias = module.bias
+            self._linear = layout.linear(packed, module.bias)
             # In this order, so that a concurrent reader always finds a usable state.
             self._version, self._place = weight._version, weight.data_ptr()
             self._packed = packed
-            if alone and weight.grad is None and torch.equal(layout.unpack(packed), weight):
+            moves = alone and weight.grad is None and not layout.stored
+            if moves and torch.equal(layout.unpack(packed), weight):
                 if not isinstance(self._parameters, _RestoringDict):
                     self._parameters = _RestoringDict(self._parameters, self.restore)
                     module.__dict__["_parameters"] = self._parameters

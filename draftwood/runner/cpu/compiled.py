@@ -1,0 +1,129 @@
+"""Compiles C++ of the package for this machine's processor, once, into the cache directory.
+
+A compiler is optional: without one, callers take their PyTorch path.
+"""
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from draftwood.costs.progress import working
+from draftwood.errors import DraftwoodError
+from draftwood.files import CacheEntry, cache_directory, reason
+
+logger = logging.getLogger(__name__)
+
+KIND = "compiled"
+VARIABLE = "DRAFTWOOD_COMPILE"
+"""Environment variable; ``off`` compiles and loads nothing."""
+
+_COMPILERS = ("c++", "g++", "clang++")
+_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
+_NATIVE = {
+    "x86_64": ("-march=native", "-mprefer-vector-width=512"),
+    "aarch64": ("-mcpu=native",),
+    "arm64": ("-mcpu=native",),
+}
+"""Flags for the processor at hand, by machine."""
+
+_SECONDS = 120
+"""Seconds after which a compiler is stopped."""
+
+
+@cache
+def library(source: Path) -> ctypes.CDLL | None:
+    """The library of a C++ file; None if it cannot be compiled here.
+
+    The compiler is ``CXX``, or the first of c++, g++ and clang++. The library is cached by source,
+    compiler, flags and processor.
+    """
+    command = _command()
+    if command is None:
+        logger.info("%s is not compiled: %s", source.name, "there is no compiler for this machine")
+        return None
+    try:
+        path = _path(source, command)
+        if not path.exists():
+            with working("compiling for this machine's processor, once"):
+                _compile([*command, str(source)], path)
+        return ctypes.CDLL(str(path))
+    except subprocess.CalledProcessError as error:
+        said = str(error.stderr).strip() or str(error)
+        logger.warning("%s is not compiled: %s", source.name, said.splitlines()[0])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        logger.warning("%s is not compiled: %s", source.name, error)
+    return None
+
+
+def entries() -> Iterator[CacheEntry]:
+    """The cached libraries."""
+    for path in sorted((cache_directory() / KIND).glob("*.so")):
+        stat = path.stat()
+        yield CacheEntry(KIND, path, path.name.partition("-")[0], stat.st_size, stat.st_mtime)
+
+
+def clear(chosen: Iterable[CacheEntry]) -> None:
+    """Delete cached libraries.
+
+    Raises:
+        DraftwoodError: a file cannot be deleted.
+    """
+    for entry in chosen:
+        try:
+            entry.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise DraftwoodError(f"cannot delete {entry.path}: {reason(error)}") from error
+
+
+def _command() -> list[str] | None:
+    """The compiler with its flags; None if there is none, or it is not wanted."""
+    native = _NATIVE.get(platform.machine())
+    if native is None or os.name != "posix" or os.environ.get(VARIABLE) == "off":
+        return None
+    given = shlex.split(os.environ.get("CXX", ""))
+    found = next((name for name in _COMPILERS if shutil.which(name)), None)
+    compiler = given or ([found] if found else [])
+    return [*compiler, *_FLAGS, *native] if compiler else None
+
+
+def _path(source: Path, command: Sequence[str]) -> Path:
+    version = subprocess.run(
+        [command[0], "--version"], capture_output=True, check=True, text=True, timeout=_SECONDS
+    )
+    known = [source.read_text(encoding="utf-8"), version.stdout, *command, _processor()]
+    digest = hashlib.sha256("\0".join(known).encode())
+    return cache_directory() / KIND / f"{source.stem}-{digest.hexdigest()[:24]}.so"
+
+
+def _processor() -> str:
+    """The processor's name and instruction sets: what ``native`` stands for."""
+    with suppress(OSError):  # only Linux has the file
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        wanted = ("model name", "flags", "CPU part", "Features")
+        return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+    return f"{platform.processor()} {platform.version()}"
+
+
+def _compile(command: Sequence[str], path: Path) -> None:
+    """Compile into a file that takes its name when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".draftwood-") as directory:
+        made = Path(directory) / path.name
+        subprocess.run(
+            [*command, "-o", str(made)],
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+        made.replace(path)

@@ -1,0 +1,86 @@
+"""Compiled code is cached by all that it depends on; without a compiler there is none."""
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.files import CACHE_VARIABLE
+from draftwood.runner.cpu import compiled
+from draftwood.runner.cpu.compiled import VARIABLE, clear, entries, library
+
+pytestmark = pytest.mark.skipif(compiled._command() is None, reason="no C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "compiled"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "answer.cpp"
+    path.write_text('extern "C" int answer() { return 42; }')
+    return path
+
+
+def made(source: Path) -> bool:
+    """Whether there is a library; as in a new process."""
+    found = library.__wrapped__(source)
+    return found is not None and found.answer() == 42
+
+
+def test_a_library_is_compiled_once(source: Path, place: Path) -> None:
+    assert made(source)
+    (path,) = place.iterdir()
+    before = path.stat().st_mtime_ns
+    assert made(source)
+    assert path.stat().st_mtime_ns == before
+    (entry,) = entries()
+    assert (entry.kind, entry.path, entry.about) == ("compiled", path, "answer")
+    clear([entry])
+    assert not list(entries())
+    path.mkdir()
+    with pytest.raises(DraftwoodError, match="cannot delete"):
+        clear([entry])
+
+
+def test_another_source_compiler_or_processor_has_its_own(
+    source: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert made(source)
+    source.write_text(source.read_text() + "\n")
+    assert made(source)
+    monkeypatch.setattr(compiled, "_FLAGS", (*compiled._FLAGS, "-g0"))
+    assert made(source)
+    monkeypatch.setattr(compiled, "_processor", lambda: "another")
+    assert made(source)
+    assert len(list(place.iterdir())) == 4
+
+
+def test_code_that_does_not_compile_is_named(
+    source: Path, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.write_text("nonsense")
+    assert library.__wrapped__(source) is None
+    assert "answer.cpp is not compiled" in caplog.text
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("why", ["off", "machine", "compilers", "no such compiler"])
+def test_without_a_compiler_there_is_none(
+    why: str, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match why:
+        case "off":
+            monkeypatch.setenv(VARIABLE, "off")
+        case "machine":
+            monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+        case "compilers":
+            monkeypatch.setenv("PATH", "")
+            monkeypatch.delenv("CXX", raising=False)
+        case _:
+            monkeypatch.setenv("CXX", "no-such-compiler -v")
+    assert library.__wrapped__(source) is None

@@ -146,14 +146,15 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
         given = {flag: arguments[i + 1] for i, flag in enumerate(arguments[:-1])}
         methods = given["--methods"].split(",")
         assert {"ar", "auto", "goose:budget=8", "eagle3:budget=16:levels=4", "hf"} <= set(methods)
-        assert "sd:budget=5:draft=embedded-draft" in methods
+        small = len(given["--prompts"].split(",")) == 4
+        assert ("sd:budget=5:draft=embedded-draft" in methods) == small
         assert "--draft" not in arguments, "auto drafts with the head"
         key = (given["--dtype"], given.get("--batch", "1"), given.get("--temperature", "0"))
-        cells[key] = len(given["--prompts"].split(","))
-    assert len(found) == len(cells) == 18
+        cells[*key, small] = given["--prompts"].count(",") + 1
+    assert len(found) == len(cells) == 20
     assert {key for key, sets in cells.items() if sets == 8} == {
-        ("float32", "1", "0"),
-        ("float32", "1", "0.7"),
+        ("float32", "1", "0", False),
+        ("float32", "1", "0.7", False),
     }
     assert set(cells.values()) == {4, 8}
 

@@ -36,6 +36,7 @@ class CostsKey:
         device: name of the GPU or the processor.
         dtype: of the target's weights.
         threads: CPU threads.
+        layouts: names of the weights' layouts on a CPU, sorted.
         torch: version.
         draftwood: version.
     """
@@ -45,6 +46,7 @@ class CostsKey:
     device: str
     dtype: str
     threads: int
+    layouts: tuple[str, ...]
     torch: str
     draftwood: str
 
@@ -118,6 +120,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
         device=device_name(info.device),
         dtype=str(info.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
+        layouts=info.layouts,
         torch=torch.__version__,
         draftwood=draftwood.__version__,
     )

@@ -87,6 +87,7 @@ class TargetInfo:
     ``context_limit`` is its longest sequence in tokens. ``identity`` is a digest of its
     configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
     sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
+    ``layouts`` are the names of the layouts that weights are in on a CPU, sorted.
     """
 
     vocab_size: int
@@ -99,6 +100,7 @@ class TargetInfo:
     origin: Origin | None = None
     eos: frozenset[int] = frozenset()
     fingerprint: Fingerprint | None = None
+    layouts: tuple[str, ...] = ()
 
 
 class Target(Protocol):

@@ -124,6 +124,7 @@ def attach(
             origin=origin_of(model.config),
             eos=eos_of(model),
             fingerprint=weights,
+            layouts=tuple(sorted({linear.layout.name for linear in packed})),
         )
         cache = KVCache(layout.layers)
         rotary = patch_rotary(model, lengths)
@@ -139,13 +140,14 @@ def attach(
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(
-        "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed",
+        "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed%s",
         type(model).__name__,
         info.layers,
         str(info.dtype).removeprefix("torch."),
         info.device,
         torch.get_num_threads(),
         len(packed),
+        f" ({', '.join(info.layouts)})" if packed else "",
     )
     return runner
 

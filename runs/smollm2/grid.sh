@@ -9,7 +9,8 @@
 #   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
 # LIMIT is 3 in the small cells, and the batch there where that is more, so that a batch is full. Each
-# half of the full grid takes about 1.5 hours on two cores, the small cells about 5. Quiet machine.
+# half of the full grid takes about 1.5 hours on two cores, the small cells about 5. Quiet machine,
+# pip install 'draftwood[llamacpp]'.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
@@ -25,7 +26,7 @@ goose=goose:budget=16:adjacency.prompt=false
 eagle3=eagle3:budget=16:levels=4
 own=ar,$autos,$goose,pld
 # Matching 3 tokens was faster than matching 2, transformers' default, on 30 of these prompts.
-lookup=hf-lookup:tokens=10:ngram=3
+peers=hf,hf-lookup:tokens=10:ngram=3,llamacpp,llamacpp-lookup
 models=()
 if [[ -n ${HEAD:-} ]]; then
     own+=,$eagle3
@@ -53,13 +54,13 @@ cell() { # NAME SETS METHODS FLAG...
 }
 full() { # NAME FLAG...
     local name=$1; shift
-    cell "$name" "$eight" "$own,hf,$lookup" --dtype float32 --peers "$@"
+    cell "$name" "$eight" "$own,$peers" --dtype float32 "$@"
 }
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }
 small() { # DTYPE BATCH FLAG...
-    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$own$drafts,hf,$lookup; shift 2
-    if ((batch == 1)); then set -- "$@" --peers; else methods=$together; fi
+    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$own$drafts,$peers; shift 2
+    if ((batch > 1)); then methods=$together; fi
     if ((limit < batch)); then limit=$batch; fi
     cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"
 }

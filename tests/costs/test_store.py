@@ -20,7 +20,7 @@ from draftwood.files import CACHE_VARIABLE
 from draftwood.protocols import TargetInfo
 
 COSTS = StepCosts(Curve((1, 2), (1.0, 2.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, 0.1)
-KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, "2.0", "0.1")
+KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, ("rows",), "2.0", "0.1")
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,7 @@ def test_every_part_of_the_key_counts() -> None:
         replace(KEY, device="other"),
         replace(KEY, dtype="bfloat16"),
         replace(KEY, threads=7),
+        replace(KEY, layouts=()),
         replace(KEY, torch="3.0"),
         replace(KEY, draftwood="0.2"),
     ]
@@ -133,9 +134,10 @@ def test_the_identity_depends_on_the_config_but_not_the_path() -> None:
 
 
 def test_the_key_of_a_live_target() -> None:
-    info = TargetInfo(13, 64, 1, 1, torch.device("cpu"), torch.bfloat16)
+    info = TargetInfo(13, 64, 1, 1, torch.device("cpu"), torch.bfloat16, layouts=("rows",))
     key = key_of(info, {"b": "2", "a": "1"})
     assert key.dtype == "bfloat16"
+    assert key.layouts == ("rows",)
     assert key.drafters == (("a", "1"), ("b", "2"))
     assert key.threads == torch.get_num_threads()
     assert key.device == device_name(torch.device("cpu"))

@@ -14,12 +14,7 @@ from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
-from draftwood.runner.cpu.layouts import (
-    LayoutChoice,
-    Weight,
-    fastest_layouts,
-    layouts,
-)
+from draftwood.runner.cpu.layouts import LayoutChoice, Weight, fastest_layouts, layouts
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +28,7 @@ def cached_layouts(
     """The layout of each weight, from the cache or chosen now.
 
     The cache key is the processor, the number of threads, the layouts that work here and the
-    weights' shapes. A new choice is
-    cached unless other processes used the machine meanwhile.
+    weights' shapes. A new choice is cached unless other processes used the machine meanwhile.
 
     Args:
         weights: each weight and its bias, in the order of the forward pass.

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from draftwood.runner.cpu.layout_cache import cached_layouts
-from draftwood.runner.cpu.layouts import LayoutChoice, Weight
+from draftwood.runner.cpu.layouts import LayoutChoice, Weight, WeightLayout
 from draftwood.runner.patched import PatchedForward
 
 logger = logging.getLogger(__name__)
@@ -125,6 +125,11 @@ class PackedLinear(PatchedForward):
             return self._linear(x)
         return nn.Linear.forward(self._module, x)
 
+    @property
+    def layout(self) -> WeightLayout:
+        """The layout of the packed weight."""
+        return self._choice.layout
+
     def refresh(self) -> None:
         """Pack the weight again unless the packed one is up to date."""
         if self._moved or (self._packed is not None and self._unchanged()):
@@ -147,7 +152,7 @@ class PackedLinear(PatchedForward):
             if not self._moved:
                 return
             assert self._packed is not None
-            plain = self._choice.layout.unpack(self._packed)
+            plain = self.layout.unpack(self._packed)
             # The layouts may coincide, for example for a single row.
             self._weight().data = plain.clone() if plain is self._packed else plain
             self._moved = False
@@ -156,7 +161,7 @@ class PackedLinear(PatchedForward):
 
     @torch.no_grad()
     def _pack(self) -> None:
-        module, layout = self._module, self._choice.layout
+        module, layout = self._module, self.layout
         with self._lock:
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()

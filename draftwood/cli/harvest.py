@@ -78,16 +78,14 @@ def harvest(
     found = harvest_of(loaded, attach(loaded.model), texts, plan)
     directory.prepare(found.identity)
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with (
-        directory.alone(),
-        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
-    ):
-        task = bar.add_task("reading", total=found.facts.tokens)
-        table = found.run(directory, lambda tokens: bar.advance(task, tokens))
-    content = to_bytes(table)
-    write_result(output, content)
-    if work is None:
-        directory.delete()
+    with directory.alone():
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("reading", total=found.facts.tokens)
+            table = found.run(directory, lambda tokens: bar.advance(task, tokens))
+        content = to_bytes(table)
+        write_result(output, content)
+        if work is None:
+            directory.delete()
     click.echo(
         f"{output}: {len(table.keys):,} rows, {len(content) / 1e6:.2f} MB, of "
         f"{table.facts.tokens:,} tokens"

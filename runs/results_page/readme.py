@@ -20,14 +20,14 @@ COLUMNS = {
 
 
 def speeds(runs: Runs) -> str:
-    """The table, with what it measures; empty without a run on all sets."""
+    """The table, with what it measures; a sentence without a run on all sets."""
     found = {
         name: run
         for name, run in timed(leading(runs)).items()
         if len(run["methods"][PLAIN]["by_set"]) >= MANY
     }
     if not found:
-        return ""
+        return "SmolLM2-135M-Instruct is not measured yet: `runs/smollm2/grid.sh`.\n"
     last = list(found.values())[-1]
     cores = last["provenance"]["hardware"]["cores_usable"]
     header = ["decoding", *COLUMNS.values(), "run"]
@@ -54,7 +54,13 @@ def _means(run: Run) -> list[str]:
 
 
 def with_speeds(readme: str, runs: Runs) -> str:
-    """The README with this table."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    """The README with this table between its two marks.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the README has no two lines {BEGIN.strip()} and {END.strip()}")
     return f"{before}{BEGIN}\n{speeds(runs)}\n{END}{after}"

@@ -32,8 +32,11 @@ def pack(directory: Path) -> None:
 def unpack(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     recipe = read_json(RECIPE)
-    if not (directory / RECIPE_FILE).exists():
-        write_json(directory / RECIPE_FILE, recipe)
+    place = directory / RECIPE_FILE
+    if not place.exists():
+        write_json(place, recipe)
+    elif read_json(place) != recipe:
+        raise SystemExit(f"{directory} has answers of another recipe: name another directory")
     lines = gzip.decompress(KEPT.read_bytes()).splitlines(keepends=True)
     for number, start in enumerate(range(0, len(lines), recipe["shard"])):
         path = directory / f"answers-{number:04d}.jsonl"

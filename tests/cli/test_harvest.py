@@ -13,6 +13,7 @@ from draftwood.drafters.adjacency.table_file import load
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Request
 from draftwood.lab.harvest import reader
+from draftwood.lab.harvest.shards import WorkDirectory
 from tests.factories.command_line import output_of, refused, run
 
 TEXT = "the cat sat on the mat; the cat sat on the hat\n"
@@ -68,6 +69,19 @@ def test_kept_work_is_not_read_again(
     monkeypatch.setattr(reader, "batches_of", None)
     harvested(checkpoint, text, small, "--work", str(work), "--max-megabytes", "0.001")
     assert len(load(small).keys) < len(load(large).keys)
+
+
+def test_a_second_process_in_the_same_directory_is_refused(
+    checkpoint: str, text: str, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    harvested(checkpoint, text, tmp_path / "first", "--work", str(work))
+    argv = ["--text", text, "--model", checkpoint, "--length", "64", "--work", str(work)]
+    with WorkDirectory(work).alone():
+        code, _, err = run("harvest", str(tmp_path / "second"), *argv)
+    assert code == 2
+    assert "another process works in" in err
+    assert not (tmp_path / "second").exists()
 
 
 def test_the_table_is_refused_for_another_tokenizer_and_warned_of_for_other_weights(

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from draftwood.cli.train import train
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.errors import DraftwoodError
+from draftwood.lab.train.trainer import Trainer
 from draftwood.lab.train.training_run import TrainingRun
 from draftwood.protocols import TargetInfo
 from tests.factories.trainable_heads import SHAPE
@@ -69,6 +70,15 @@ def test_the_draft_learns_from_the_target(out: Path, corpus: Path, tmp_path: Pat
     assert 0 <= record["teacher"]["code"]["greedy"] <= 1
     assert json.loads((tmp_path / "draft" / "provenance.json").read_text()) == record
     assert (tmp_path / "draft" / "model.safetensors").is_file()
+
+
+def test_a_place_that_cannot_take_the_export_is_refused_before_training(
+    out: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "__init__", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(DraftwoodError, match="file is a file: name another directory"):
+        invoke("draft", corpus, out, f"{DRAFT} --seed 3", "--export", str(tmp_path / "file"))
 
 
 def test_a_head_is_trained_for_the_finished_target(out: Path, corpus: Path) -> None:

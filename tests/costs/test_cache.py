@@ -46,6 +46,12 @@ def test_the_command_lists_and_clears() -> None:
     assert "model a" not in listed("--kind", "layouts")
     assert "deleted 2 entries" in listed("--clear", "--kind", "costs")
     assert [one.kind for one in entries()] == ["layouts"]
+    library = broken.parent.parent / "compiled" / "rows-0.so"
+    library.parent.mkdir()
+    library.touch()
+    assert "rows" in listed("--kind", "compiled")
+    assert "deleted 1 entry from" in listed("--clear", "--kind", "compiled")
+    assert not library.exists()
     assert "deleted 1 entry from" in listed("--clear")
     assert list(entries()) == []
 

@@ -3,7 +3,7 @@
 import copy
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import nn
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach, detach, runner_of
+from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice, Weight
 from tests.factories.model_families import CONTEXT, FAMILIES, SMALL, VOCAB, make_model
 from tests.factories.path_logits import (
     TOLERANCE,
@@ -70,6 +71,15 @@ def test_every_family_passes_the_self_test_and_generates_as_before(family: str) 
     assert (info.layers, info.hidden_size) == (model.config.num_hidden_layers, 32)
     runner.detach()
     assert generated(model) == before
+
+
+def test_the_layouts_of_the_weights_are_among_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def transposed(weights: Sequence[Weight], **_: object) -> list[LayoutChoice | None]:
+        return [LayoutChoice(TRANSPOSED)] * len(weights)
+
+    monkeypatch.setattr("draftwood.runner.attach.cached_layouts", transposed)
+    assert attach(FAMILIES["llama"]()).info.layouts == ("transposed",)
+    assert attach(FAMILIES["llama"](), packing=False).info.layouts == ()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -7,7 +7,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import draftwood
-from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
+from draftwood.runner.cpu.layouts import ROWS, TRANSPOSED, LayoutChoice, layouts
 from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.eager import eagerly, is_compiled
 from tests.factories.model_families import FAMILIES
@@ -16,9 +16,12 @@ from tests.factories.path_logits import greedy_tokens
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
 
 
-@pytest.fixture(autouse=True)
-def everything_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = LayoutChoice(TRANSPOSED)
+USED = [layout for layout in layouts() if layout in (TRANSPOSED, ROWS)]
+
+
+@pytest.fixture(autouse=True, params=USED, ids=lambda layout: layout.name)
+def everything_packed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = LayoutChoice(request.param)
 
     def always(model: Any, _choose: Any) -> list[PackedLinear]:
         return pack(model, lambda weights: [choice] * len(weights))

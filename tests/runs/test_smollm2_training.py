@@ -86,6 +86,9 @@ def test_kept_answers_become_the_same_shards(
     assert {path.name: path.read_text() for path in after.iterdir()} == {
         path.name: path.read_text() for path in before.iterdir()
     }
+    write_json(after / "recipe.json", {"shard": 2, "seed": 2})
+    with pytest.raises(SystemExit, match="answers of another recipe"):
+        answers.unpack(after)
     with pytest.raises(SystemExit, match="has no answers"):
         answers.pack(tmp_path / "none")
 

@@ -102,6 +102,8 @@ def _whole(directory: Path, provenance: dict[str, Any]) -> Iterator[Path]:
     with TemporaryDirectory(dir=directory, prefix=".draftwood-") as name:
         part = Path(name)
         yield part
+        # Without a record, a mixture of two models counts as none.
+        (directory / _PROVENANCE).unlink(missing_ok=True)
         for file in part.iterdir():
             os.replace(file, directory / file.name)
     write_text(directory / _PROVENANCE, json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")

@@ -8,18 +8,20 @@ import hashlib
 import logging
 import os
 import platform
-import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from filelock import FileLock
+
 from draftwood.costs.progress import working
 from draftwood.errors import DraftwoodError
-from draftwood.files import CacheEntry, cache_directory, reason
+from draftwood.files import CACHE_VARIABLE, CacheEntry, cache_directory, reason
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +34,8 @@ _FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
 _NATIVE = {
     "x86_64": ("-march=native", "-mprefer-vector-width=512"),
     "aarch64": ("-mcpu=native",),
-    "arm64": ("-mcpu=native",),
 }
-"""Flags for the processor at hand, by machine."""
+"""Flags for the processor at hand, by machine under Linux."""
 
 _SECONDS = 120
 """Seconds after which a compiler is stopped."""
@@ -49,19 +50,25 @@ def library(source: Path) -> ctypes.CDLL | None:
     """
     command = _command()
     if command is None:
-        logger.info("%s is not compiled: %s", source.name, "there is no compiler for this machine")
+        logger.info("%s is not compiled: there is no compiler for this machine", source.name)
         return None
     try:
         path = _path(source, command)
-        if not path.exists():
-            with working("compiling for this machine's processor, once"):
-                _compile([*command, str(source)], path)
-        return ctypes.CDLL(str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            return _cached(path) or _compiled([*command, str(source)], path)
     except subprocess.CalledProcessError as error:
-        said = str(error.stderr).strip() or str(error)
-        logger.warning("%s is not compiled: %s", source.name, said.splitlines()[0])
-    except (OSError, subprocess.TimeoutExpired) as error:
-        logger.warning("%s is not compiled: %s", source.name, error)
+        why = (error.stderr.strip() or str(error)).splitlines()[0]
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    logger.warning(
+        "%s cannot be compiled, so its work takes longer: %s (%s=off: do not try; %s=DIRECTORY: "
+        "another cache directory; CXX: another compiler)",
+        source.name,
+        why,
+        VARIABLE,
+        CACHE_VARIABLE,
+    )
     return None
 
 
@@ -81,6 +88,7 @@ def clear(chosen: Iterable[CacheEntry]) -> None:
     for entry in chosen:
         try:
             entry.path.unlink(missing_ok=True)
+            entry.path.with_suffix(".lock").unlink(missing_ok=True)
         except OSError as error:
             raise DraftwoodError(f"cannot delete {entry.path}: {reason(error)}") from error
 
@@ -88,11 +96,10 @@ def clear(chosen: Iterable[CacheEntry]) -> None:
 def _command() -> list[str] | None:
     """The compiler with its flags; None if there is none, or it is not wanted."""
     native = _NATIVE.get(platform.machine())
-    if native is None or os.name != "posix" or os.environ.get(VARIABLE) == "off":
+    if native is None or sys.platform != "linux" or os.environ.get(VARIABLE) == "off":
         return None
-    given = shlex.split(os.environ.get("CXX", ""))
-    found = next((name for name in _COMPILERS if shutil.which(name)), None)
-    compiler = given or ([found] if found else [])
+    found = next((name for name in _COMPILERS if shutil.which(name)), "")
+    compiler = (os.environ.get("CXX") or found).split()
     return [*compiler, *_FLAGS, *native] if compiler else None
 
 
@@ -107,17 +114,25 @@ def _path(source: Path, command: Sequence[str]) -> Path:
 
 def _processor() -> str:
     """The processor's name and instruction sets: what ``native`` stands for."""
-    with suppress(OSError):  # only Linux has the file
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        wanted = ("model name", "flags", "CPU part", "Features")
-        return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-    return f"{platform.processor()} {platform.version()}"
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    wanted = ("model name", "flags", "CPU part", "Features")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def _compile(command: Sequence[str], path: Path) -> None:
-    """Compile into a file that takes its name when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".draftwood-") as directory:
+def _cached(path: Path) -> ctypes.CDLL | None:
+    """The library at a path; None if there is none that can be loaded."""
+    # One that was cut off, or compiled on a system with other libraries, is compiled again.
+    with suppress(OSError):
+        return ctypes.CDLL(str(path))
+    return None
+
+
+def _compiled(command: Sequence[str], path: Path) -> ctypes.CDLL:
+    """Compile into a file that takes its name when it is complete, and load it."""
+    with (
+        working("compiling for this machine's processor, once"),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=".draftwood-") as directory,
+    ):
         made = Path(directory) / path.name
         subprocess.run(
             [*command, "-o", str(made)],
@@ -127,3 +142,4 @@ def _compile(command: Sequence[str], path: Path) -> None:
             timeout=_SECONDS,
         )
         made.replace(path)
+    return ctypes.CDLL(str(path))

@@ -29,18 +29,18 @@ _WARM_UP, _PASSES, _LONG = 1, 4, 0.5
 """Passes over the sample: uncounted, counted; and seconds after which no further pass begins."""
 
 
-Linear: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-"""``x -> x @ weight.T + bias``."""
+Linear: TypeAlias = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
+"""``(x, bias) -> x @ weight.T + bias``."""
 
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """A layout: ``linear(pack(w), bias)(x)`` equals ``x @ w.T + bias`` up to rounding."""
+    """A layout: ``linear(pack(w))(x, bias)`` equals ``x @ w.T + bias`` up to rounding."""
 
     name: str
     pack: Callable[[torch.Tensor], torch.Tensor]
     unpack: Callable[[torch.Tensor], torch.Tensor]
-    linear: Callable[[torch.Tensor, torch.Tensor | None], Linear]
+    linear: Callable[[torch.Tensor], Linear]
 
     @property
     def stored(self) -> bool:
@@ -73,13 +73,13 @@ def _as_stored(weight: torch.Tensor) -> torch.Tensor:
     return weight
 
 
-def _plain_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
-    return lambda x: plain_linear(x, weight, bias)
+def _plain_linear(weight: torch.Tensor) -> Linear:
+    return lambda x, bias: plain_linear(x, weight, bias)
 
 
-def _blocked_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+def _blocked_linear(weight: torch.Tensor) -> Linear:
     multiply = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: multiply(x, weight, bias, "none", [], "")
+    return lambda x, bias: multiply(x, weight, bias, "none", [], "")
 
 
 PLAIN = WeightLayout("plain", _as_stored, _as_stored, _plain_linear)
@@ -98,7 +98,7 @@ def blocked_works() -> bool:
     """Whether this torch has oneDNN's private ops, and they work."""
     try:
         weight = torch.eye(4)
-        return torch.equal(_blocked_linear(_block(weight), None)(weight), weight)
+        return torch.equal(_blocked_linear(_block(weight))(weight, None), weight)
     except (AttributeError, RuntimeError):
         return False
 
@@ -116,8 +116,7 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     sample = timing_sample(weights)
     tried = layouts()
     linears = {
-        layout: [layout.linear(layout.pack(weight), bias) for weight, bias in sample]
-        for layout in tried
+        layout: [layout.linear(layout.pack(weight)) for weight, _ in sample] for layout in tried
     }
     seconds = {rows: _seconds(linears, sample, rows) for rows in BUCKETS}
     chosen: dict[Shape, LayoutChoice | None] = {}
@@ -164,7 +163,7 @@ def _seconds(
             for (weight, bias), linear in zip(sample, each, strict=True):
                 x = inputs[weight.shape[1], weight.dtype]
                 begin = time.perf_counter()
-                linear(x)
+                linear(x, bias)
                 took[_shape((weight, bias))] += time.perf_counter() - begin
             spent += sum(took.values())
             if turn >= _WARM_UP:

@@ -2,15 +2,16 @@
 
 A step multiplies every weight matrix with 1 to 64 rows. The library behind ``F.linear`` is slow
 there on the stored layout: it re-packs the matrix on every call, or reads it in the wrong order.
-With a C++ compiler, :mod:`draftwood.runner.cpu.rows` multiplies the stored layout faster. Without
-one, two layouts help, depending on machine and shape: the transpose, and oneDNN's blocked format
-(used by inductor's freezing). Only the ``forward`` of exact ``nn.Linear`` instances is patched.
-Names, modules and ``state_dict`` keys stay.
+Three ways help, depending on machine and shape: the transpose, oneDNN's blocked format (used by
+inductor's freezing), and compiled code for the stored layout (:mod:`draftwood.runner.cpu.rows`).
+Only the ``forward`` of exact ``nn.Linear`` instances is patched. Names, modules and ``state_dict``
+keys stay.
 
 A weight that only its module references is *moved* into the layout, so packing takes no memory.
 Reading such a weight from the module restores the plain weight first. The module then computes with
 the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
-embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged.
+embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged. Compiled
+code needs neither.
 """
 
 import logging
@@ -18,13 +19,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
 
 from draftwood.runner.cpu.layout_cache import cached_layouts
-from draftwood.runner.cpu.layouts import LayoutChoice, Weight, WeightLayout
+from draftwood.runner.cpu.layouts import LayoutChoice, Linear, Weight, WeightLayout
 from draftwood.runner.patched import PatchedForward
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ def _fits(weight: nn.Parameter | None) -> bool:
         and weight.dtype in _DTYPES
         and weight.device.type == "cpu"
         and weight.is_contiguous()
+        and weight.shape[1] > 0
         and not weight.is_inference()
     )
 
@@ -92,6 +94,13 @@ def _holders(module: nn.Module) -> int:
 
 
 _ONE_HOLDER = _holders(nn.Linear(1, 1))
+
+
+class _Packed(NamedTuple):
+    """A weight in a layout, and the product with it, which may hold the weight too."""
+
+    weight: torch.Tensor
+    linear: Linear
 
 
 class PackedLinear(PatchedForward):
@@ -111,18 +120,19 @@ class PackedLinear(PatchedForward):
         self._lock = RLock()
         self._reads = 0
         self._moved = False
-        self._packed: torch.Tensor | None = None
+        self._packed: _Packed | None = None
         self._parameters: dict[str, nn.Parameter | None] = module._parameters
         super().__init__(module)
         self._pack()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        packed = self._packed  # once, as another thread may restore the weight
         if (
-            self._packed is not None
+            packed is not None
             and not torch.is_grad_enabled()
             and (self._moved or (self._low <= x.numel() < self._high and self._unchanged()))
         ):
-            return self._linear(x)
+            return packed.linear(x, dict.get(self._parameters, "bias"))
         return nn.Linear.forward(self._module, x)
 
     @property
@@ -152,9 +162,10 @@ class PackedLinear(PatchedForward):
             if not self._moved:
                 return
             assert self._packed is not None
-            plain = self.layout.unpack(self._packed)
+            packed = self._packed.weight
+            plain = self.layout.unpack(packed)
             # The layouts may coincide, for example for a single row.
-            self._weight().data = plain.clone() if plain is self._packed else plain
+            self._weight().data = plain.clone() if plain is packed else plain
             self._moved = False
             self._packed = None
             self._reads += 1
@@ -166,10 +177,9 @@ class PackedLinear(PatchedForward):
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
             packed = layout.pack(weight.detach())
-            self._linear = layout.linear(packed, module.bias)
             # In this order, so that a concurrent reader always finds a usable state.
             self._version, self._place = weight._version, weight.data_ptr()
-            self._packed = packed
+            self._packed = _Packed(packed, layout.linear(packed))
             moves = alone and weight.grad is None and not layout.stored
             if moves and torch.equal(layout.unpack(packed), weight):
                 if not isinstance(self._parameters, _RestoringDict):

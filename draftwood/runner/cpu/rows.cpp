@@ -99,7 +99,7 @@ template <> struct Kind<bfloat16> {
 template <int WIDTH> constexpr int half(int lane) { return lane / WIDTH * 2 * WIDTH + lane % WIDTH; }
 
 template <int... AT> inline Floats shuffled(Floats a, Floats b) {
-#if __has_builtin(__builtin_shufflevector)
+#if defined(__clang__) || __GNUC__ >= 12
     return __builtin_shufflevector(a, b, AT...);
 #else
     return __builtin_shuffle(a, b, Words{uint32_t(AT)...});
@@ -238,7 +238,7 @@ struct OpenMP {
 
 struct Product {
     const OpenMP* openmp;
-    const void *w, *bias;
+    const void* w;
     int64_t outputs, inputs;
     int64_t narrow;  // bfloat16, else float32
 };
@@ -247,7 +247,7 @@ namespace {
 
 struct Call {
     const Product* product;
-    const void* x;
+    const void *bias, *x;
     void* y;
     int64_t rows;
 };
@@ -256,7 +256,7 @@ struct Call {
 template <class T> void multiply(const Call& call) {
     const Product& p = *call.product;
     const int64_t thread = p.openmp->thread(), threads = p.openmp->threads();
-    const Weight<T> weight{static_cast<const T*>(p.w), static_cast<const T*>(p.bias), p.outputs, p.inputs};
+    const Weight<T> weight{static_cast<const T*>(p.w), static_cast<const T*>(call.bias), p.outputs, p.inputs};
     const T* x = static_cast<const T*>(call.x);
     T* y = static_cast<T*>(call.y);
     for (int64_t done = 0; done < call.rows; done += FEW) {
@@ -276,7 +276,8 @@ void run(void* given) {
 
 }  // namespace
 
-extern "C" void draftwood_multiply(const Product* product, const void* x, void* y, int64_t rows) {
-    Call call{product, x, y, rows};
+// x [rows, inputs], bias [outputs] or null, y [rows, outputs].
+extern "C" void draftwood_multiply(const Product* product, const void* bias, const void* x, void* y, int64_t rows) {
+    Call call{product, bias, x, y, rows};
     product->openmp->parallel(run, &call, 0, 0);
 }

@@ -1,6 +1,7 @@
 """What is exported loads with transformers alone."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,21 @@ def test_a_failed_export_changes_nothing(
     with pytest.raises(OSError, match="no space left"):
         export_model(model, tokenizer, {"finished": True}, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_an_interrupted_replacement_is_not_finished(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = new_model(SHAPE, len(tokenizer), 1)
+    export_model(model, tokenizer, {"finished": True}, tmp_path)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_model(model, tokenizer, {"finished": True}, tmp_path)
+    assert not is_finished(tmp_path)
 
 
 def test_a_place_for_an_export_is_checked_beforehand(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ def made(source: Path) -> bool:
 
 def test_a_library_is_compiled_once(source: Path, place: Path) -> None:
     assert made(source)
-    (path,) = place.iterdir()
+    (path,) = place.glob("*.so")
     before = path.stat().st_mtime_ns
     assert made(source)
     assert path.stat().st_mtime_ns == before
     (entry,) = entries()
     assert (entry.kind, entry.path, entry.about) == ("compiled", path, "answer")
     clear([entry])
-    assert not list(entries())
+    assert not list(place.iterdir())
     path.mkdir()
     with pytest.raises(DraftwoodError, match="cannot delete"):
         clear([entry])
@@ -57,7 +57,9 @@ def test_another_source_compiler_or_processor_has_its_own(
     assert made(source)
     monkeypatch.setattr(compiled, "_processor", lambda: "another")
     assert made(source)
-    assert len(list(place.iterdir())) == 4
+    monkeypatch.setenv("CXX", "c++ -DANOTHER")
+    assert made(source)
+    assert len(list(place.glob("*.so"))) == 5
 
 
 def test_code_that_does_not_compile_is_named(
@@ -65,8 +67,40 @@ def test_code_that_does_not_compile_is_named(
 ) -> None:
     source.write_text("nonsense")
     assert library.__wrapped__(source) is None
-    assert "answer.cpp is not compiled" in caplog.text
-    assert not list(place.iterdir())
+    assert "answer.cpp cannot be compiled" in caplog.text
+    assert "nonsense" in caplog.text
+    assert not list(place.glob("*.so"))
+
+
+def test_a_library_that_cannot_be_loaded_is_compiled_again(source: Path, place: Path) -> None:
+    assert made(source)
+    (path,) = place.glob("*.so")
+    path.unlink()  # a loaded file must not be cut off
+    path.write_bytes(b"")
+    assert made(source)
+    assert path.stat().st_size > 0
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
+    assert not made(source)
+    assert str(tmp_path / "file") in caplog.text
+    assert f"{CACHE_VARIABLE}=DIRECTORY" in caplog.text
+
+
+def test_a_compiler_that_does_not_end_is_stopped(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\ncase $1 in --version) ;; *) exec sleep 60 ;; esac\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(compiled, "_SECONDS", 0.5)
+    assert not made(source)
+    assert "timed out after 0.5 seconds" in caplog.text
 
 
 @pytest.mark.parametrize("why", ["off", "machine", "compilers", "no such compiler"])

@@ -11,7 +11,7 @@ from draftwood.costs.busy import Others, Watched
 from draftwood.files import CACHE_VARIABLE
 from draftwood.runner.cpu import layout_cache
 from draftwood.runner.cpu.layout_cache import cached_layouts
-from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice, Weight
+from draftwood.runner.cpu.layouts import PLAIN, TRANSPOSED, LayoutChoice, Weight
 
 WEIGHTS: list[Weight] = [(torch.zeros(3, 4), None), (torch.zeros(5, 4), torch.zeros(5))]
 CHOSEN = [LayoutChoice(TRANSPOSED, 2, 16), None]
@@ -49,6 +49,13 @@ def test_a_choice_is_cached_for_its_shapes() -> None:
     for other in ([WEIGHTS[1], WEIGHTS[0]], [(w.bfloat16(), b) for w, b in WEIGHTS]):
         with pytest.raises(AssertionError, match="layout_cache again"):
             cached_layouts(other, never)
+
+
+def test_a_choice_among_other_layouts_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    cached_layouts(WEIGHTS, choose)
+    monkeypatch.setattr(layout_cache, "layouts", lambda: [PLAIN, TRANSPOSED])
+    with pytest.raises(AssertionError, match="layout_cache again"):
+        cached_layouts(WEIGHTS, never)
 
 
 def test_fresh_ignores_the_cached_choice() -> None:

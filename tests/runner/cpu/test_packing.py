@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,15 +145,18 @@ CHANGES: dict[str, Callable[[nn.Linear], object]] = {
 }
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize(
     ("change", "shared"),
     [*((c, False) for c in CHANGES), *((c, True) for c in list(CHANGES)[:3])],
 )
-def test_a_changed_weight_is_used_and_packed_again(change: str, shared: bool) -> None:
+def test_a_changed_weight_is_used_and_packed_again(
+    change: str, shared: bool, layout: WeightLayout
+) -> None:
     """Also if the weight has other references (``shared``), as an optimizer does."""
     linear = nn.Linear(8, 6, bias=False)
     held = [linear.weight] if shared else []
-    [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))
+    [packed] = pack(nn.Sequential(linear), always(layout))
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x)
@@ -161,7 +165,7 @@ def test_a_changed_weight_is_used_and_packed_again(change: str, shared: bool) ->
         with torch.inference_mode():
             torch.testing.assert_close(linear(x), 2 * before)
         packed.refresh()
-        assert shared or freed(linear)
+        assert freed(linear) == (not shared and not layout.stored)
     del held
 
 
@@ -202,18 +206,40 @@ def test_a_weight_that_is_read_often_is_copied_instead_of_moved() -> None:
     assert not freed(linear)
 
 
-def test_a_replaced_bias_is_used() -> None:
+BIASES: dict[str, Callable[[nn.Linear], object]] = {
+    "in place": torch.no_grad()(lambda linear: linear.bias.fill_(5)),
+    "replaced": lambda linear: setattr(linear, "bias", nn.Parameter(torch.full((6,), 5.0))),
+    "data": lambda linear: setattr(linear.bias, "data", torch.full((6,), 5.0)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("change", BIASES)
+def test_a_changed_bias_is_used(change: str, layout: WeightLayout) -> None:
     linear = nn.Linear(8, 6)
-    [packed] = pack(nn.Sequential(linear), always(TRANSPOSED))
+    held = linear.weight  # so that reading it restores nothing
+    [packed] = pack(nn.Sequential(linear), always(layout))
     x = torch.ones(1, 3, 8)
     with torch.inference_mode():
         before = linear(x) - linear.bias
-    packed.refresh()
-    linear.bias = nn.Parameter(torch.full((6,), 5.0))
+    BIASES[change](linear)
     for _ in range(2):
         with torch.inference_mode():
             torch.testing.assert_close(linear(x), before + 5)
         packed.refresh()
+    linear.bias = None  # type: ignore[assignment]
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x), before)
+    del held
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_a_restored_weight_leaves_no_packed_one_behind(layout: WeightLayout) -> None:
+    _, packed = one(layout)
+    assert packed._packed is not None
+    weight = weakref.ref(packed._packed.weight)
+    packed.undo()
+    assert weight() is None
 
 
 def test_a_weight_that_can_no_longer_be_packed_uses_the_plain_forward() -> None:
@@ -245,8 +271,8 @@ def test_copies_and_pickles_are_plain(model: Any) -> None:
 def test_only_faster_row_counts_use_the_layout() -> None:
     used: list[int] = []
 
-    def noting(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
-        def linear(x: torch.Tensor) -> torch.Tensor:
+    def noting(weight: torch.Tensor) -> Linear:
+        def linear(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
             used.append(x.numel() // x.shape[-1])
             return torch.nn.functional.linear(x, weight, bias)
 

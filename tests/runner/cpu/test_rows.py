@@ -1,5 +1,6 @@
 """The compiled linear equals float64's, whatever the rows beside a row; what it passes on."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from draftwood.runner.cpu.rows import RowsLinear, available
+from draftwood.runner.cpu import compiled, rows
+from draftwood.runner.cpu.layouts import ROWS, layouts
+from draftwood.runner.cpu.rows import RowsLinear
 
-pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler, or another OpenMP")
+pytestmark = pytest.mark.skipif(compiled._command() is None, reason="no C++ compiler")
 
 ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
 """Rounding, relative to the terms' size."""
@@ -19,6 +22,10 @@ ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
 def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator).to(dtype)
+
+
+def test_with_a_compiler_the_product_works() -> None:
+    assert ROWS in layouts()
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
@@ -31,8 +38,8 @@ def test_every_row_is_that_of_a_wider_product(
     weight = drawn(outputs, inputs, dtype=dtype)
     bias = drawn(outputs, dtype=dtype, seed=1) if biased else None
     x = drawn(19, inputs, dtype=dtype, seed=2)
-    rows = RowsLinear(weight, bias)
-    whole = rows(x)
+    product = RowsLinear(weight)
+    whole = product(x, bias)
     exact = linear(x.double(), weight.double(), None if bias is None else bias.double())
     size = linear(
         x.double().abs(), weight.double().abs(), None if bias is None else bias.double().abs()
@@ -40,16 +47,25 @@ def test_every_row_is_that_of_a_wider_product(
     assert whole.dtype is dtype
     assert ((whole.double() - exact).abs() <= ALLOWED[dtype] * size).all()
     for first, end in [(0, 1), *((0, n) for n in range(2, 19)), (3, 4), (5, 12)]:
-        assert torch.equal(rows(x[first:end]), whole[first:end])
+        assert torch.equal(product(x[first:end], bias), whole[first:end])
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_many_rows_are_multiplied_in_parts(dtype: torch.dtype) -> None:
+    product, x = RowsLinear(drawn(33, 40, dtype=dtype)), drawn(150, 40, dtype=dtype, seed=1)
+    alone = [product(row[None], None) for row in x]
+    assert torch.equal(product(x, None), torch.cat(alone))
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
-    rows, x = RowsLinear(drawn(101, 64), None), drawn(5, 64, seed=1)
+    product, x = RowsLinear(drawn(101, 64)), drawn(5, 64, seed=1)
+    library = ctypes.CDLL(str(rows._TORCH))
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(rows(x))
+            found.append(product(x, None))
+            assert library.omp_get_max_threads() == threads
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
@@ -58,57 +74,64 @@ def test_the_number_of_threads_does_not_matter() -> None:
 
 def test_shapes_strides_and_special_numbers() -> None:
     weight = drawn(6, 32)
-    rows = RowsLinear(weight, None)
+    product = RowsLinear(weight)
     x = drawn(2, 3, 32, seed=1)
-    assert rows(x).shape == (2, 3, 6)
-    assert rows(x[0, 0]).shape == (6,)
-    assert rows(x[:, :0]).shape == (2, 0, 6)
-    assert torch.equal(rows(x.transpose(0, 1)), rows(x).transpose(0, 1))
-    odd = torch.full((1, 32), torch.nan)
-    assert rows(odd).isnan().all()
+    assert product(x, None).shape == (2, 3, 6)
+    assert product(x[0, 0], None).shape == (6,)
+    assert product(x[:, :0], None).shape == (2, 0, 6)
+    turned = product(x.transpose(0, 1), None)
+    assert torch.equal(turned, product(x, None).transpose(0, 1))
     for dtype in ALLOWED:
-        infinite = RowsLinear(torch.full((3, 32), torch.inf, dtype=dtype), None)
-        assert (infinite(torch.ones(1, 32, dtype=dtype)) == torch.inf).all()
+        one = torch.ones(1, 32, dtype=dtype)
+        for odd in (torch.inf, -torch.inf, torch.nan):
+            found = RowsLinear(torch.full((3, 32), odd, dtype=dtype))(one, None)
+            torch.testing.assert_close(found, torch.full_like(found, odd), equal_nan=True)
 
 
 def test_halves_are_rounded_to_even() -> None:
     # 1 + 2^-8 lies between two bfloat16, of which 1 is even; 1 + 3 * 2^-8 goes up.
     weight = torch.tensor([[1.0, 2**-8], [1.0, 3 * 2**-8]]).bfloat16()
-    found = RowsLinear(weight, None)(torch.ones(1, 2, dtype=torch.bfloat16))
+    found = RowsLinear(weight)(torch.ones(1, 2, dtype=torch.bfloat16), None)
     assert found.tolist() == [[1.0, 1 + 2**-6]]
 
 
-PASSED_ON: dict[str, Callable[[], Tensor]] = {
-    "dtype": lambda: torch.ones(1, 4, dtype=torch.float64),
-    "width": lambda: torch.ones(1, 5),
+PASSED_ON: dict[str, Callable[[], tuple[Tensor, Tensor | None]]] = {
+    "dtype": lambda: (torch.ones(1, 4, dtype=torch.float64), None),
+    "width": lambda: (torch.ones(1, 5), None),
+    "dtype of the bias": lambda: (torch.ones(1, 4), torch.ones(3).double()),
+    "length of the bias": lambda: (torch.ones(1, 4), torch.ones(2)),
+    "device of the bias": lambda: (torch.ones(1, 4), torch.ones(3, device="meta")),
 }
 
 
 @pytest.mark.parametrize("kind", PASSED_ON)
 def test_what_cannot_be_read_is_refused_by_pytorch(kind: str) -> None:
     with pytest.raises(RuntimeError):
-        RowsLinear(torch.ones(3, 4), None)(PASSED_ON[kind]())
-    with pytest.raises(RuntimeError):
-        RowsLinear(torch.ones(3, 4), torch.ones(3).double())(torch.ones(1, 4))
+        RowsLinear(torch.ones(3, 4))(*PASSED_ON[kind]())
+
+
+def test_a_bias_that_pytorch_expands_is_expanded() -> None:
+    found = RowsLinear(torch.ones(3, 4))(torch.ones(1, 4), torch.ones(1))
+    assert found.tolist() == [[5.0, 5.0, 5.0]]
 
 
 def test_tensors_without_memory_to_read_see_pytorchs_linear() -> None:
     class Noted(Tensor):
         pass
 
-    rows = RowsLinear(torch.ones(3, 4), None)
-    assert type(rows(torch.ones(1, 4).as_subclass(Noted))) is Noted
-    assert rows(torch.ones(1, 4, device="meta")).device.type == "meta"
+    product = RowsLinear(torch.ones(3, 4))
+    assert type(product(torch.ones(1, 4).as_subclass(Noted), None)) is Noted
+    assert product(torch.ones(1, 4, device="meta"), None).device.type == "meta"
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning")
 def test_a_trace_records_the_product() -> None:
-    rows = RowsLinear(torch.ones(3, 4), None)
+    product = RowsLinear(torch.ones(3, 4))
 
-    def product(x: Tensor) -> Tensor:
-        return rows(x)
+    def linear(x: Tensor) -> Tensor:
+        return product(x, None)
 
     traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
-        product, torch.ones(1, 4), check_trace=False
+        linear, torch.ones(1, 4), check_trace=False
     )
     assert traced(torch.zeros(1, 4)).tolist() == [[0.0, 0.0, 0.0]]

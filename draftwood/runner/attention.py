@@ -19,6 +19,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
+from draftwood.runner.cpu.attention import attend
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
@@ -164,6 +165,9 @@ def _fused(
         g = heads // kv_heads
         if step is Visibility.OPEN:
             mask = None
+        found = attend(query, key, value, mask, scaling)
+        if found is not None:
+            return found
         packed = query if g == 1 else query.reshape(b, kv_heads, g * q, d)
         output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
         if g > 1:

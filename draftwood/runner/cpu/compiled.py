@@ -42,29 +42,30 @@ _SECONDS = 120
 
 
 @cache
-def library(source: Path) -> ctypes.CDLL | None:
-    """The library of a C++ file; None if it cannot be compiled here.
+def library(directory: Path) -> ctypes.CDLL | None:
+    """The library of the C++ files in a directory; None if it cannot be compiled here.
 
-    The compiler is ``CXX``, or the first of c++, g++ and clang++. The library is cached by source,
+    The compiler is ``CXX``, or the first of c++, g++ and clang++. The library is cached by sources,
     compiler, flags and processor.
     """
     command = _command()
     if command is None:
-        logger.info("%s is not compiled: there is no compiler for this machine", source.name)
+        logger.info("%s: not compiled, as there is no compiler", directory.name)
         return None
     try:
-        path = _path(source, command)
+        path = _path(directory, command)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
-            return _cached(path) or _compiled([*command, str(source)], path)
+            sources = sorted(map(str, directory.glob("*.cpp")))
+            return _cached(path) or _compiled([*command, *sources], path)
     except subprocess.CalledProcessError as error:
         why = (error.stderr.strip() or str(error)).splitlines()[0]
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         why = str(error)
     logger.warning(
-        "%s cannot be compiled, so its work takes longer: %s (%s=off: do not try; %s=DIRECTORY: "
+        "%s cannot be compiled, so that steps take longer: %s (%s=off: do not try; %s=DIRECTORY: "
         "another cache directory; CXX: another compiler)",
-        source.name,
+        directory.name,
         why,
         VARIABLE,
         CACHE_VARIABLE,
@@ -103,13 +104,15 @@ def _command() -> list[str] | None:
     return [*compiler, *_FLAGS, *native] if compiler else None
 
 
-def _path(source: Path, command: Sequence[str]) -> Path:
+def _path(directory: Path, command: Sequence[str]) -> Path:
     version = subprocess.run(
         [command[0], "--version"], capture_output=True, check=True, text=True, timeout=_SECONDS
     )
-    known = [source.read_text(encoding="utf-8"), version.stdout, *command, _processor()]
+    sources = sorted([*directory.glob("*.h"), *directory.glob("*.cpp")])
+    texts = [path.read_text(encoding="utf-8") for path in sources]
+    known = [*texts, version.stdout, *command, _processor()]
     digest = hashlib.sha256("\0".join(known).encode())
-    return cache_directory() / KIND / f"{source.stem}-{digest.hexdigest()[:24]}.so"
+    return cache_directory() / KIND / f"{directory.name}-{digest.hexdigest()[:24]}.so"
 
 
 def _processor() -> str:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import torch
 from torch.nn.functional import linear as plain_linear
 
+from draftwood.runner.cpu.kernels import kernels
 from draftwood.runner.cpu.rows import RowsLinear
-from draftwood.runner.cpu.rows import available as rows_work
 
 Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
 Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
@@ -90,8 +90,8 @@ ROWS = WeightLayout("rows", _as_stored, _as_stored, RowsLinear)
 
 def layouts() -> list[WeightLayout]:
     """The layouts that work here, the plain one first."""
-    further = [(BLOCKED, blocked_works), (ROWS, rows_work)]
-    return [PLAIN, TRANSPOSED, *(layout for layout, works in further if works())]
+    blocked = [BLOCKED] if blocked_works() else []
+    return [PLAIN, TRANSPOSED, *blocked, *([ROWS] if kernels() else [])]
 
 
 def blocked_works() -> bool:

@@ -1,32 +1,58 @@
-"""Replaces RMS norms by ``torch.rms_norm`` where the result is the same to the last bit.
+"""Replaces RMS norms by one operation: a kernel, ``kernels/norms.cpp``, or ``torch.rms_norm``.
 
 Modeling files write the norm as seven operations. On a CPU their dispatch costs a small model more
-than their arithmetic. Modules are recognised by a test, not by class: a module is patched if
-``torch.rms_norm`` returns exactly its output, for random weights and inputs over a wide range. Only
-the instance's ``forward`` changes.
+than their arithmetic. Modules are recognised by a test, not by class: a module is patched if it
+returns exactly what one of two formulas does, for random weights and inputs over a wide range. Only
+the instance's ``forward`` changes. The kernel's results differ by the rounding of a sum.
 """
 
-import torch
-from torch import nn, rms_norm
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
+import torch
+from torch import Tensor, nn, rms_norm
+
+from draftwood.runner.cpu.kernels import kernels, readable
 from draftwood.runner.patched import PatchedForward
+
+Formula: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
+"""``(x, weight, eps) -> y``."""
 
 _SCALES = (1e-3, 1.0, 37.0, 1e4)
 
 
+def late(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """``torch.rms_norm``, which rounds to x's dtype once, at the end."""
+    return rms_norm(x, weight.shape, weight, eps)
+
+
+def early(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The norm of Llama, which rounds before it multiplies by the weight."""
+    wide = x.float()
+    scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * scaled.to(x.dtype)
+
+
+FORMULAS: Final = (late, early)
+"""In float32, where both round alike, the first."""
+
+
 def fuse_norms(model: nn.Module) -> "list[FusedNorm]":
-    """Patch every module on the CPU that equals ``torch.rms_norm`` bit for bit."""
+    """Patch every module on the CPU that equals one of ``FORMULAS`` bit for bit."""
     fused = []
     for module in model.modules():
         if "forward" in module.__dict__ or type(module) is nn.RMSNorm:
             continue
         eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        if isinstance(eps, float) and _is_rms_norm(module, eps):
-            fused.append(FusedNorm(module, eps))
+        if isinstance(eps, float):
+            found = next((each for each in FORMULAS if _computes(module, each, eps)), None)
+            # Without the kernel, Llama's has seven operations in any case.
+            if found is late or (found is not None and kernels() is not None):
+                fused.append(FusedNorm(module, eps, found))
     return fused
 
 
-def _is_rms_norm(module: nn.Module, eps: float) -> bool:
+def _computes(module: nn.Module, formula: Formula, eps: float) -> bool:
     weight = module._parameters.get("weight")
     if len(module._parameters) != 1 or module._modules or module._buffers or weight is None:
         return False
@@ -42,25 +68,52 @@ def _is_rms_norm(module: nn.Module, eps: float) -> bool:
                 found = torch.func.functional_call(module, {"weight": other}, (x,))
             except (TypeError, RuntimeError, ValueError):
                 return False
-            fused = rms_norm(x, (width,), other, eps)
-            if not isinstance(found, torch.Tensor) or found.dtype is not fused.dtype:
+            expected = formula(x, other, eps)
+            if not isinstance(found, torch.Tensor) or found.dtype is not expected.dtype:
                 return False
-            if not torch.equal(found, fused):
+            if not torch.equal(found, expected):
                 return False
     return True
 
 
 class FusedNorm(PatchedForward):
-    """The ``forward`` of a norm, in one operation."""
+    """The ``forward`` of a norm, in one operation.
 
-    def __init__(self, module: nn.Module, eps: float) -> None:
+    Args:
+        module: the norm.
+        eps: is added to the mean square.
+        formula: what the module computes.
+    """
+
+    def __init__(self, module: nn.Module, eps: float, formula: Formula) -> None:
         super().__init__(module)
         self._parameters = module._parameters
-        self._eps = eps
-        self._shape = tuple(module._parameters["weight"].shape)  # type: ignore[union-attr]
+        self._eps, self._formula = eps, formula
+        compiled = kernels()
+        self._kernel = None if compiled is None else compiled.rms_norm
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         weight = self._parameters["weight"]
-        if torch.is_grad_enabled() or x.dtype is not weight.dtype:  # type: ignore[union-attr]
+        assert weight is not None
+        if torch.is_grad_enabled() or x.dtype is not weight.dtype:
             return type(self._module).forward(self._module, x)  # type: ignore[no-any-return]
-        return rms_norm(x, self._shape, weight, self._eps)
+        if self._kernel is None or not self._takes(x, weight.data):
+            return self._formula(x, weight, self._eps)
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        width = x.shape[-1]
+        self._kernel(
+            *(x.data_ptr(), weight.data_ptr(), y.data_ptr(), x.numel() // width, width),
+            *(self._eps, self._formula is early, x.dtype is torch.bfloat16),
+        )
+        return y
+
+    @staticmethod
+    def _takes(x: Tensor, weight: Tensor) -> bool:
+        return (
+            x.dtype in (torch.float32, torch.bfloat16)
+            and readable(x, x.dtype)
+            and readable(weight, x.dtype)
+            and weight.is_contiguous()
+            and x.shape[-1:] == weight.shape
+        )

@@ -20,23 +20,28 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "answer.cpp"
-    path.write_text('extern "C" int answer() { return 42; }')
-    return path
+def sources(tmp_path: Path) -> Path:
+    directory = tmp_path / "answer"
+    directory.mkdir()
+    (directory / "number.h").write_text("const int NUMBER = 6;")
+    (directory / "seven.cpp").write_text("int seven() { return 7; }")
+    (directory / "answer.cpp").write_text(
+        '#include "number.h"\nint seven();\nextern "C" int answer() { return NUMBER * seven(); }'
+    )
+    return directory
 
 
-def made(source: Path) -> bool:
+def made(sources: Path) -> bool:
     """Whether there is a library; as in a new process."""
-    found = library.__wrapped__(source)
+    found = library.__wrapped__(sources)
     return found is not None and found.answer() == 42
 
 
-def test_a_library_is_compiled_once(source: Path, place: Path) -> None:
-    assert made(source)
+def test_a_library_is_compiled_once(sources: Path, place: Path) -> None:
+    assert made(sources)
     (path,) = place.glob("*.so")
     before = path.stat().st_mtime_ns
-    assert made(source)
+    assert made(sources)
     assert path.stat().st_mtime_ns == before
     (entry,) = entries()
     assert (entry.kind, entry.path, entry.about) == ("compiled", path, "answer")
@@ -48,64 +53,66 @@ def test_a_library_is_compiled_once(source: Path, place: Path) -> None:
 
 
 def test_another_source_compiler_or_processor_has_its_own(
-    source: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    sources: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert made(source)
-    source.write_text(source.read_text() + "\n")
-    assert made(source)
+    assert made(sources)
+    header = sources / "number.h"
+    header.write_text(header.read_text() + "\n")
+    assert made(sources)
     monkeypatch.setattr(compiled, "_FLAGS", (*compiled._FLAGS, "-g0"))
-    assert made(source)
+    assert made(sources)
     monkeypatch.setattr(compiled, "_processor", lambda: "another")
-    assert made(source)
+    assert made(sources)
     monkeypatch.setenv("CXX", "c++ -DANOTHER")
-    assert made(source)
+    assert made(sources)
     assert len(list(place.glob("*.so"))) == 5
 
 
 def test_code_that_does_not_compile_is_named(
-    source: Path, place: Path, caplog: pytest.LogCaptureFixture
+    sources: Path, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source.write_text("nonsense")
-    assert library.__wrapped__(source) is None
-    assert "answer.cpp cannot be compiled" in caplog.text
-    assert "nonsense" in caplog.text
+    (sources / "seven.cpp").write_text("nonsense")
+    assert library.__wrapped__(sources) is None
+    assert "answer cannot be compiled" in caplog.text
+    assert "seven.cpp:1" in caplog.text
     assert not list(place.glob("*.so"))
 
 
-def test_a_library_that_cannot_be_loaded_is_compiled_again(source: Path, place: Path) -> None:
-    assert made(source)
-    (path,) = place.glob("*.so")
-    path.unlink()  # a loaded file must not be cut off
+def test_a_library_that_cannot_be_loaded_is_compiled_again(sources: Path, place: Path) -> None:
+    command = compiled._command()
+    assert command is not None
+    path = compiled._path(sources, command)
+    place.mkdir(parents=True)
     path.write_bytes(b"")
-    assert made(source)
+    assert made(sources)
     assert path.stat().st_size > 0
 
 
 def test_a_place_that_cannot_be_written_is_named(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
-    assert not made(source)
+    assert not made(sources)
     assert str(tmp_path / "file") in caplog.text
     assert f"{CACHE_VARIABLE}=DIRECTORY" in caplog.text
 
 
 def test_a_compiler_that_does_not_end_is_stopped(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\ncase $1 in --version) ;; *) exec sleep 60 ;; esac\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setattr(compiled, "_SECONDS", 0.5)
-    assert not made(source)
+    assert not made(sources)
     assert "timed out after 0.5 seconds" in caplog.text
 
 
 @pytest.mark.parametrize("why", ["off", "machine", "compilers", "no such compiler"])
 def test_without_a_compiler_there_is_none(
-    why: str, source: Path, monkeypatch: pytest.MonkeyPatch
+    why: str, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match why:
         case "off":
@@ -117,4 +124,4 @@ def test_without_a_compiler_there_is_none(
             monkeypatch.delenv("CXX", raising=False)
         case _:
             monkeypatch.setenv("CXX", "no-such-compiler -v")
-    assert library.__wrapped__(source) is None
+    assert library.__wrapped__(sources) is None

@@ -6,14 +6,21 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from draftwood.runner.cpu.norms import fuse_norms
+from draftwood.runner.cpu import norms
+from draftwood.runner.cpu.compiled import _command
+from draftwood.runner.cpu.kernels import kernels
+from draftwood.runner.cpu.norms import FORMULAS, Formula, FusedNorm, fuse_norms
 from tests.factories.model_families import FAMILIES
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_logits_are_unchanged_bit_for_bit(family: str, dtype: torch.dtype) -> None:
+def test_without_the_kernel_logits_are_unchanged_bit_for_bit(
+    family: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(norms, "kernels", lambda: None)
     model = FAMILIES[family]().to(dtype)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter) * 0.1)
@@ -27,9 +34,32 @@ def test_logits_are_unchanged_bit_for_bit(family: str, dtype: torch.dtype) -> No
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
-def test_every_norm_of_a_llama_is_found() -> None:
-    model = FAMILIES["llama"]()
-    assert len(fuse_norms(model)) == 5
+@pytest.mark.skipif(_command() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])
+@pytest.mark.parametrize("width", [1, 5, 16, 37, 576])
+def test_the_kernel_equals_its_formula(
+    formula: Formula, dtype: torch.dtype, allowed: float, width: int
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    norm = LlamaRMSNorm(width, 1e-5).to(dtype)
+    norm.weight.data = torch.randn(width, generator=generator).to(dtype)
+    fused = FusedNorm(norm, 1e-5, formula)
+    with torch.inference_mode():
+        for rows, scale in ((1, 1e-4), (3, 1.0), (7, 1e3)):
+            x = (torch.randn(2, rows, width, generator=generator) * scale).to(dtype)
+            found, expected = fused(x), formula(x, norm.weight, 1e-5)
+            torch.testing.assert_close(found, expected, rtol=allowed, atol=allowed * 1e-3)
+            turned = fused(x.transpose(0, 1))
+            assert torch.equal(turned, found.transpose(0, 1))
+            assert torch.equal(fused(x[:, :1]), found[:, :1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_norm_of_a_llama_is_found(dtype: torch.dtype) -> None:
+    model = FAMILIES["llama"]().to(dtype)
+    # Only the kernel rounds as Llama does.
+    assert len(fuse_norms(model)) == (5 if dtype is torch.float32 or kernels() else 0)
     assert len(fuse_norms(FAMILIES["gpt2"]())) == 0
 
 

@@ -1,6 +1,5 @@
 """The compiled linear equals float64's, whatever the rows beside a row; what it passes on."""
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from draftwood.runner.cpu import compiled, rows
-from draftwood.runner.cpu.layouts import ROWS, layouts
+from draftwood.runner.cpu.compiled import _command
 from draftwood.runner.cpu.rows import RowsLinear
 
-pytestmark = pytest.mark.skipif(compiled._command() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
 ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
 """Rounding, relative to the terms' size."""
@@ -22,10 +20,6 @@ ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
 def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator).to(dtype)
-
-
-def test_with_a_compiler_the_product_works() -> None:
-    assert ROWS in layouts()
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
@@ -59,13 +53,11 @@ def test_many_rows_are_multiplied_in_parts(dtype: torch.dtype) -> None:
 
 def test_the_number_of_threads_does_not_matter() -> None:
     product, x = RowsLinear(drawn(101, 64)), drawn(5, 64, seed=1)
-    library = ctypes.CDLL(str(rows._TORCH))
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             found.append(product(x, None))
-            assert library.omp_get_max_threads() == threads
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])

@@ -3,126 +3,14 @@
 // A step of decoding multiplies every weight with 1 to 64 rows, so that reading the weight takes most of the time. Here
 // every thread reads its part of the weight from memory once, front to back. Every element of y is summed in one order,
 // whatever the number of rows: a token's result does not depend on the tokens beside it.
-//
-// C++17 with the vector extensions of GCC and Clang, compiled for the processor that it runs on.
 
-#include <cstdint>
-#include <cstring>
-#include <utility>
-
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
-
-// Compilers load a value again for each use where an instruction can read memory; there are fewer loads than products.
-#if defined(__AVX512F__)
-#define IN_REGISTER(value) __asm__("" : "+v"(value))
-#elif defined(__x86_64__)
-#define IN_REGISTER(value) __asm__("" : "+x"(value))
-#else
-#define IN_REGISTER(value) __asm__("" : "+w"(value))
-#endif
+#include "vectors.h"
 
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int LANES = 16;  // floats of a register
-constexpr int REGISTERS = 32;
-#elif defined(__AVX__)
-constexpr int LANES = 8;
-constexpr int REGISTERS = 16;
-#elif defined(__aarch64__)
-constexpr int LANES = 4;
-constexpr int REGISTERS = 32;
-#else
-constexpr int LANES = 4;
-constexpr int REGISTERS = 16;
-#endif
 
 constexpr int MOST = REGISTERS == 32 ? 8 : 4;  // rows of x that are multiplied together
 constexpr int BLOCK = 12;                      // rows of w that stay in the cache for FEW rows of x
 constexpr int64_t FEW = 64;                    // rows of x that stay in the cache for all rows of w
-
-typedef float Floats __attribute__((vector_size(4 * LANES)));
-typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
-
-struct bfloat16 {
-    uint16_t bits;
-};
-
-template <class V> inline V load(const void* from) {
-    V found;
-    std::memcpy(&found, from, sizeof found);
-    return found;
-}
-
-// STEP elements are multiplied at a time; `product` adds them to LANES sums.
-template <class T> struct Kind;
-
-template <> struct Kind<float> {
-    typedef Floats Vector;
-    static constexpr int STEP = LANES;
-    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + a * b; }
-    static inline float wide(float x) { return x; }
-    static inline float narrow(float x) { return x; }
-};
-
-template <> struct Kind<bfloat16> {
-#if defined(__AVX512BF16__)
-    typedef __m512i Vector;
-    static constexpr int STEP = 2 * LANES;
-    static inline Floats product(Floats sum, Vector a, Vector b) {
-        return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
-    }
-#else
-    typedef Halves Vector;
-    static constexpr int STEP = LANES;
-    static inline Floats floats(Halves x) { return (Floats)(__builtin_convertvector(x, Words) << 16); }
-    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + floats(a) * floats(b); }
-#endif
-    static inline float wide(bfloat16 x) {
-        const uint32_t bits = uint32_t(x.bits) << 16;
-        float found;
-        std::memcpy(&found, &bits, 4);
-        return found;
-    }
-    static inline bfloat16 narrow(float x) {  // to the nearest, ties to even
-        uint32_t bits;
-        std::memcpy(&bits, &x, 4);
-        if (x != x) return {0x7fc0};
-        return {uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
-    }
-};
-
-// Which lane of a and b together, for the first half of every 2 WIDTH lanes.
-template <int WIDTH> constexpr int half(int lane) { return lane / WIDTH * 2 * WIDTH + lane % WIDTH; }
-
-template <int... AT> inline Floats shuffled(Floats a, Floats b) {
-#if defined(__clang__) || __GNUC__ >= 12
-    return __builtin_shufflevector(a, b, AT...);
-#else
-    return __builtin_shuffle(a, b, Words{uint32_t(AT)...});
-#endif
-}
-
-// Halves the lanes of every sum, so that those of a and of b fit into one register.
-template <int WIDTH, int... LANE>
-inline Floats folded(Floats a, Floats b, std::integer_sequence<int, LANE...>) {
-    return shuffled<half<WIDTH>(LANE)...>(a, b) + shuffled<half<WIDTH>(LANE) + WIDTH...>(a, b);
-}
-
-// The sums of LANES registers, in one: lanes i and i + LANES / 2 are added first.
-template <int WIDTH = LANES / 2> inline Floats summed(const Floats* x) {
-    if constexpr (WIDTH == 0) {
-        return *x;
-    } else {
-        Floats half[WIDTH];
-        for (int i = 0; i < WIDTH; i++)
-            half[i] = folded<WIDTH>(x[2 * i], x[2 * i + 1], std::make_integer_sequence<int, LANES>());
-        return summed<WIDTH / 2>(half);
-    }
-}
 
 template <class T> struct Weight {
     const T* w;     // [outputs, inputs]
@@ -228,13 +116,6 @@ void part(const Weight<T>& weight, int64_t first, int64_t end, const T* x, T* y,
 }
 
 }  // namespace
-
-// OpenMP of the caller, whose threads are used.
-struct OpenMP {
-    void (*parallel)(void (*)(void*), void*, unsigned, unsigned);  // GOMP_parallel
-    int (*thread)();                                                // omp_get_thread_num
-    int (*threads)();                                               // omp_get_num_threads
-};
 
 struct Product {
     const OpenMP* openmp;

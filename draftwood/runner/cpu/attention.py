@@ -1,0 +1,85 @@
+"""Attention of few queries by a kernel, ``kernels/attention.cpp``, on keys and values as cached.
+
+PyTorch's attention on a CPU shares no keys among the query heads of a group, or repeats them, and
+is written for many queries. A step has the queries of one tree, in each of some dozens of layers.
+"""
+
+import ctypes
+from ctypes import c_double, c_int64, c_void_p
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from draftwood.runner.cpu.kernels import kernels, readable
+
+_DTYPES = (torch.float32, torch.bfloat16)
+_LANES, _WIDEST = 16, 512
+"""The kernel takes heads whose width is a multiple of the first, up to the second."""
+
+_SIZES: Final = ("batch", "heads", "kv_heads", "queries", "keys", "width")
+_STRIDES: Final = tuple(f"{each}_{axis}" for each in "qkv" for axis in ("batch", "head", "row"))
+
+
+class _Attention(ctypes.Structure):
+    """``Attention`` of attention.cpp."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("openmp", "q", "k", "v", "mask", "out")),
+        *((name, c_int64) for name in (*_SIZES, *_STRIDES, "mask_batch", "mask_row")),
+        ("scale", c_double),
+        ("narrow", c_int64),
+    )
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
+) -> Tensor | None:
+    """Attention output ``[b, q, heads, d]``; None if the kernel does not take these tensors.
+
+    Args:
+        query: ``[b, heads, q, d]``.
+        key: ``[b, kv_heads, kv, d]``; g query heads in turn share a key head.
+        value: as ``key``.
+        mask: ``[b, 1, g * q, kv]``, added to the scores; None: all keys are visible.
+        scale: of the scores; None: ``d ** -0.5``.
+    """
+    dtype = query.dtype
+    if dtype not in _DTYPES or not query.is_cpu:
+        return None
+    compiled = kernels()
+    batch, heads, queries, width = query.shape
+    kv_heads, keys = key.shape[1:3]
+    if (
+        compiled is None
+        or width % _LANES
+        or width > _WIDEST
+        or value.shape != key.shape
+        or not keys > 0
+        or not all(_rows(x, dtype) for x in (query, key, value))
+        or (mask is not None and not _rows(mask, dtype))
+    ):
+        return None
+    out = query.new_empty((batch, queries, heads, width))
+    call = _Attention(
+        compiled.openmp,
+        query.data_ptr(),
+        key.data_ptr(),
+        value.data_ptr(),
+        None if mask is None else mask.data_ptr(),
+        out.data_ptr(),
+        *(batch, heads, kv_heads, queries, keys, width),
+        *query.stride()[:3],
+        *key.stride()[:3],
+        *value.stride()[:3],
+        *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
+        width**-0.5 if scale is None else scale,
+        dtype is torch.bfloat16,
+    )
+    compiled.attention(ctypes.addressof(call))
+    return out
+
+
+def _rows(x: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the kernel may read x, and elements of a row lie beside each other."""
+    return readable(x, dtype) and (x.stride(-1) == 1 or x.shape[-1] == 1)

@@ -1,0 +1,92 @@
+"""Kernels in C++ for few rows on a CPU, compiled for this machine's processor on first use.
+
+They run in PyTorch's own threads. Every one has a twin in PyTorch, which computes the same up to
+rounding where there is no compiler.
+"""
+
+import ctypes
+from ctypes import c_double, c_int64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from draftwood.runner.cpu.compiled import library
+
+SOURCES = Path(__file__).parent
+
+_TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+_OPENMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+Function: TypeAlias = Any
+"""A function of the library."""
+
+
+class _OpenMP(ctypes.Structure):
+    """``OpenMP`` of vectors.h."""
+
+    _fields_ = tuple((name, c_void_p) for name in ("parallel", "thread", "threads"))
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The compiled functions.
+
+    Attributes:
+        multiply: of rows.cpp.
+        rms_norm: of norms.cpp.
+        attention: of attention.cpp.
+        openmp: address of what they need to know of PyTorch's OpenMP.
+    """
+
+    multiply: Function
+    rms_norm: Function
+    attention: Function
+    openmp: int
+
+
+@cache
+def kernels() -> Kernels | None:
+    """The kernels, compiled now if need be; None if this machine cannot compile or run them."""
+    openmp = _openmp()
+    found = None if openmp is None else library(SOURCES)
+    if openmp is None or found is None:
+        return None
+    multiply, norm = found.draftwood_multiply, found.draftwood_rms_norm
+    multiply.argtypes = [c_void_p] * 4 + [c_int64]
+    norm.argtypes = [c_void_p] * 3 + [c_int64] * 2 + [c_double] + [c_int64] * 2
+    attention = found.draftwood_attention
+    attention.argtypes = [c_void_p]
+    for function in (multiply, norm, attention):
+        function.restype = None
+    _kept.append(openmp)
+    return Kernels(multiply, norm, attention, ctypes.addressof(openmp))
+
+
+_kept: list[_OpenMP] = []
+"""What the kernels point to."""
+
+
+def readable(x: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a kernel may read x: it has memory on the CPU, that dtype, and is not traced."""
+    return (
+        type(x) is Tensor
+        and x.dtype is dtype
+        and x.is_cpu
+        and not torch.compiler.is_compiling()
+        and not torch.jit._trace.is_tracing()  # type: ignore[no-untyped-call]
+    )
+
+
+def _openmp() -> _OpenMP | None:
+    """The OpenMP library of PyTorch; None if it is not GNU's or compatible."""
+    try:
+        # A symbol is looked up in the libraries that it depends on too.
+        loaded = ctypes.CDLL(str(_TORCH))
+        functions = [getattr(loaded, name) for name in _OPENMP_FUNCTIONS]
+    except (OSError, AttributeError):
+        return None
+    return _OpenMP(*(ctypes.cast(each, c_void_p).value for each in functions))

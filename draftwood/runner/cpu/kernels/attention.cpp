@@ -1,0 +1,195 @@
+// Attention of a few queries of each sequence over its cached keys: softmax(q @ k.T * scale + mask) @ v.
+//
+// Query heads that share a key head are rows of one product, so that keys and values are read once for them. The keys
+// come in blocks, with a running maximum (online softmax). A row is computed in one order, whatever the rows beside it.
+
+#include "vectors.h"
+
+namespace {
+
+constexpr int ROWS = 4;         // rows that are computed together
+constexpr int KEYS = 4;         // keys that they are multiplied with at a time
+constexpr int64_t BLOCK = 128;  // keys between two looks at the maximum
+constexpr int64_t WIDEST = 512;
+constexpr float LEAST = -87.0f;  // exp of less is taken as 0
+
+// Strides in elements; those of a query, key or value row's own elements are 1.
+struct Attention {
+    const OpenMP* openmp;
+    const void *q, *k, *v, *mask;  // mask [batch, group * queries, keys], or null
+    void* out;                     // [batch, queries, heads, width], contiguous
+    int64_t batch, heads, kv_heads, queries, keys, width;
+    int64_t q_batch, q_head, q_row;
+    int64_t k_batch, k_head, k_row;
+    int64_t v_batch, v_head, v_row;
+    int64_t mask_batch, mask_row;
+    double scale;
+    int64_t narrow;  // bfloat16, else float32
+};
+
+// e^x for x <= 0 to two units in the last place (Cephes' polynomial); 0 below LEAST.
+inline Floats exponential(Floats x) {
+    const Floats shift = Floats{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const Floats shifted = x * 1.44269504088896341f + shift;
+    const Floats n = shifted - shift;
+    const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const Floats power = (Floats)(((Integers)shifted - (Integers)shift + 127) << 23);
+    return (Floats)((Integers)(p * power) & ~(Integers)(x < LEAST));
+}
+
+inline Floats larger(Floats a, Floats b) {
+    const Integers first = (Integers)(a > b);
+    return (Floats)(((Integers)a & first) | ((Integers)b & ~first));
+}
+
+inline float largest(Floats x) {
+    float lanes[LANES];
+    store(lanes, x);
+    float found = lanes[0];
+    for (int i = 1; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found;
+    return found;
+}
+
+// Products of M queries [M, width] with N keys into `scores` [M, BLOCK].
+template <class T, int M, int N>
+inline void multiply(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
+    constexpr int GROUPS = (M * N + LANES - 1) / LANES;
+    Floats sums[GROUPS * LANES] = {};
+    for (int64_t i = 0; i < width; i += LANES) {
+        Floats parts[N];
+        for (int n = 0; n < N; n++) parts[n] = Kind<T>::floats(keys + n * stride + i);
+        for (int m = 0; m < M; m++) {
+            Floats query = load<Floats>(queries + m * width + i);
+            IN_REGISTER(query);
+            for (int n = 0; n < N; n++) sums[m * N + n] += query * parts[n];
+        }
+    }
+    float found[GROUPS * LANES];
+    for (int g = 0; g < GROUPS; g++) store(found + g * LANES, summed(sums + g * LANES));
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) scores[m * BLOCK + n] = found[m * N + n];
+}
+
+// Adds N vectors of `count` weighted values, from element i on, to `sums` [M, width].
+template <class T, int M, int N>
+inline void add(const float* weights, const T* values, int64_t stride, int64_t count, int64_t width, float* sums) {
+    Floats found[M][N];
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) found[m][n] = load<Floats>(sums + m * width + n * LANES);
+    for (int64_t key = 0; key < count; key++) {
+        Floats parts[N];
+        for (int n = 0; n < N; n++) parts[n] = Kind<T>::floats(values + key * stride + n * LANES);
+        for (int m = 0; m < M; m++) {
+            Floats weight = Floats{} + weights[m * BLOCK + key];
+            for (int n = 0; n < N; n++) found[m][n] += weight * parts[n];
+        }
+    }
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) store(sums + m * width + n * LANES, found[m][n]);
+}
+
+// Rows `first` to `first + M` of one key head: row r is query r % queries of the head's query head r / queries.
+template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t kv_head, int64_t first) {
+    typedef Kind<T> K;
+    const int64_t width = a.width, group = a.heads / a.kv_heads;
+    const T* keys = static_cast<const T*>(a.k) + batch * a.k_batch + kv_head * a.k_head;
+    const T* values = static_cast<const T*>(a.v) + batch * a.v_batch + kv_head * a.v_head;
+    float queries[M * WIDEST], sums[M * WIDEST], scores[M * BLOCK], most[M], divisors[M];
+    for (int m = 0; m < M; m++) {
+        const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
+        const T* query = static_cast<const T*>(a.q) + batch * a.q_batch + head * a.q_head + row * a.q_row;
+        for (int64_t i = 0; i < width; i += LANES) {
+            store(queries + m * width + i, K::floats(query + i) * float(a.scale));
+            store(sums + m * width + i, Floats{});
+        }
+        most[m] = -__builtin_inff();
+        divisors[m] = 0.0f;
+    }
+    for (int64_t start = 0; start < a.keys; start += BLOCK) {
+        const int64_t count = a.keys - start < BLOCK ? a.keys - start : BLOCK;
+        const T* block = keys + start * a.k_row;
+        int64_t key = 0;
+        for (; key + KEYS <= count; key += KEYS)
+            multiply<T, M, KEYS>(queries, block + key * a.k_row, a.k_row, width, scores + key);
+        for (; key < count; key++) multiply<T, M, 1>(queries, block + key * a.k_row, a.k_row, width, scores + key);
+        const int64_t filled = (count + LANES - 1) / LANES * LANES;
+        for (int m = 0; m < M; m++) {
+            float* score = scores + m * BLOCK;
+            for (int64_t i = count; i < filled; i++) score[i] = -__builtin_inff();
+            if (a.mask) {
+                const T* mask = static_cast<const T*>(a.mask) + batch * a.mask_batch + (first + m) * a.mask_row + start;
+                int64_t i = 0;
+                for (; i + LANES <= count; i += LANES) store(score + i, load<Floats>(score + i) + K::floats(mask + i));
+                for (; i < count; i++) score[i] += K::wide(mask[i]);
+            }
+            Floats highest = load<Floats>(score);
+            for (int64_t i = LANES; i < filled; i += LANES) highest = larger(highest, load<Floats>(score + i));
+            const float now = largest(highest), before = most[m], next = now > before ? now : before;
+            if (next == -__builtin_inff()) {  // nothing was visible so far
+                for (int64_t i = 0; i < filled; i++) score[i] = 0.0f;
+                continue;
+            }
+            most[m] = next;
+            Floats divisor = {};
+            for (int64_t i = 0; i < filled; i += LANES) {
+                const Floats weight = exponential(load<Floats>(score + i) - next);
+                store(score + i, weight);
+                divisor += weight;
+            }
+            if (before != next) {
+                const float factor = exponential(Floats{} + (before - next))[0];
+                divisors[m] *= factor;
+                for (int64_t i = 0; i < width; i += LANES)
+                    store(sums + m * width + i, load<Floats>(sums + m * width + i) * factor);
+            }
+            divisors[m] += total(divisor);
+        }
+        const T* value = values + start * a.v_row;
+        int64_t i = 0;
+        for (; i + 4 * LANES <= width; i += 4 * LANES) add<T, M, 4>(scores, value + i, a.v_row, count, width, sums + i);
+        for (; i < width; i += LANES) add<T, M, 1>(scores, value + i, a.v_row, count, width, sums + i);
+    }
+    for (int m = 0; m < M; m++) {
+        const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
+        T* out = static_cast<T*>(a.out) + ((batch * a.queries + row) * a.heads + head) * width;
+        const float factor = 1.0f / divisors[m];
+        for (int64_t i = 0; i < width; i += LANES) K::put(out + i, load<Floats>(sums + m * width + i) * factor);
+    }
+}
+
+// What one thread computes: its share of all rows, as runs of up to ROWS rows of one key head.
+template <class T> void part(const Attention& a) {
+    const int64_t thread = a.openmp->thread(), threads = a.openmp->threads();
+    const int64_t each = a.heads / a.kv_heads * a.queries, all = a.batch * a.kv_heads * each;
+    const int64_t end = all * (thread + 1) / threads;
+    for (int64_t row = all * thread / threads; row < end;) {
+        const int64_t head = row / each, first = row % each, batch = head / a.kv_heads, kv_head = head % a.kv_heads;
+        const int64_t left = end - row < each - first ? end - row : each - first;
+        switch (left < ROWS ? left : ROWS) {
+            case 1: attend<T, 1>(a, batch, kv_head, first); break;
+            case 2: attend<T, 2>(a, batch, kv_head, first); break;
+            case 3: attend<T, 3>(a, batch, kv_head, first); break;
+            default: attend<T, ROWS>(a, batch, kv_head, first);
+        }
+        row += left < ROWS ? left : ROWS;
+    }
+}
+
+void run(void* given) {
+    const Attention& a = *static_cast<const Attention*>(given);
+    if (a.narrow)
+        part<bfloat16>(a);
+    else
+        part<float>(a);
+}
+
+}  // namespace
+
+// The width is a multiple of 16 up to 512.
+extern "C" void draftwood_attention(const Attention* a) { a->openmp->parallel(run, const_cast<Attention*>(a), 0, 0); }

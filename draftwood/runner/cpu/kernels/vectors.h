@@ -1,0 +1,149 @@
+// Vectors, their sums and PyTorch's threads, for the other files of this directory.
+//
+// C++17 with the vector extensions of GCC and Clang, compiled for the processor that it runs on.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+// Compilers load a value again for each use where an instruction can read memory.
+#if defined(__AVX512F__)
+#define IN_REGISTER(value) __asm__("" : "+v"(value))
+#elif defined(__x86_64__)
+#define IN_REGISTER(value) __asm__("" : "+x"(value))
+#else
+#define IN_REGISTER(value) __asm__("" : "+w"(value))
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;  // floats of a register
+constexpr int REGISTERS = 32;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+constexpr int REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr int LANES = 4;
+constexpr int REGISTERS = 32;
+#else
+constexpr int LANES = 4;
+constexpr int REGISTERS = 16;
+#endif
+
+typedef float Floats __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
+typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+
+struct bfloat16 {
+    uint16_t bits;
+};
+
+template <class V> inline V load(const void* from) {
+    V found;
+    std::memcpy(&found, from, sizeof found);
+    return found;
+}
+
+template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
+
+// Of an element type: `floats` reads and `put` writes LANES elements as float32. For products of sums, STEP elements
+// are multiplied at a time; `product` adds them to LANES sums.
+template <class T> struct Kind;
+
+template <> struct Kind<float> {
+    typedef Floats Vector;
+    static constexpr int STEP = LANES;
+    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + a * b; }
+    static inline float wide(float x) { return x; }
+    static inline float narrow(float x) { return x; }
+    static inline Floats floats(const float* x) { return load<Floats>(x); }
+    static inline void put(float* to, Floats x) { store(to, x); }
+};
+
+template <> struct Kind<bfloat16> {
+#if defined(__AVX512BF16__)
+    typedef __m512i Vector;
+    static constexpr int STEP = 2 * LANES;
+    static inline Floats product(Floats sum, Vector a, Vector b) {
+        return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+    }
+#else
+    typedef Halves Vector;
+    static constexpr int STEP = LANES;
+    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + widened(a) * widened(b); }
+#endif
+    static inline float wide(bfloat16 x) {
+        const uint32_t bits = uint32_t(x.bits) << 16;
+        float found;
+        std::memcpy(&found, &bits, 4);
+        return found;
+    }
+    static inline bfloat16 narrow(float x) {  // to the nearest, ties to even
+        uint32_t bits;
+        std::memcpy(&bits, &x, 4);
+        if (x != x) return {0x7fc0};
+        return {uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+    }
+    static inline Floats widened(Halves x) { return (Floats)(__builtin_convertvector(x, Words) << 16); }
+    static inline Floats floats(const bfloat16* x) { return widened(load<Halves>(x)); }
+    static inline void put(bfloat16* to, Floats x) {
+        const Words bits = (Words)x, odd = (bits >> 16) & 1, rounded = (bits + 0x7fff + odd) >> 16;
+        const Words nan = (Words)(x != x);
+        store(to, __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0), Halves));
+    }
+};
+
+// Which lane of a and b together, for the first half of every 2 WIDTH lanes.
+template <int WIDTH> constexpr int half(int lane) { return lane / WIDTH * 2 * WIDTH + lane % WIDTH; }
+
+template <int... AT> inline Floats shuffled(Floats a, Floats b) {
+#if defined(__clang__) || __GNUC__ >= 12
+    return __builtin_shufflevector(a, b, AT...);
+#else
+    return __builtin_shuffle(a, b, Words{uint32_t(AT)...});
+#endif
+}
+
+// Halves the lanes of every sum, so that those of a and of b fit into one register.
+template <int WIDTH, int... LANE>
+inline Floats folded(Floats a, Floats b, std::integer_sequence<int, LANE...>) {
+    return shuffled<half<WIDTH>(LANE)...>(a, b) + shuffled<half<WIDTH>(LANE) + WIDTH...>(a, b);
+}
+
+// The sums of LANES registers, in one: lanes i and i + LANES / 2 are added first.
+template <int WIDTH = LANES / 2> inline Floats summed(const Floats* x) {
+    if constexpr (WIDTH == 0) {
+        return *x;
+    } else {
+        Floats half[WIDTH];
+        for (int i = 0; i < WIDTH; i++)
+            half[i] = folded<WIDTH>(x[2 * i], x[2 * i + 1], std::make_integer_sequence<int, LANES>());
+        return summed<WIDTH / 2>(half);
+    }
+}
+
+// The sum of the lanes, in the order of `summed`.
+inline float total(Floats x) {
+    float lanes[LANES];
+    store(lanes, x);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
+    return lanes[0];
+}
+
+}  // namespace
+
+// OpenMP of the caller, whose threads are used.
+struct OpenMP {
+    void (*parallel)(void (*)(void*), void*, unsigned, unsigned);  // GOMP_parallel
+    int (*thread)();                                                // omp_get_thread_num
+    int (*threads)();                                               // omp_get_num_threads
+};

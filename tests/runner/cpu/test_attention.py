@@ -1,0 +1,125 @@
+"""The attention kernel equals the textbook formula in float64, whatever the rows beside a row."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from draftwood.runner.cpu.attention import attend
+from draftwood.runner.cpu.compiled import _command
+
+pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
+
+ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def cached(b: int, heads: int, length: int, width: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """``[b, heads, length, width]`` as a cache has it: a part of a longer row, heads inside."""
+    return drawn(b, length + 5, heads, width, dtype=dtype, seed=seed)[:, :length].transpose(1, 2)
+
+
+def tree_mask(b: int, group: int, queries: int, keys: int, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator().manual_seed(9)
+    mask = torch.zeros(b, 1, queries, keys)
+    mask.masked_fill_(torch.rand(mask.shape, generator=generator) < 0.4, -torch.inf)
+    mask[..., 0] = 0
+    return mask.repeat(1, 1, group, 1).to(dtype)
+
+
+def textbook(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    b, heads, q, d = query.shape
+    packed = query.double().reshape(b, key.shape[1], -1, d)
+    scores = packed @ key.double().transpose(2, 3) * d**-0.5
+    weights = (scores if mask is None else scores + mask.double()).softmax(-1)
+    found: Tensor = (weights @ value.double()).reshape(b, heads, q, d).transpose(1, 2)
+    return found
+
+
+SHAPES = [
+    (1, 9, 3, 1, 400, 64),
+    (1, 9, 3, 16, 401, 64),
+    (2, 4, 4, 3, 7, 32),
+    (1, 8, 1, 5, 130, 128),
+    (3, 6, 2, 2, 257, 80),
+    (1, 2, 1, 1, 1, 16),
+    (1, 1, 1, 2, 129, 512),
+]
+"""Batch, heads, key heads, queries, keys, width."""
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_it_equals_the_textbook_formula(
+    dtype: torch.dtype, shape: tuple[int, ...], masked: bool
+) -> None:
+    b, heads, kv_heads, q, kv, d = shape
+    query = drawn(b, q, heads, d, dtype=dtype).transpose(1, 2)
+    key, value = (cached(b, kv_heads, kv, d, dtype, seed) for seed in (1, 2))
+    mask = tree_mask(b, heads // kv_heads, q, kv, dtype) if masked else None
+    found = attend(query, key, value, mask, None)
+    assert found is not None
+    assert found.is_contiguous()
+    expected = textbook(query, key, value, mask)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=ALLOWED[dtype])
+    scaled = attend(query, key, value, mask, 2 * d**-0.5)
+    assert scaled is not None
+    torch.testing.assert_close(
+        scaled.double(), textbook(2 * query, key, value, mask), rtol=0, atol=2 * ALLOWED[dtype]
+    )
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) -> None:
+    query = drawn(2, 7, 6, 64, dtype=dtype).transpose(1, 2)
+    key, value = (cached(2, 2, 150, 64, dtype, seed) for seed in (1, 2))
+    mask = tree_mask(2, 3, 7, 150, dtype)
+    before, found = torch.get_num_threads(), list[Tensor]()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            given = attend(query, key, value, mask, None)
+            assert given is not None
+            found.append(given)
+    finally:
+        torch.set_num_threads(before)
+    whole = found[0]
+    assert torch.equal(whole, found[1])
+    assert torch.equal(whole, found[2])
+    for b in range(2):
+        for n in range(7):
+            one = mask.view(2, 1, 3, 7, 150)[b : b + 1, :, :, n]
+            alone = attend(
+                *(query[b : b + 1, :, n : n + 1], key[b : b + 1], value[b : b + 1], one, None)
+            )
+            assert alone is not None
+            assert torch.equal(alone, whole[b : b + 1, n : n + 1])
+
+
+def test_large_scores_and_rows_that_see_late_keys_only() -> None:
+    query, key, value = drawn(1, 1, 2, 32), drawn(1, 1, 300, 32, seed=1), drawn(1, 1, 300, 32)
+    mask = torch.zeros(1, 1, 2, 300)
+    mask[..., 0, :290] = -torch.inf
+    found = attend(query * 100, key, value, mask, None)
+    assert found is not None
+    expected = textbook(query * 100, key, value, mask)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
+    assert attend(query * torch.nan, key, value, None, None).isnan().all()  # type: ignore[union-attr]
+
+
+def test_what_the_kernel_does_not_take_is_left_to_pytorch() -> None:
+    x, half = torch.ones(1, 1, 2, 32), torch.ones(1, 1, 2, 32).half()
+    narrow = torch.ones(1, 1, 2, 24)
+    assert attend(x, x, x, None, None) is not None
+    assert attend(half, half, half, None, None) is None
+    assert attend(narrow, narrow, narrow, None, None) is None
+    assert attend(x, x[..., :16], x, None, None) is None
+    assert attend(x, x.bfloat16(), x.bfloat16(), None, None) is None
+    assert attend(x, x, x, torch.ones(1, 1, 2, 2, dtype=torch.bool), None) is None
+    assert attend(x, x[:, :, :0], x[:, :, :0], None, None) is None
+    turned = torch.ones(1, 1, 32, 32).transpose(2, 3)
+    assert attend(x, turned, turned, None, None) is None

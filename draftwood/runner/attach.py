@@ -25,6 +25,7 @@ from draftwood.runner.attached_models import (
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
+from draftwood.runner.cpu.layers import FusedLayers, fuse_layers
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import PackedLinear, pack
@@ -105,13 +106,14 @@ def attach(
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device)
         weights = fingerprint_of(model)  # packing moves them
-        direct_calls = DirectCalls()
+        direct_calls, fused_layers = DirectCalls(), FusedLayers()
         packed: list[PackedLinear] = []
         if device.type == "cpu" and packing:
             packed = pack(model, partial(cached_layouts, fresh=fresh))
             for patch in (*packed, *fuse_norms(model)):
                 undo.callback(patch.undo)
             direct_calls = find_direct_calls(model)
+            fused_layers = fuse_layers(model)
         masks = TreeMasks(kinds, layout.group, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
@@ -130,7 +132,9 @@ def attach(
         rotary = patch_rotary(model, lengths)
         for rotary_patch in rotary:
             undo.callback(rotary_patch.undo)
-        forward_pass = ForwardPass(model, cache, masks, device, direct_calls, bool(rotary))
+        forward_pass = ForwardPass(
+            model, cache, masks, device, direct_calls, bool(rotary), fused_layers
+        )
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
@@ -140,7 +144,7 @@ def attach(
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(
-        "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed%s",
+        "%s attached: %d layers, %s on %s, %d CPU threads, %d linears packed%s, %d layers fused",
         type(model).__name__,
         info.layers,
         str(info.dtype).removeprefix("torch."),
@@ -148,6 +152,7 @@ def attach(
         torch.get_num_threads(),
         len(packed),
         f" ({', '.join(info.layouts)})" if packed else "",
+        len(fused_layers),
     )
     return runner
 

@@ -125,7 +125,9 @@ def _delegating(original: str) -> AttentionFunction:
                 query, key, value, attention_mask, scaling, draftwood_visibility, cap, sinks
             )
         else:
-            output = _fused(query, key, value, attention_mask, scaling, draftwood_visibility)
+            output = fused_attention(
+                query, key, value, attention_mask, scaling, draftwood_visibility
+            )
         return output, None
 
     return attention
@@ -150,7 +152,7 @@ def _refuse_demands(kwargs: dict[str, Any]) -> None:
         )
 
 
-def _fused(
+def fused_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -158,6 +160,16 @@ def _fused(
     scaling: float | None,
     step: Visibility,
 ) -> torch.Tensor:
+    """Attention output ``[b, q, heads, d]`` in one operation.
+
+    Args:
+        query: ``[b, heads, q, d]``.
+        key: ``[b, kv_heads, kv, d]``.
+        value: as ``key``.
+        mask: as :class:`Visibility` says.
+        scaling: of the scores; None: ``d ** -0.5``.
+        step: how queries see keys.
+    """
     b, heads, q, d = query.shape
     kv_heads = key.shape[1]
     if step is Visibility.TREE or step is Visibility.OPEN:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from draftwood.runner.attention import Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
+from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.eager import eager
 from draftwood.runner.masks import Masks, TreeMasks
 from draftwood.runner.rotary import at_extents
@@ -69,6 +70,7 @@ class ForwardPass:
         masks: its mask buffers.
         device: where all of them are.
         direct_calls: in force during a pass.
+        fused_layers: in force during a pass.
         needs_extents: the rotary modules are patched and need the extent of every token.
     """
 
@@ -86,12 +88,14 @@ class ForwardPass:
         device: torch.device,
         direct_calls: DirectCalls | None = None,
         needs_extents: bool = False,
+        fused_layers: FusedLayers | None = None,
     ) -> None:
         self.cache = cache
         self.masks = masks
         self.device = device
         self._model = model
         self._direct_calls = direct_calls or DirectCalls()
+        self._fused_layers = fused_layers or FusedLayers()
         self._needs_extents = needs_extents
         self._staging = Staging(3, device)
         self._ramp = np.arange(1024)
@@ -149,7 +153,8 @@ class ForwardPass:
         if hidden is not None:
             extra["hidden"] = hidden
         without_compile = eager() if self.compiled else nullcontext()
-        with self._direct_calls, self._extents(min_extents), without_compile:
+        extents = self._extents(min_extents)
+        with self._direct_calls, self._fused_layers, extents, without_compile:
             return self._model(
                 input_ids=ids,
                 attention_mask=mask,

@@ -56,7 +56,7 @@ def test_biases_by_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
         return output.transpose(1, 2).contiguous()
 
     # The plain model and our steps agree with each other: both count slots.
-    monkeypatch.setattr(attention, "_fused", biased)
+    monkeypatch.setattr(attention, "fused_attention", biased)
     monkeypatch.setattr(
         attention,
         "ALL_ATTENTION_FUNCTIONS",

@@ -22,6 +22,14 @@ _END = 256
 _GAIN = 0.05
 """Least saving that justifies a layout's memory: share of the plain time, summed over buckets."""
 
+_FUSING = 0.6
+"""What the layout of the kernels may lose against another, summed over buckets: only it lets whole
+layers be fused (:mod:`draftwood.runner.cpu.layers`)."""
+
+_SMALL = 1 << 20
+"""Bytes of a weight below which it has that layout in any case: what is timed for so small a
+product is the call, which a fused layer does without."""
+
 _ENOUGH = 1 << 26
 """Bytes of weights that exceed any CPU cache."""
 
@@ -88,6 +96,10 @@ BLOCKED = WeightLayout("blocked", _block, _unblock, _blocked_linear)
 ROWS = WeightLayout("rows", _as_stored, _as_stored, RowsLinear)
 
 
+WHOLE = LayoutChoice(ROWS, BUCKETS[0], _END)
+"""The layout of the kernels, for all row counts."""
+
+
 def layouts() -> list[WeightLayout]:
     """The layouts that work here, the plain one first."""
     blocked = [BLOCKED] if blocked_works() else []
@@ -125,7 +137,8 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
             layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
             for layout in tried[1:]
         }
-        chosen[shape] = best_layout(ratios)
+        size = shape[0].numel() * shape[1].itemsize
+        chosen[shape] = WHOLE if ROWS in tried and size < _SMALL else best_layout(ratios)
     return [chosen[_shape(weight)] for weight in weights]
 
 
@@ -185,6 +198,8 @@ def best_layout(ratios: Mapping[WeightLayout, Sequence[float]]) -> LayoutChoice 
     for layout, found in ratios.items():
         for first, last in combinations(range(len(found) + 1), 2):
             gain = sum(1.0 - ratio for ratio in found[first:last])
+            if layout is ROWS and last - first == len(found):
+                gain += _FUSING
             if gain > best_gain:
                 best_gain = gain
                 best = LayoutChoice(layout, BUCKETS[first], (*BUCKETS, _END)[last])

@@ -88,7 +88,7 @@ class FusedNorm(PatchedForward):
     def __init__(self, module: nn.Module, eps: float, formula: Formula) -> None:
         super().__init__(module)
         self._parameters = module._parameters
-        self._eps, self._formula = eps, formula
+        self.module, self.eps, self.formula = module, eps, formula
         compiled = kernels()
         self._kernel = None if compiled is None else compiled.rms_norm
 
@@ -98,13 +98,13 @@ class FusedNorm(PatchedForward):
         if torch.is_grad_enabled() or x.dtype is not weight.dtype:
             return type(self._module).forward(self._module, x)  # type: ignore[no-any-return]
         if self._kernel is None or not self._takes(x, weight.data):
-            return self._formula(x, weight, self._eps)
+            return self.formula(x, weight, self.eps)
         x = x.contiguous()
         y = torch.empty_like(x)
         width = x.shape[-1]
         self._kernel(
             *(x.data_ptr(), weight.data_ptr(), y.data_ptr(), x.numel() // width, width),
-            *(self._eps, self._formula is early, x.dtype is torch.bfloat16),
+            *(self.eps, self.formula is early, x.dtype is torch.bfloat16),
         )
         return y
 

@@ -136,6 +136,21 @@ class PackedLinear(PatchedForward):
         return nn.Linear.forward(self._module, x)
 
     @property
+    def module(self) -> nn.Linear:
+        """The linear."""
+        return self._module  # type: ignore[no-any-return]
+
+    @property
+    def low(self) -> int:
+        """Least number of rows for which the layout is used."""
+        return self._choice.low
+
+    @property
+    def high(self) -> int:
+        """First number of rows for which it is not used any more."""
+        return self._choice.high
+
+    @property
     def layout(self) -> WeightLayout:
         """The layout of the packed weight."""
         return self._choice.layout

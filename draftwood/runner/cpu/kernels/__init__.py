@@ -9,7 +9,7 @@ from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,6 +20,15 @@ SOURCES = Path(__file__).parent
 
 _TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 _OPENMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+_ARGUMENTS: Final = {
+    "multiply": [c_void_p] * 4 + [c_int64],
+    "rms_norm": [c_void_p] * 3 + [c_int64] * 2 + [c_double] + [c_int64] * 2,
+    "attention": [c_void_p],
+    "before_attention": [c_void_p] * 4 + [c_int64] + [c_void_p] * 4 + [c_int64],
+    "after_attention": [c_void_p] * 5 + [c_int64],
+}
+"""The arguments of each function, in the order of its C++."""
 
 Function: TypeAlias = Any
 """A function of the library."""
@@ -39,12 +48,16 @@ class Kernels:
         multiply: of rows.cpp.
         rms_norm: of norms.cpp.
         attention: of attention.cpp.
+        before_attention: of layers.cpp.
+        after_attention: of layers.cpp.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
 
     multiply: Function
     rms_norm: Function
     attention: Function
+    before_attention: Function
+    after_attention: Function
     openmp: int
 
 
@@ -55,15 +68,13 @@ def kernels() -> Kernels | None:
     found = None if openmp is None else library(SOURCES)
     if openmp is None or found is None:
         return None
-    multiply, norm = found.draftwood_multiply, found.draftwood_rms_norm
-    multiply.argtypes = [c_void_p] * 4 + [c_int64]
-    norm.argtypes = [c_void_p] * 3 + [c_int64] * 2 + [c_double] + [c_int64] * 2
-    attention = found.draftwood_attention
-    attention.argtypes = [c_void_p]
-    for function in (multiply, norm, attention):
-        function.restype = None
     _kept.append(openmp)
-    return Kernels(multiply, norm, attention, ctypes.addressof(openmp))
+    functions = {}
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(found, f"draftwood_{name}")
+        function.argtypes, function.restype = arguments, None
+        functions[name] = function
+    return Kernels(**functions, openmp=ctypes.addressof(openmp))
 
 
 _kept: list[_OpenMP] = []

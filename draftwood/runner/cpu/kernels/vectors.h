@@ -139,6 +139,24 @@ inline float total(Floats x) {
     return lanes[0];
 }
 
+constexpr float LEAST = -87.0f;  // e^x of less is taken as 0
+
+// e^x for x <= 0 to two units in the last place (Cephes' polynomial); 0 below LEAST.
+inline Floats exponential(Floats x) {
+    const Floats shift = Floats{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const Floats shifted = x * 1.44269504088896341f + shift;
+    const Floats n = shifted - shift;
+    const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const Floats power = (Floats)(((Integers)shifted - (Integers)shift + 127) << 23);
+    return (Floats)((Integers)(p * power) & ~(Integers)(x < LEAST));
+}
+
 }  // namespace
 
 // OpenMP of the caller, whose threads are used.

@@ -1,0 +1,332 @@
+"""Runs decoder layers like Llama's by two kernels and the attention, ``kernels/layers.cpp``.
+
+With few rows, a small model spends half of a step between its products: in Python, and in PyTorch's
+operations on a few kilobytes. A layer is recognised by its parts and by a test: the kernels have to
+return what it does. It is in force only inside a ``with`` block, only for few rows, and only while
+its parts are what they were: not replaced, not moved, without hooks.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_double, c_int64, c_void_p
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from draftwood.runner.attention import Visibility, fused_attention
+from draftwood.runner.cpu.kernels import Kernels, kernels, readable
+from draftwood.runner.cpu.layouts import ROWS
+from draftwood.runner.cpu.norms import FusedNorm, early
+from draftwood.runner.cpu.packing import PackedLinear
+
+MOST: Final = 64
+"""Most rows for which the kernels are used."""
+
+_ATTENTION: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
+_MLP: Final = ("gate_proj", "up_proj", "down_proj")
+_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+_HEAD_NORMS: Final = ("q_norm", "k_norm")
+_TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+"""Difference from the layer's own result, over the largest change that the layer makes."""
+
+
+class _Linear(ctypes.Structure):
+    """``Linear`` of layers.cpp."""
+
+    _fields_ = (("w", c_void_p), ("bias", c_void_p), ("outputs", c_int64), ("inputs", c_int64))
+
+
+class _Norm(ctypes.Structure):
+    """``Norm`` of layers.cpp."""
+
+    _fields_ = (("w", c_void_p), ("eps", c_double), ("early", c_int64))
+
+
+class _Layer(ctypes.Structure):
+    """``Layer`` of layers.cpp."""
+
+    _fields_ = (
+        ("openmp", c_void_p),
+        *((name, _Linear) for name in ("q", "k", "v", "o", "gate", "up", "down")),
+        *((name, _Norm) for name in ("first", "second", "q_norm", "k_norm")),
+        ("width", c_int64),
+        ("narrow", c_int64),
+    )
+
+
+class FusedLayers:
+    """The layers of a model that the kernels run, in force inside ``with layers:``."""
+
+    def __init__(self, layers: "Sequence[FusedLayer]" = ()) -> None:
+        self._layers = layers
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __enter__(self) -> None:
+        for layer in self._layers:
+            layer.enter()
+
+    def __exit__(self, *_: object) -> None:
+        for layer in self._layers:
+            layer.exit()
+
+
+def fuse_layers(model: nn.Module) -> FusedLayers:
+    """Find the layers that the kernels can run; their linears and norms are patched before."""
+    compiled = kernels()
+    if compiled is None:
+        return FusedLayers()
+    found = []
+    for module in model.modules():
+        parts = _parts(module)
+        if parts is not None:
+            layer = FusedLayer(module, parts, compiled)
+            if _agrees(layer):
+                found.append(layer)
+    return FusedLayers(found)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a layer.
+
+    Attributes:
+        linears: q, k, v, o, gate, up, down.
+        norms: before the attention and before the MLP; of queries and keys, or None.
+        attention: module with ``head_dim``, ``scaling`` and ``layer_idx``.
+    """
+
+    linears: list[PackedLinear]
+    norms: list[FusedNorm | None]
+    attention: nn.Module
+
+
+def _parts(layer: nn.Module) -> _Parts | None:
+    """The parts of a layer; None if it has others than Llama's or Qwen3's."""
+    modules = layer._modules
+    attention, mlp = modules.get("self_attn"), modules.get("mlp")
+    if attention is None or mlp is None or set(modules) != {"self_attn", "mlp", *_NORMS}:
+        return None
+    within = set(attention._modules)
+    if within not in ({*_ATTENTION}, {*_ATTENTION, *_HEAD_NORMS}):
+        return None
+    if set(mlp._modules) != {*_MLP, "act_fn"} or not _is_silu(mlp._modules["act_fn"]):
+        return None
+    if any(each._parameters or each._buffers for each in (layer, attention, mlp)):
+        return None
+    if not all(hasattr(attention, name) for name in ("head_dim", "scaling", "layer_idx")):
+        return None
+    pairs = [(attention, name) for name in _ATTENTION] + [(mlp, name) for name in _MLP]
+    linears = [_forward(parent, name) for parent, name in pairs]
+    norms = [_forward(layer, name) for name in _NORMS]
+    head_norms = [_forward(attention, name) for name in _HEAD_NORMS if name in within]
+    if not all(_reads_rows(each) for each in linears):
+        return None
+    if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
+        return None
+    return _Parts(linears, [*norms, *(head_norms or (None, None))], attention)
+
+
+def _forward(parent: nn.Module, name: str) -> Any:
+    """The patched ``forward`` of a child, or None."""
+    child = parent._modules[name]
+    return None if child is None else child.__dict__.get("forward")
+
+
+def _is_silu(module: nn.Module | None) -> bool:
+    return type(module) is nn.SiLU or type(module).__name__ == "SiLUActivation"
+
+
+def _reads_rows(linear: object) -> bool:
+    """Whether a linear is multiplied by the kernel, from one row on."""
+    return isinstance(linear, PackedLinear) and linear.layout is ROWS and linear.low <= 1
+
+
+class FusedLayer:
+    """The ``forward`` of a decoder layer, by kernels where they can be used.
+
+    Args:
+        layer: the decoder layer.
+        parts: its parts.
+        compiled: the kernels.
+    """
+
+    def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
+        self.module = layer
+        self._kernels, self._attention = compiled, parts.attention
+        self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
+        modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
+        self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
+        owners = (layer, parts.attention, layer._modules["mlp"])
+        self._children = [
+            (owner._modules, name, child)
+            for owner in owners
+            if owner is not None
+            for name, child in owner._modules.items()
+        ]
+        every = (*(child for _, _, child in self._children if child is not None), *modules)
+        self._hooks = [
+            hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)
+        ]
+        # Its patched forward is taken off when the model is detached.
+        self._patched = [(module.__dict__, module.__dict__["forward"]) for module in modules]
+        self._places = [
+            (module._parameters, name, _place(module._parameters, name))
+            for module in modules
+            for name in module._parameters
+        ]
+        shapes = [linear.module.weight.shape for linear in parts.linears]
+        (self._q, self.hidden), (self._kv, _), _, _, (self._inner, _), _, _ = shapes
+        self.width = int(parts.attention.head_dim)  # type: ignore[arg-type]
+        self._layer = _Layer(
+            compiled.openmp,
+            *(
+                _Linear(*(_place(linear.module._parameters, n) for n in ("weight", "bias")), *shape)
+                for linear, shape in zip(parts.linears, shapes, strict=True)
+            ),
+            *(_norm(norm) for norm in parts.norms),
+            self.width,
+            self.dtype is torch.bfloat16,
+        )
+        self._address = ctypes.addressof(self._layer)
+        self.group = self._q // self._kv
+
+    def enter(self) -> None:
+        """Have the layer call this object, if its parts are what they were."""
+        if "forward" not in self.module.__dict__ and self._unchanged():
+            self.module.__dict__["forward"] = self
+
+    def exit(self) -> None:
+        """Have the layer call its own ``forward``."""
+        if self.module.__dict__.get("forward") is self:
+            del self.module.__dict__["forward"]
+
+    def _unchanged(self) -> bool:
+        return (
+            not any(self._hooks)
+            and all(modules.get(name) is child for modules, name, child in self._children)
+            and all(members.get("forward") is forward for members, forward in self._patched)
+            and all(_place(table, name) == place for table, name, place in self._places)
+        )
+
+    def __call__(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = False,
+        position_embeddings: tuple[Tensor, Tensor] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        visibility = kwargs.get("draftwood_visibility")
+        if (
+            visibility not in (Visibility.TREE, Visibility.OPEN)
+            or past_key_values is None
+            or position_embeddings is None
+            or torch.is_grad_enabled()
+            or hidden_states.numel() > self._most * self.hidden
+            or not all(self._takes(x) for x in (hidden_states, *position_embeddings))
+            or position_embeddings[0].shape[-1] != self.width
+        ):
+            return type(self.module).forward(
+                self.module,
+                hidden_states,
+                attention_mask=attention_mask,
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                position_embeddings=position_embeddings,
+                **kwargs,
+            )
+        return self._run(
+            hidden_states, attention_mask, past_key_values, position_embeddings, visibility
+        )
+
+    def _takes(self, x: Tensor) -> bool:
+        return readable(x, self.dtype) and x.is_contiguous()
+
+    def _run(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        cache: Any,
+        factors: tuple[Tensor, Tensor],
+        visibility: Visibility,
+    ) -> Tensor:
+        b, n, hidden = x.shape
+        rows, q, kv = b * n, self._q, self._kv
+        cos, sin = factors
+        # In one piece: queries, keys, values, and what the kernels write in between.
+        space = x.new_empty(rows * (q + 2 * kv + hidden + 2 * self._inner))
+        queries, keys, values, work = space.split_with_sizes(
+            [rows * q, rows * kv, rows * kv, rows * (hidden + 2 * self._inner)]
+        )
+        self._kernels.before_attention(
+            *(self._address, x.data_ptr(), cos.data_ptr(), sin.data_ptr()),
+            cos.numel() // self.width,
+            *(queries.data_ptr(), keys.data_ptr(), values.data_ptr(), work.data_ptr(), rows),
+        )
+        query, key, value = (
+            each.view(b, n, -1, self.width).transpose(1, 2) for each in (queries, keys, values)
+        )
+        index, scaling = self._attention.layer_idx, self._attention.scaling
+        key, value = cache.update(key, value, index)
+        attended = fused_attention(query, key, value, mask, scaling, visibility)  # type: ignore[arg-type]
+        y = torch.empty_like(x)
+        self._kernels.after_attention(
+            *(self._address, attended.data_ptr(), x.data_ptr(), y.data_ptr(), work.data_ptr()),
+            rows,
+        )
+        return y
+
+
+def _place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:
+    """Where a parameter is in memory; None if there is none."""
+    # Past a dictionary that restores a packed weight.
+    found = dict.get(parameters, name)
+    return None if found is None else found.data_ptr()
+
+
+def _norm(norm: FusedNorm | None) -> _Norm:
+    if norm is None:
+        return _Norm(None, 0.0, 0)
+    return _Norm(_place(norm.module._parameters, "weight"), norm.eps, norm.formula is early)
+
+
+class _OneForward:
+    """A cache that holds the keys and values of one forward."""
+
+    def update(self, key: Tensor, value: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        return key, value
+
+
+def _agrees(layer: FusedLayer) -> bool:
+    """Whether the kernels compute what the layer does, for random rows and rotary factors."""
+    generator = torch.Generator().manual_seed(0)
+    dtype, n = layer.dtype, 3
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(dtype)
+
+    x, factors = drawn(1, n, layer.hidden), (drawn(1, n, layer.width), drawn(1, n, layer.width))
+    mask = torch.full((n, n), -torch.inf).triu(1).to(dtype).repeat(layer.group, 1)[None, None]
+    given: dict[str, Any] = {
+        "attention_mask": mask,
+        "position_embeddings": factors,
+        "past_key_values": _OneForward(),
+        "draftwood_visibility": Visibility.TREE,
+    }
+    with torch.inference_mode():
+        try:
+            expected = type(layer.module).forward(layer.module, x, **given)
+        except (TypeError, RuntimeError, ValueError, AttributeError, KeyError, IndexError):
+            return False
+        if not isinstance(expected, Tensor) or expected.shape != x.shape:
+            return False
+        found = layer(x, **given)
+    change = (expected - x).abs().max()
+    return bool((found - expected).abs().max() <= _TOLERANCE[dtype] * change)

@@ -1,0 +1,256 @@
+"""Fused layers compute what the layers do, and step aside where they would not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+from draftwood.runner.attention import PREFIX, Visibility, register
+from draftwood.runner.cpu.compiled import _command
+from draftwood.runner.cpu.layers import MOST, FusedLayers, fuse_layers
+from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
+from draftwood.runner.cpu.norms import fuse_norms
+from draftwood.runner.cpu.packing import pack
+from tests.factories.model_families import FAMILIES
+
+pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
+
+FUSED = ["llama", "mistral", "mistral_sliding", "qwen2", "qwen3"]
+ALLOWED = {torch.float32: 2e-5, torch.bfloat16: 0.06}
+
+
+class Cache:
+    """Keys and values of earlier tokens, before those of a forward."""
+
+    def __init__(self, key: Tensor, value: Tensor) -> None:
+        self.key, self.value = key, value
+
+    def update(self, key: Tensor, value: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        return torch.cat([self.key, key], 2), torch.cat([self.value, value], 2)
+
+
+def made(family: str = "llama", dtype: torch.dtype = torch.float32) -> Any:
+    """A model of random weights, large enough to make every part of a layer count."""
+    torch.manual_seed(0)
+    model = FAMILIES[family]().to(dtype)
+    register("sdpa")
+    model.set_attn_implementation(PREFIX + "sdpa")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * parameter.shape[-1] ** -0.5)
+    return model
+
+
+def fused(model: nn.Module, choice: LayoutChoice | None = None) -> FusedLayers:
+    pack(model, lambda weights: [choice or WHOLE] * len(weights))
+    fuse_norms(model)
+    return fuse_layers(model)
+
+
+def given(model: Any, b: int = 2, n: int = 5, seen: int = 9) -> tuple[Tensor, dict[str, Any]]:
+    """Hidden states, and what else a layer gets for trees behind ``seen`` tokens."""
+    generator = torch.Generator().manual_seed(1)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(model.dtype)
+
+    attention, config = model.model.layers[0].self_attn, model.config
+    width, heads = attention.head_dim, config.num_key_value_heads
+    group = config.num_attention_heads // heads
+    hidden = torch.rand((b, 1, n, seen + n), generator=generator) < 0.4
+    hidden[..., 0] = False
+    mask = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf).repeat(1, 1, group, 1)
+    return drawn(b, n, config.hidden_size), {
+        "attention_mask": mask.to(model.dtype),
+        "position_embeddings": (drawn(b, n, width), drawn(b, n, width)),
+        "past_key_values": Cache(drawn(b, heads, seen, width), drawn(b, heads, seen, width)),
+        "draftwood_visibility": Visibility.TREE,
+    }
+
+
+def runs(layer: Any) -> bool:
+    """Whether a kernel runs when the layer is called."""
+    return "forward" in layer.__dict__
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("family", FUSED)
+@pytest.mark.parametrize("b", [1, 3])
+def test_a_fused_layer_equals_the_layer(family: str, dtype: torch.dtype, b: int) -> None:
+    model = made(family, dtype)
+    x, further = given(model, b)
+    with torch.inference_mode():
+        expected = [layer(x, **further) for layer in model.model.layers]
+        layers = fused(model)
+        assert len(layers) == len(expected) == 2
+        with layers:
+            assert all(map(runs, model.model.layers))
+            found = [layer(x, **further) for layer in model.model.layers]
+            first = tuple(each[:1] for each in further["position_embeddings"])
+            repeated = tuple(each.expand(b, -1, -1).contiguous() for each in first)
+            alike = [
+                model.model.layers[0](x, **further | {"position_embeddings": factors})
+                for factors in (first, repeated)
+            ]
+    assert not any(map(runs, model.model.layers))
+    assert torch.equal(*alike), "one row of factors for all sequences"
+    for one, other in zip(found, expected, strict=True):
+        change = (other - x).abs().max()
+        assert change > 0.5
+        assert ((one - other).abs() <= ALLOWED[dtype] * change).all()
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) -> None:
+    model = made("qwen3", dtype)
+    x, further = given(model, 1, 7)
+    layers, layer = fused(model), model.model.layers[0]
+    before, whole = torch.get_num_threads(), list[Tensor]()
+    first = (each[:, :1] for each in further["position_embeddings"])
+    further["position_embeddings"] = tuple(each.expand(1, 7, -1).contiguous() for each in first)
+    visible = further | {"draftwood_visibility": Visibility.OPEN, "attention_mask": None}
+    same = x[:, :1].expand(1, 7, -1).contiguous()
+    with torch.inference_mode(), layers:
+        try:
+            for threads in (1, 2, 3):
+                torch.set_num_threads(threads)
+                whole.append(layer(x, **further))
+        finally:
+            torch.set_num_threads(before)
+        rows = layer(same, **visible)
+    assert torch.equal(whole[0], whole[1])
+    assert torch.equal(whole[0], whole[2])
+    assert all(torch.equal(rows[:, i], rows[:, 0]) for i in range(7))
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "hook": lambda layer: layer.mlp.up_proj.register_forward_hook(lambda *_: None),
+    "hook before": lambda layer: layer.self_attn.register_forward_pre_hook(lambda *_: None),
+    "replaced child": lambda layer: setattr(layer.mlp, "up_proj", nn.Linear(32, 48, bias=False)),
+    "replaced weight": lambda layer: setattr(
+        layer.mlp.up_proj, "weight", nn.Parameter(layer.mlp.up_proj.weight.detach() * 2)
+    ),
+    "moved weight": lambda layer: setattr(
+        layer.mlp.up_proj.weight, "data", layer.mlp.up_proj.weight.data * 2
+    ),
+    "moved norm": lambda layer: setattr(
+        layer.input_layernorm.weight, "data", layer.input_layernorm.weight.data * 2
+    ),
+    "undone": lambda layer: layer.mlp.up_proj.__dict__["forward"].undo(),
+    "forward": lambda layer: setattr(layer, "forward", type(layer).forward.__get__(layer)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_layer_whose_parts_have_changed_runs_itself(change: str) -> None:
+    model = made()
+    layers, layer = fused(model), model.model.layers[0]
+    CHANGES[change](layer)
+    x, further = given(model)
+    with torch.inference_mode():
+        plain = layer(x, **further)
+        with layers:
+            assert torch.equal(layer(x, **further), plain)
+            assert runs(model.model.layers[1])
+
+
+def test_a_weight_that_is_changed_in_place_is_used() -> None:
+    model = made()
+    layers, layer = fused(model), model.model.layers[0]
+    x, further = given(model)
+    with torch.inference_mode():
+        with layers:
+            before = layer(x, **further)
+        layer.mlp.up_proj.weight.mul_(2)
+        expected = layer(x, **further)
+        with layers:
+            assert runs(layer)
+            found = layer(x, **further)
+    assert not torch.allclose(found, before, atol=1e-2)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"draftwood_visibility": Visibility.CAUSAL, "attention_mask": None},
+    {"draftwood_visibility": Visibility.OPEN, "attention_mask": None, "past_key_values": None},
+    {"position_embeddings": None},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_prefills_and_calls_without_a_cache_or_factors_are_the_layers_own(
+    other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = made()
+    layers, layer = fused(model), model.model.layers[0]
+    x, further = given(model, seen=0)
+    monkeypatch.setattr(type(layer), "forward", lambda *_, **__: "its own")
+    with torch.inference_mode(), layers:
+        assert layer(x, **further) != "its own"
+        assert layer(x, **further | other) == "its own"
+
+
+def test_many_rows_are_the_layers_own() -> None:
+    model = made()
+    layers, layer = fused(model), model.model.layers[0]
+    x, further = given(model, 1, MOST + 1)
+    with torch.inference_mode():
+        plain = layer(x, **further)
+        with layers:
+            assert torch.equal(layer(x, **further), plain)
+
+
+def test_gradients_flow_through_the_layer_itself() -> None:
+    model = made()
+    layers, layer = fused(model), model.model.layers[0]
+    x, further = given(model)
+    with layers:
+        layer(x, **further).sum().backward()
+    assert layer.mlp.up_proj.weight.grad is not None
+
+
+class _Doubled(nn.SiLU):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+MODELS: dict[str, Callable[[Any], object]] = {
+    "activation": lambda layer: setattr(layer.mlp, "act_fn", nn.GELU()),
+    "derived activation": lambda layer: setattr(layer.mlp, "act_fn", _Doubled()),
+    "further part": lambda layer: setattr(layer.mlp, "norm", nn.Identity()),
+    "parameter": lambda layer: setattr(layer.mlp, "scale", nn.Parameter(torch.ones(1))),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_layers_of_other_parts_are_left_alone(kind: str) -> None:
+    model = made()
+    MODELS[kind](model.model.layers[0])
+    layers = fused(model)
+    assert len(layers) == 1
+    with layers:
+        assert not runs(model.model.layers[0])
+
+
+def test_a_layer_of_these_parts_that_computes_something_else_is_left_alone() -> None:
+    class Halved(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return 0.5 * super().forward(*args, **kwargs)
+
+    model = made()
+    model.model.layers[0].__class__ = Halved
+    layers = fused(model)
+    assert len(layers) == 1
+    with layers:
+        assert not runs(model.model.layers[0])
+
+
+def test_another_layout_is_not_fused() -> None:
+    assert len(fused(made(), LayoutChoice(TRANSPOSED))) == 0
+    assert len(fused(made("gemma3"))) == 0
+    model = made()
+    pack(model, lambda weights: [WHOLE] * len(weights))
+    assert len(fuse_layers(model)) == 0, "the norms are not patched"

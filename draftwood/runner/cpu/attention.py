@@ -1,4 +1,4 @@
-"""Attention of few queries by a kernel, ``kernels/attention.cpp``, on keys and values as cached.
+"""Attention of few queries by a kernel, ``kernels/attention.h``, on keys and values as cached.
 
 PyTorch's attention on a CPU shares no keys among the query heads of a group, or repeats them, and
 is written for many queries. A step has the queries of one tree, in each of some dozens of layers.
@@ -22,7 +22,7 @@ _STRIDES: Final = tuple(f"{each}_{axis}" for each in "qkv" for axis in ("batch",
 
 
 class _Attention(ctypes.Structure):
-    """``Attention`` of attention.cpp."""
+    """``Attention`` of attention.h."""
 
     _fields_ = (
         *((name, c_void_p) for name in ("openmp", "q", "k", "v", "mask", "out")),

@@ -1,4 +1,4 @@
-"""Runs decoder layers like Llama's by two kernels and the attention, ``kernels/layers.cpp``.
+"""Runs decoder layers like Llama's by two kernels and the attention, ``kernels/layers.h``.
 
 With few rows, a small model spends half of a step between its products: in Python, and in PyTorch's
 operations on a few kilobytes. A layer is recognised by its parts and by a test: the kernels have to
@@ -33,19 +33,19 @@ _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 
 
 class _Linear(ctypes.Structure):
-    """``Linear`` of layers.cpp."""
+    """``Linear`` of layers.h."""
 
     _fields_ = (("w", c_void_p), ("bias", c_void_p), ("outputs", c_int64), ("inputs", c_int64))
 
 
 class _Norm(ctypes.Structure):
-    """``Norm`` of layers.cpp."""
+    """``Norm`` of layers.h."""
 
     _fields_ = (("w", c_void_p), ("eps", c_double), ("early", c_int64))
 
 
 class _Layer(ctypes.Structure):
-    """``Layer`` of layers.cpp."""
+    """``Layer`` of layers.h."""
 
     _fields_ = (
         ("openmp", c_void_p),

@@ -1,4 +1,4 @@
-"""Replaces RMS norms by one operation: a kernel, ``kernels/norms.cpp``, or ``torch.rms_norm``.
+"""Replaces RMS norms by one operation: a kernel, ``kernels/norms.h``, or ``torch.rms_norm``.
 
 Modeling files write the norm as seven operations. On a CPU their dispatch costs a small model more
 than their arithmetic. Modules are recognised by a test, not by class: a module is patched if it

@@ -1,4 +1,4 @@
-"""Linears over few rows by a kernel, ``kernels/rows.cpp``, on the weight as it is stored.
+"""Linears over few rows by a kernel, ``kernels/rows.h``, on the weight as it is stored.
 
 With few rows, a product takes as long as reading the weight. PyTorch's products read it at a
 fraction of the memory's speed, or reorder it first. The compiled one reads it once for up to 64
@@ -17,7 +17,7 @@ from draftwood.runner.cpu.kernels import kernels, readable
 
 
 class _Product(ctypes.Structure):
-    """``Product`` of rows.cpp."""
+    """``Product`` of rows.h."""
 
     _fields_ = (
         ("openmp", c_void_p),

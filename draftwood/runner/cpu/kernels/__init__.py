@@ -45,11 +45,11 @@ class Kernels:
     """The compiled functions.
 
     Attributes:
-        multiply: of rows.cpp.
-        rms_norm: of norms.cpp.
-        attention: of attention.cpp.
-        before_attention: of layers.cpp.
-        after_attention: of layers.cpp.
+        multiply: of rows.h.
+        rms_norm: of norms.h.
+        attention: of attention.h.
+        before_attention: of layers.h.
+        after_attention: of layers.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
 

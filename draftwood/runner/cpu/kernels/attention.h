@@ -3,13 +3,15 @@
 // Query heads that share a key head are rows of one product, so that keys and values are read once for them. The keys
 // come in blocks, with a running maximum (online softmax). A row is computed in one order, whatever the rows beside it.
 
+#pragma once
+
 #include "vectors.h"
 
 namespace {
 
-constexpr int ROWS = 4;         // rows that are computed together
+constexpr int TOGETHER = 4;     // rows that are computed together
 constexpr int KEYS = 4;         // keys that they are multiplied with at a time
-constexpr int64_t BLOCK = 128;  // keys between two looks at the maximum
+constexpr int64_t SPAN = 128;   // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
 
 // Strides in elements; those of a query, key or value row's own elements are 1.
@@ -39,9 +41,9 @@ inline float largest(Floats x) {
     return found;
 }
 
-// Products of M queries [M, width] with N keys into `scores` [M, BLOCK].
+// Products of M queries [M, width] with N keys into `scores` [M, SPAN].
 template <class T, int M, int N>
-inline void multiply(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
+inline void score_keys(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
     constexpr int GROUPS = (M * N + LANES - 1) / LANES;
     Floats sums[GROUPS * LANES] = {};
     for (int64_t i = 0; i < width; i += LANES) {
@@ -56,12 +58,12 @@ inline void multiply(const float* queries, const T* keys, int64_t stride, int64_
     float found[GROUPS * LANES];
     for (int g = 0; g < GROUPS; g++) store(found + g * LANES, summed(sums + g * LANES));
     for (int m = 0; m < M; m++)
-        for (int n = 0; n < N; n++) scores[m * BLOCK + n] = found[m * N + n];
+        for (int n = 0; n < N; n++) scores[m * SPAN + n] = found[m * N + n];
 }
 
 // Adds N vectors of `count` weighted values, from element i on, to `sums` [M, width].
 template <class T, int M, int N>
-inline void add(const float* weights, const T* values, int64_t stride, int64_t count, int64_t width, float* sums) {
+inline void add_values(const float* weights, const T* values, int64_t stride, int64_t count, int64_t width, float* sums) {
     Floats found[M][N];
     for (int m = 0; m < M; m++)
         for (int n = 0; n < N; n++) found[m][n] = load<Floats>(sums + m * width + n * LANES);
@@ -69,7 +71,7 @@ inline void add(const float* weights, const T* values, int64_t stride, int64_t c
         Floats parts[N];
         for (int n = 0; n < N; n++) parts[n] = Kind<T>::floats(values + key * stride + n * LANES);
         for (int m = 0; m < M; m++) {
-            Floats weight = Floats{} + weights[m * BLOCK + key];
+            Floats weight = Floats{} + weights[m * SPAN + key];
             for (int n = 0; n < N; n++) found[m][n] += weight * parts[n];
         }
     }
@@ -83,7 +85,7 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
     const int64_t width = a.width, group = a.heads / a.kv_heads;
     const T* keys = static_cast<const T*>(a.k) + batch * a.k_batch + kv_head * a.k_head;
     const T* values = static_cast<const T*>(a.v) + batch * a.v_batch + kv_head * a.v_head;
-    float queries[M * WIDEST], sums[M * WIDEST], scores[M * BLOCK], most[M], divisors[M];
+    float queries[M * WIDEST], sums[M * WIDEST], scores[M * SPAN], most[M], divisors[M];
     for (int m = 0; m < M; m++) {
         const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
         const T* query = static_cast<const T*>(a.q) + batch * a.q_batch + head * a.q_head + row * a.q_row;
@@ -94,16 +96,16 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
         most[m] = -__builtin_inff();
         divisors[m] = 0.0f;
     }
-    for (int64_t start = 0; start < a.keys; start += BLOCK) {
-        const int64_t count = a.keys - start < BLOCK ? a.keys - start : BLOCK;
+    for (int64_t start = 0; start < a.keys; start += SPAN) {
+        const int64_t count = a.keys - start < SPAN ? a.keys - start : SPAN;
         const T* block = keys + start * a.k_row;
         int64_t key = 0;
         for (; key + KEYS <= count; key += KEYS)
-            multiply<T, M, KEYS>(queries, block + key * a.k_row, a.k_row, width, scores + key);
-        for (; key < count; key++) multiply<T, M, 1>(queries, block + key * a.k_row, a.k_row, width, scores + key);
+            score_keys<T, M, KEYS>(queries, block + key * a.k_row, a.k_row, width, scores + key);
+        for (; key < count; key++) score_keys<T, M, 1>(queries, block + key * a.k_row, a.k_row, width, scores + key);
         const int64_t filled = (count + LANES - 1) / LANES * LANES;
         for (int m = 0; m < M; m++) {
-            float* score = scores + m * BLOCK;
+            float* score = scores + m * SPAN;
             for (int64_t i = count; i < filled; i++) score[i] = -__builtin_inff();
             if (a.mask) {
                 const T* mask = static_cast<const T*>(a.mask) + batch * a.mask_batch + (first + m) * a.mask_row + start;
@@ -135,8 +137,8 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
         }
         const T* value = values + start * a.v_row;
         int64_t i = 0;
-        for (; i + 4 * LANES <= width; i += 4 * LANES) add<T, M, 4>(scores, value + i, a.v_row, count, width, sums + i);
-        for (; i < width; i += LANES) add<T, M, 1>(scores, value + i, a.v_row, count, width, sums + i);
+        for (; i + 4 * LANES <= width; i += 4 * LANES) add_values<T, M, 4>(scores, value + i, a.v_row, count, width, sums + i);
+        for (; i < width; i += LANES) add_values<T, M, 1>(scores, value + i, a.v_row, count, width, sums + i);
     }
     for (int m = 0; m < M; m++) {
         const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
@@ -146,33 +148,33 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
     }
 }
 
-// What one thread computes: its share of all rows, as runs of up to ROWS rows of one key head.
-template <class T> void part(const Attention& a) {
+// What one thread computes: its share of all rows, as runs of up to TOGETHER rows of one key head.
+template <class T> void attention_part(const Attention& a) {
     const int64_t thread = a.openmp->thread(), threads = a.openmp->threads();
     const int64_t each = a.heads / a.kv_heads * a.queries, all = a.batch * a.kv_heads * each;
     const int64_t end = all * (thread + 1) / threads;
     for (int64_t row = all * thread / threads; row < end;) {
         const int64_t head = row / each, first = row % each, batch = head / a.kv_heads, kv_head = head % a.kv_heads;
         const int64_t left = end - row < each - first ? end - row : each - first;
-        switch (left < ROWS ? left : ROWS) {
+        switch (left < TOGETHER ? left : TOGETHER) {
             case 1: attend<T, 1>(a, batch, kv_head, first); break;
             case 2: attend<T, 2>(a, batch, kv_head, first); break;
             case 3: attend<T, 3>(a, batch, kv_head, first); break;
-            default: attend<T, ROWS>(a, batch, kv_head, first);
+            default: attend<T, TOGETHER>(a, batch, kv_head, first);
         }
-        row += left < ROWS ? left : ROWS;
+        row += left < TOGETHER ? left : TOGETHER;
     }
 }
 
-void run(void* given) {
+void run_attention(void* given) {
     const Attention& a = *static_cast<const Attention*>(given);
     if (a.narrow)
-        part<bfloat16>(a);
+        attention_part<bfloat16>(a);
     else
-        part<float>(a);
+        attention_part<float>(a);
 }
 
 }  // namespace
 
 // The width is a multiple of 16 up to 512.
-extern "C" void draftwood_attention(const Attention* a) { a->openmp->parallel(run, const_cast<Attention*>(a), 0, 0); }
+extern "C" void draftwood_attention(const Attention* a) { a->openmp->parallel(run_attention, const_cast<Attention*>(a), 0, 0); }

@@ -2,6 +2,8 @@
 //
 // In bfloat16 every result is rounded where PyTorch's operations would round it.
 
+#pragma once
+
 #include "norms.h"
 #include "rows.h"
 
@@ -106,7 +108,7 @@ struct Linears {
     bool gated;
 };
 
-template <class T> void multiply(void* given) {
+template <class T> void run_linears(void* given) {
     const Linears& call = *static_cast<const Linears*>(given);
     const int64_t thread = call.openmp->thread(), threads = call.openmp->threads();
     for (int64_t i = 0; i < call.count; i++) {
@@ -121,7 +123,7 @@ template <class T> void multiply(void* given) {
     }
 }
 
-template <class T> void multiply_all(Linears call) { call.openmp->parallel(multiply<T>, &call, 0, 0); }
+template <class T> void multiply_all(Linears call) { call.openmp->parallel(run_linears<T>, &call, 0, 0); }
 
 template <class T>
 void before(const Layer& l, const T* x, const T* cos, const T* sin, int64_t period, T* q, T* k, T* v, T* work,

@@ -1,7 +1,7 @@
 """The README's table of speeds: SmolLM2 on all sets, `auto` beside transformers and llama.cpp."""
 
-from .markdown import table
-from .speed import MANY, PLAIN, mean, of_sets, speedup, timed
+from .markdown import number, table
+from .speed import GROUPS, MANY, PLAIN, fastest, loops, mean, of_sets, speedup, timed
 from .stored import Run, Runs, commit, date, leading, link, mode
 
 BEGIN = "<!-- This table is written by python runs/results.py. -->\n"
@@ -30,14 +30,19 @@ def speeds(runs: Runs) -> str:
         return "SmolLM2-135M-Instruct is not measured yet: `runs/smollm2/grid.sh`.\n"
     last = list(found.values())[-1]
     cores = last["provenance"]["hardware"]["cores_usable"]
-    header = ["decoding", *COLUMNS.values(), "run"]
-    rows = [[mode(run)[1], *_means(run), link(name, commit(run))] for name, run in found.items()]
+    header = ["decoding", *COLUMNS.values(), "repeated 8-grams", "`auto` without loops", "run"]
+    rows = [
+        [mode(run)[1], *_means(run), *_loops(run), link(name, commit(run))]
+        for name, run in found.items()
+    ]
     whole = table(header, rows).replace("](../runs/", "](runs/")
     model, _, batch = mode(last)
     sets = len(last["methods"][PLAIN]["by_set"])
     return (
         f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores, "
-        f"{date(last)}:\nmean of {sets} sets of prompts, of each the median.\n\n{whole}\n"
+        f"{date(last)}:\nmean of {sets} sets of prompts, of each the median. Repetition helps "
+        "every method that copies; *without\nloops* is the median of all prompts but those whose "
+        f"answer has a fifth or more of repeated token 8-grams.\n\n{whole}\n"
     )
 
 
@@ -51,6 +56,13 @@ def _means(run: Run) -> list[str]:
         means = [mean(speedup(cut[name]) for cut in cuts) for name in settings]
         found.append(max(means, default="-", key=lambda shown: 0 if shown == "-" else float(shown)))
     return found
+
+
+def _loops(run: Run) -> tuple[str, str]:
+    """The share of repeated 8-grams, and the speed-up of `auto` on answers that do not loop."""
+    methods = run["methods"]
+    without = methods[str(fastest(methods, GROUPS[0]))]["without_looping"]
+    return loops(methods[PLAIN]), number(without["speedup_vs_ar"]["median"])
 
 
 def with_speeds(readme: str, runs: Runs) -> str:

@@ -2,7 +2,7 @@
 # GOOSE: is it lossless, what does it accept, what does it gain?
 #   lossless   token equality with plain decoding and with transformers' generate, float32
 #   tau        mean acceptance length beside its baselines, greedy and sampled (the paper's Table 1)
-#   ablations  its Table 2
+#   ablations  its Table 2, and the additive path of its Section 5.3
 #   sweeps     of B, D, r and rho (its Figures 4 and 5)
 #   speed      tokens per second, batch 1 and 8; on a quiet machine
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=n] runs/paper_goose.sh [PART]...
@@ -26,7 +26,8 @@ tau() {
     bench tau_sampled --prompts "$six" --limit "${LIMIT:-16}" --methods "$baselines" --temperature 0.8 --seeds 1
 }
 ablations() {
-    local each methods=ar,goose
+    # tr and the one without pairs and bypass begin the additive path of its Section 5.3.
+    local each methods=ar,tr:budget=59,goose,goose:adjacency.bigram=off:bypass=off
     for each in spine_branches=off adjacency.bigram=off bypass=off spine=off spine=control bypass=paper; do
         methods+=,goose:$each
     done

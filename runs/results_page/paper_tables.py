@@ -4,40 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
 from typing import Any
 
-from draftwood.lab.theory.dominance import printed_spine_yield
-from draftwood.lab.theory.yields import AcceptanceRates
-
+from .goose_theory import theory
 from .markdown import number, percent, table
 from .papers import HEAD, SPEED, TAU, verdict
 from .stored import LEAD, Run, Runs, described, link
-
-BUDGET, SPINE, BRANCH = 59, 20, 6
-"""GOOSE's published nodes of a tree, tokens of a spine and of a branch."""
-
-SOURCES = ("context", "adjacency")
-"""Sources of p_s and p_t."""
-
-
-def rates(runs: Runs) -> Iterable[str]:
-    """p_s and p_t of GOOSE by set, and its theory's bound at these rates beside the measured tau.
-
-    The bound is Eq. 1 at its best widths, for a spine of 20 tokens and branches of 6.
-    """
-    for name in (f"{LEAD}tau_greedy", "tau_greedy"):
-        goose = runs.get(name, {}).get("methods", {}).get("goose", {})
-        rows = []
-        for each, entry in goose.get("by_set", {}).items():
-            found = entry.get("acceptance_by_source", {})
-            p_s, p_t = (found.get(s, {}).get("rate", {}).get("value") for s in SOURCES)
-            if p_s is None or p_t is None:
-                continue
-            bound = printed_spine_yield(BUDGET, SPINE, AcceptanceRates(p_s, p_t), BRANCH)
-            tau = entry[TAU]["value"]
-            share = percent(entry["repeated_8grams"]["value"])
-            rows.append([each, number(p_s, 3), number(p_t, 3), number(bound), number(tau), share])
-        if rows:
-            header = ["set", "p_s", "p_t", "Eq. 1 at these rates", "τ of `goose`"]
-            yield table([*header, "repeated 8-grams"], rows) + f"\n\n{link(name)}"
 
 
 def by_task(runs: Runs) -> Iterable[str]:
@@ -168,5 +138,5 @@ def expectations(run: Run) -> str:
     return table(["method", "verifier", *(f"T = {heat}" for heat in heats)], rows)
 
 
-FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {"GOOSE": rates, "TALON": by_task}
+FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {"GOOSE": theory, "TALON": by_task}
 """What follows a paper's claims."""

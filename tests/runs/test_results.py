@@ -9,8 +9,6 @@ import pytest
 from draftwood.engine.stats import Tally
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
-from draftwood.lab.theory.dominance import printed_spine_yield
-from draftwood.lab.theory.yields import AcceptanceRates
 from runs.results_page.costs import TABLES
 from runs.results_page.page import COSTS as COST_SECTION
 from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
@@ -458,17 +456,3 @@ def test_a_claim_is_measured_with_the_head_where_there_is_no_draft_model() -> No
     text = page({"smollm2_dynatree_long_pg": stored(bench(books))})
     assert "`ar` | pg_prompts | 1.70 (Table 1) | 2.00 |" in text
     assert "[smollm2_dynatree_long_pg](../runs/data/smollm2_dynatree_long_pg.md)" in text
-
-
-def test_rates_of_goose_stand_beside_the_bound_of_its_theory() -> None:
-    run = stored(bench({"ar": timed(10), "goose": committing(timed(10), 3)}))
-    by_set = run["methods"]["goose"]["by_set"]["humaneval"]
-    by_set["acceptance_by_source"] = {
-        "context": {"rate": {"value": 0.5}},
-        "adjacency": {"rate": {"value": 0.25}},
-    }
-    text = page({"smollm2_tau_greedy": run})
-    bound = printed_spine_yield(59, 20, AcceptanceRates(0.5, 0.25), 6)
-    assert f"| humaneval | 0.500 | 0.250 | {bound:.2f} | 3.00 | 0.0 % |" in text
-    by_set["acceptance_by_source"] = {}
-    assert "Eq. 1" not in page({"smollm2_tau_greedy": run})

@@ -99,6 +99,11 @@ def cache_directory() -> Path:
     return Path(named) if named else user_cache_path("draftwood", appauthor=False)
 
 
+def public_name(name: str) -> str:
+    """Name to publish for a model or file: a directory without its parents, any other unchanged."""
+    return Path(name).name if Path(name).is_dir() else name
+
+
 def write_json(path: Path, content: object) -> None:
     """Write a value as JSON, in the form of :func:`encode`, atomically."""
     write_text(path, json.dumps(encode(content), allow_nan=False, indent=1) + "\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.files import check_writable, public_name, write_text
 
 
 def test_text_replaces_the_old_content(tmp_path: Path) -> None:
@@ -48,3 +48,9 @@ def test_unwritable_paths_are_refused_and_no_file_is_left(tmp_path: Path) -> Non
         DraftwoodError, match=r"cannot write to .*missing: there is no such directory"
     ):
         check_writable(tmp_path / "missing" / "out.svg")
+
+
+def test_a_published_name_has_no_parent_directories(tmp_path: Path) -> None:
+    assert public_name(str(tmp_path)) == tmp_path.name
+    assert public_name("owner/model") == "owner/model"
+    assert public_name("smollm2") == "smollm2"

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from draftwood.cli._method_flags import shown
 from draftwood.cli._options import PATH, not_in_option, refuse_overlap, stack
 from draftwood.cli._settings_flags import Command, Decorator
+from draftwood.files import public_name
 
 _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 
@@ -85,7 +86,7 @@ def _command() -> str:
     for name, value in context.params.items():
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and not isinstance(value, Path):
-            value = Path(value).name if name == "target" and Path(value).is_dir() else value
+            value = public_name(value) if name == "target" else value
             if name == "not_in":
                 value = ",".join(Path(each).name for each in value.split(","))
             words.append(f"--{name.replace('_', '-')} {shown(value)}")

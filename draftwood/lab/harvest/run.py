@@ -17,7 +17,7 @@ from draftwood.drafters.adjacency.table import (
     token_dtype,
 )
 from draftwood.errors import DraftwoodError
-from draftwood.files import encode
+from draftwood.files import encode, public_name
 from draftwood.lab.harvest.choose import Rows, chosen, joined, rows_of
 from draftwood.lab.harvest.plan import HarvestPlan
 from draftwood.lab.harvest.reader import read_windows
@@ -116,11 +116,10 @@ def harvest_of(
     windows = windows_of(every, loaded.tokenizer, plan.length, plan.limit_tokens)
     if not windows:
         raise DraftwoodError("the texts have no token")
-    name = Path(loaded.name).name if Path(loaded.name).is_dir() else loaded.name
     facts = Facts(
         vocab_size=info.vocab_size,
         width=plan.width,
-        model=name,
+        model=public_name(loaded.name),
         dtype=str(info.dtype).removeprefix("torch."),
         vocabulary=vocabulary_digest(loaded.tokenizer),
         fingerprint=info.fingerprint,

@@ -3,7 +3,6 @@
 import logging
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from draftwood import models
 from draftwood.errors import DraftwoodError
+from draftwood.files import public_name
 from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import drafted_chains
@@ -128,7 +128,7 @@ def _load(
         loaded.model.set_attn_implementation("eager")
     tokenizer = loaded.tokenizer
     # The record shows no paths of this machine.
-    name = "target" if target is None else Path(target).name if Path(target).is_dir() else target
+    name = "target" if target is None else public_name(target)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise DraftwoodError(
             f"The tokenizer of {name} is not a fast one (tokenizer.json), which training needs; "

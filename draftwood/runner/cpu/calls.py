@@ -13,6 +13,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+
+any_global_hook: Callable[[], bool] = _has_any_global_hook
+"""Whether a hook was registered for all modules, which calls past ``nn.Module`` would miss."""
 
 
 class DirectCalls:
@@ -25,6 +29,8 @@ class DirectCalls:
         return len(self._members)
 
     def __enter__(self) -> None:
+        if any_global_hook():
+            return
         for attributes, children, name, call in self._members:
             # Not for a child that was replaced since.
             if children.get(name) is call._module:

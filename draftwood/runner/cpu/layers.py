@@ -7,7 +7,7 @@ its parts are what they were: not replaced, not moved, without hooks.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from draftwood.runner.attention import Visibility, fused_attention
+from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.kernels import Kernels, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
@@ -30,6 +31,12 @@ _NORMS: Final = ("input_layernorm", "post_attention_layernorm")
 _HEAD_NORMS: Final = ("q_norm", "k_norm")
 _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Difference from the layer's own result, over the largest change that the layer makes."""
+
+_CAPTURING: Final = "transformers.utils.output_capturing"
+"""Module of the hooks that transformers leaves on attentions once hidden states were asked for.
+
+They do nothing unless attentions are asked for, and fused attention has none to give.
+"""
 
 
 class _Linear(ctypes.Structure):
@@ -66,6 +73,8 @@ class FusedLayers:
         return len(self._layers)
 
     def __enter__(self) -> None:
+        if any_global_hook():
+            return
         for layer in self._layers:
             layer.enter()
 
@@ -119,6 +128,8 @@ def _parts(layer: nn.Module) -> _Parts | None:
         return None
     if not all(hasattr(attention, name) for name in ("head_dim", "scaling", "layer_idx")):
         return None
+    if any("forward" in each.__dict__ for each in _called_within(attention, mlp)):
+        return None
     pairs = [(attention, name) for name in _ATTENTION] + [(mlp, name) for name in _MLP]
     linears = [_forward(parent, name) for parent, name in pairs]
     norms = [_forward(layer, name) for name in _NORMS]
@@ -128,6 +139,12 @@ def _parts(layer: nn.Module) -> _Parts | None:
     if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
         return None
     return _Parts(linears, [*norms, *(head_norms or (None, None))], attention)
+
+
+def _called_within(attention: nn.Module, mlp: nn.Module) -> list[nn.Module]:
+    """The modules that only the layer's own ``forward`` calls."""
+    activation = mlp._modules["act_fn"]
+    return [attention, mlp, *(() if activation is None else (activation,))]
 
 
 def _forward(parent: nn.Module, name: str) -> Any:
@@ -160,12 +177,16 @@ class FusedLayer:
         self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
-        owners = (layer, parts.attention, layer._modules["mlp"])
+        mlp = layer._modules["mlp"]
+        assert mlp is not None, "it has linears"
         self._children = [
             (owner._modules, name, child)
-            for owner in owners
-            if owner is not None
+            for owner in (layer, parts.attention, mlp)
             for name, child in owner._modules.items()
+        ]
+        self._own = [
+            (each.__dict__, each, type(each).forward)
+            for each in _called_within(parts.attention, mlp)
         ]
         every = (*(child for _, _, child in self._children if child is not None), *modules)
         self._hooks = [
@@ -206,9 +227,13 @@ class FusedLayer:
 
     def _unchanged(self) -> bool:
         return (
-            not any(self._hooks)
+            not any(map(_acting, filter(None, self._hooks)))
             and all(modules.get(name) is child for modules, name, child in self._children)
             and all(members.get("forward") is forward for members, forward in self._patched)
+            and not any(
+                "forward" in members or type(module).forward is not forward
+                for members, module, forward in self._own
+            )
             and all(_place(table, name) == place for table, name, place in self._places)
         )
 
@@ -282,6 +307,11 @@ class FusedLayer:
             rows,
         )
         return y
+
+
+def _acting(hooks: Mapping[int, Any]) -> bool:
+    """Whether one of these hooks may do something in a forward of the engine."""
+    return any(getattr(hook, "__module__", None) != _CAPTURING for hook in hooks.values())
 
 
 def _place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+from torch.nn.modules.module import register_module_forward_hook
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
 from draftwood.runner.attention import PREFIX, Visibility, register
 from draftwood.runner.cpu.compiled import _command
@@ -126,6 +127,11 @@ def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) 
     assert all(torch.equal(rows[:, i], rows[:, 0]) for i in range(7))
 
 
+class _DoubledMLP(LlamaMLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
 CHANGES: dict[str, Callable[[Any], object]] = {
     "hook": lambda layer: layer.mlp.up_proj.register_forward_hook(lambda *_: None),
     "hook before": lambda layer: layer.self_attn.register_forward_pre_hook(lambda *_: None),
@@ -140,6 +146,11 @@ CHANGES: dict[str, Callable[[Any], object]] = {
         layer.input_layernorm.weight, "data", layer.input_layernorm.weight.data * 2
     ),
     "undone": lambda layer: layer.mlp.up_proj.__dict__["forward"].undo(),
+    "forward of a part": lambda layer: setattr(
+        layer.mlp, "forward", lambda x: 2 * type(layer.mlp).forward(layer.mlp, x)
+    ),
+    "forward of the activation": lambda layer: setattr(layer.mlp.act_fn, "forward", torch.relu),
+    "class of a part": lambda layer: setattr(layer.mlp, "__class__", _DoubledMLP),
     "forward": lambda layer: setattr(layer, "forward", type(layer).forward.__get__(layer)),
 }
 
@@ -155,6 +166,34 @@ def test_a_layer_whose_parts_have_changed_runs_itself(change: str) -> None:
         with layers:
             assert torch.equal(layer(x, **further), plain)
             assert runs(model.model.layers[1])
+
+
+def test_hooks_for_all_modules_are_called() -> None:
+    model = made()
+    layers, called = fused(model), list[str]()
+    x, further = given(model)
+    handle = register_module_forward_hook(lambda module, *_: called.append(type(module).__name__))
+    try:
+        with torch.inference_mode(), layers:
+            model.model.layers[0](x, **further)
+    finally:
+        handle.remove()
+    assert {"LlamaAttention", "LlamaMLP", "SiLUActivation"} <= set(called)
+    with layers:
+        assert runs(model.model.layers[0])
+
+
+def test_layers_stay_fused_after_hidden_states_were_asked_for() -> None:
+    model = made()
+    layers = fused(model)
+    with torch.inference_mode():
+        model(torch.tensor([[1, 2]]), output_hidden_states=True)
+    assert model.model.layers[0].self_attn._forward_hooks, "transformers leaves hooks"
+    with layers:
+        assert all(map(runs, model.model.layers))
+    model.model.layers[0].self_attn.register_forward_hook(lambda *_: None)
+    with layers:
+        assert [*map(runs, model.model.layers)] == [False, True]
 
 
 def test_a_weight_that_is_changed_in_place_is_used() -> None:
@@ -220,6 +259,7 @@ class _Doubled(nn.SiLU):
 MODELS: dict[str, Callable[[Any], object]] = {
     "activation": lambda layer: setattr(layer.mlp, "act_fn", nn.GELU()),
     "derived activation": lambda layer: setattr(layer.mlp, "act_fn", _Doubled()),
+    "forward of a part": lambda layer: setattr(layer.self_attn, "forward", layer.self_attn.forward),
     "further part": lambda layer: setattr(layer.mlp, "norm", nn.Identity()),
     "parameter": lambda layer: setattr(layer.mlp, "scale", nn.Parameter(torch.ones(1))),
 }

@@ -54,13 +54,16 @@ def library(directory: Path) -> ctypes.CDLL | None:
         return None
     try:
         path = _path(directory, command)
+        # Before the lock, so that a cache that only others may write serves.
+        if (found := _cached(path)) is not None:
+            return found
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             sources = sorted(map(str, directory.glob("*.cpp")))
             return _cached(path) or _compiled([*command, *sources], path)
     except subprocess.CalledProcessError as error:
-        why = (error.stderr.strip() or str(error)).splitlines()[0]
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        why = _first_error(error.stderr.strip() or str(error))
+    except (OSError, ValueError, NotImplementedError, subprocess.TimeoutExpired) as error:
         why = str(error)
     logger.warning(
         "%s cannot be compiled, so that steps take longer: %s (%s=off: do not try; %s=DIRECTORY: "
@@ -92,6 +95,12 @@ def clear(chosen: Iterable[CacheEntry]) -> None:
             entry.path.with_suffix(".lock").unlink(missing_ok=True)
         except OSError as error:
             raise DraftwoodError(f"cannot delete {entry.path}: {reason(error)}") from error
+
+
+def _first_error(said: str) -> str:
+    """The first line of a compiler's that names an error, behind where files are included."""
+    lines = said.splitlines()
+    return next((line for line in lines if "error:" in line), lines[0])
 
 
 def _command() -> list[str] | None:

@@ -71,10 +71,12 @@ def test_another_source_compiler_or_processor_has_its_own(
 def test_code_that_does_not_compile_is_named(
     sources: Path, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (sources / "seven.cpp").write_text("nonsense")
+    (sources / "number.h").write_text("\nnonsense")
     assert library.__wrapped__(sources) is None
     assert "answer cannot be compiled" in caplog.text
-    assert "seven.cpp:1" in caplog.text
+    assert "number.h:2" in caplog.text
+    assert "error" in caplog.text
+    assert "included from" not in caplog.text
     assert not list(place.glob("*.so"))
 
 
@@ -86,6 +88,21 @@ def test_a_library_that_cannot_be_loaded_is_compiled_again(sources: Path, place:
     path.write_bytes(b"")
     assert made(sources)
     assert path.stat().st_size > 0
+
+
+def test_a_finished_library_needs_no_lock(
+    sources: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert made(sources)
+
+    def refused(*_: object) -> None:
+        raise NotImplementedError("no locks here")
+
+    monkeypatch.setattr(compiled, "FileLock", refused)
+    assert made(sources)
+    (path,) = place.glob("*.so")
+    path.unlink()
+    assert not made(sources)
 
 
 def test_a_place_that_cannot_be_written_is_named(

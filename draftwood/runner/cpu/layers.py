@@ -106,11 +106,15 @@ class _Parts:
         linears: q, k, v, o, gate, up, down.
         norms: before the attention and before the MLP; of queries and keys, or None.
         attention: module with ``head_dim``, ``scaling`` and ``layer_idx``.
+        mlp: module with the last three linears.
+        activation: of the MLP.
     """
 
     linears: list[PackedLinear]
     norms: list[FusedNorm | None]
     attention: nn.Module
+    mlp: nn.Module
+    activation: nn.Module
 
 
 def _parts(layer: nn.Module) -> _Parts | None:
@@ -122,13 +126,14 @@ def _parts(layer: nn.Module) -> _Parts | None:
     within = set(attention._modules)
     if within not in ({*_ATTENTION}, {*_ATTENTION, *_HEAD_NORMS}):
         return None
-    if set(mlp._modules) != {*_MLP, "act_fn"} or not _is_silu(mlp._modules["act_fn"]):
+    activation = mlp._modules.get("act_fn")
+    if set(mlp._modules) != {*_MLP, "act_fn"} or activation is None or not _is_silu(activation):
         return None
     if any(each._parameters or each._buffers for each in (layer, attention, mlp)):
         return None
     if not all(hasattr(attention, name) for name in ("head_dim", "scaling", "layer_idx")):
         return None
-    if any("forward" in each.__dict__ for each in _called_within(attention, mlp)):
+    if any("forward" in each.__dict__ for each in (attention, mlp, activation)):
         return None
     pairs = [(attention, name) for name in _ATTENTION] + [(mlp, name) for name in _MLP]
     linears = [_forward(parent, name) for parent, name in pairs]
@@ -138,13 +143,8 @@ def _parts(layer: nn.Module) -> _Parts | None:
         return None
     if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
         return None
-    return _Parts(linears, [*norms, *(head_norms or (None, None))], attention)
-
-
-def _called_within(attention: nn.Module, mlp: nn.Module) -> list[nn.Module]:
-    """The modules that only the layer's own ``forward`` calls."""
-    activation = mlp._modules["act_fn"]
-    return [attention, mlp, *(() if activation is None else (activation,))]
+    every_norm = [*norms, *(head_norms or (None, None))]
+    return _Parts(linears, every_norm, attention, mlp, activation)
 
 
 def _forward(parent: nn.Module, name: str) -> Any:
@@ -153,7 +153,7 @@ def _forward(parent: nn.Module, name: str) -> Any:
     return None if child is None else child.__dict__.get("forward")
 
 
-def _is_silu(module: nn.Module | None) -> bool:
+def _is_silu(module: nn.Module) -> bool:
     return type(module) is nn.SiLU or type(module).__name__ == "SiLUActivation"
 
 
@@ -177,16 +177,14 @@ class FusedLayer:
         self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
-        mlp = layer._modules["mlp"]
-        assert mlp is not None, "it has linears"
         self._children = [
             (owner._modules, name, child)
-            for owner in (layer, parts.attention, mlp)
+            for owner in (layer, parts.attention, parts.mlp)
             for name, child in owner._modules.items()
         ]
-        self._own = [
-            (each.__dict__, each, type(each).forward)
-            for each in _called_within(parts.attention, mlp)
+        # Only the layer's own forward calls these.
+        self._uncalled = [
+            (each, type(each).forward) for each in (parts.attention, parts.mlp, parts.activation)
         ]
         every = (*(child for _, _, child in self._children if child is not None), *modules)
         self._hooks = [
@@ -231,8 +229,8 @@ class FusedLayer:
             and all(modules.get(name) is child for modules, name, child in self._children)
             and all(members.get("forward") is forward for members, forward in self._patched)
             and not any(
-                "forward" in members or type(module).forward is not forward
-                for members, module, forward in self._own
+                "forward" in module.__dict__ or type(module).forward is not forward
+                for module, forward in self._uncalled
             )
             and all(_place(table, name) == place for table, name, place in self._places)
         )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.calls import find_direct_calls
@@ -107,6 +108,17 @@ def test_hooks_that_come_later_are_called(model: Model, forward: Doubled) -> Non
         after.remove()
         model(X)
     assert seen == ["before", "after"]
+
+
+def test_hooks_for_all_modules_are_called(model: Model, forward: Doubled) -> None:
+    direct_calls, called = find_direct_calls(model), list[nn.Module]()
+    handle = register_module_forward_hook(lambda module, *_: called.append(module))
+    try:
+        with direct_calls:
+            model(X)
+    finally:
+        handle.remove()
+    assert forward.module in called
 
 
 def test_a_replaced_child_is_called_itself(model: Model, forward: Doubled) -> None:

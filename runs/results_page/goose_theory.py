@@ -8,7 +8,7 @@ from draftwood.lab.theory.yields import AcceptanceRates
 
 from .markdown import number, percent, table
 from .papers import TAU
-from .stored import LEAD, Run, Runs, link
+from .stored import Run, Runs, both, link
 
 BUDGET, SPINE, BRANCH, FAN_OUT = 59, 20, 6, 3
 """The paper's nodes of a tree, tokens of a spine and of a branch, and children of its rival."""
@@ -19,12 +19,10 @@ SOURCES = ("context", "adjacency")
 
 def theory(runs: Runs) -> Iterable[str]:
     """Tables of the yield bound by set, and of the ideas one after the other."""
-    for name in (f"{LEAD}tau_greedy", "tau_greedy"):
-        if name in runs:
-            yield from bounds(name, runs[name])
-    for name in (f"{LEAD}tau_ablations", "tau_ablations"):
-        if name in runs:
-            yield from additive(name, runs[name])
+    for name, run in both(runs, "tau_greedy"):
+        yield from bounds(name, run)
+    for name, run in both(runs, "tau_ablations"):
+        yield from additive(name, run)
 
 
 def bounds(name: str, run: Run) -> Iterable[str]:
@@ -33,22 +31,22 @@ def bounds(name: str, run: Run) -> Iterable[str]:
     p_s and p_t are shares of drafted tokens that were accepted, as in the paper's Section 3. Eq. 1
     is computed at its best widths for a spine of 20 tokens and branches of 6.
     """
-    rows, ratios, dominance = [], [], []
+    rows, dominance = [], []
     for each, entry in run["methods"].get("goose", {}).get("by_set", {}).items():
         found = entry.get("acceptance_by_source", {})
         p_s, p_t = (found.get(s, {}).get("rate", {}).get("value") for s in SOURCES)
-        if not p_s or not p_t:
+        if p_s is None or p_t is None:
             continue
+        ratio = p_s / p_t if p_t else None
         bound = printed_spine_yield(BUDGET, SPINE, AcceptanceRates(p_s, p_t), BRANCH)
         isotropic = isotropic_yield(BUDGET, FAN_OUT, p_t)
         tau = entry[TAU]["value"]
-        ratios.append(p_s / p_t)
-        dominance.append(bound / isotropic)
+        dominance.append((ratio, bound / isotropic))
         rows.append(
             [
                 each,
                 *(number(rate, 3) for rate in (p_s, p_t)),
-                *map(number, (p_s / p_t, bound, isotropic, bound / isotropic, tau, bound / tau)),
+                *map(number, (ratio, bound, isotropic, bound / isotropic, tau, bound / tau)),
                 percent(entry["repeated_8grams"]["value"]),
             ]
         )
@@ -56,14 +54,16 @@ def bounds(name: str, run: Run) -> Iterable[str]:
         return
     header = ["set", "p_s", "p_t", "p_s / p_t", "Eq. 1", "Iso(3)", "Eq. 1 / Iso(3)"]
     yield table([*header, "τ of `goose`", "Eq. 1 / τ", "repeated 8-grams"], rows)
+    known = [(ratio, gain) for ratio, gain in dominance if ratio is not None]
     try:
-        shown = number(correlation(ratios, dominance))
+        shown = number(correlation([ratio for ratio, _ in known], [gain for _, gain in known]))
     except StatisticsError:
         shown = "-"
+    middle = number(median(gain for _, gain in dominance))
     yield (
         "Section E.4 on five models: Eq. 1 is below τ on all sets (median 0.38 of it) and above "
         "the yield of Iso(3), a 3-ary tree at p_t alone (median ratio 1.52, which Figure 6 shows; "
-        f"correlation with p_s / p_t 0.91). Here the median ratio is {number(median(dominance))}, "
+        f"correlation with p_s / p_t 0.91). Here the median ratio is {middle}, "
         f"the correlation {shown}. {link(name)}"
     )
 

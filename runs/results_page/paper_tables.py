@@ -7,14 +7,14 @@ from typing import Any
 from .goose_theory import theory
 from .markdown import number, percent, table
 from .papers import HEAD, SPEED, TAU, verdict
-from .stored import LEAD, Run, Runs, described, link
+from .stored import Run, Runs, both, described, link
 
 
 def by_task(runs: Runs) -> Iterable[str]:
     """TALON over EAGLE-3's tree at equal budgets, by task of Spec-Bench."""
     for run in ("draft_tau_t0", "draft_tau_t1"):
-        for name in (f"{LEAD}{run}", run):
-            methods = runs.get(name, {}).get("methods", {})
+        for name, found in both(runs, run):
+            methods = found["methods"]
             ours, theirs = (methods.get(m, {}).get("by_task", {}) for m in (HEAD, "eagle3"))
             rows = [
                 [
@@ -27,7 +27,7 @@ def by_task(runs: Runs) -> Iterable[str]:
             ]
             if rows:
                 header = [
-                    f"`{HEAD}` over `eagle3`, {described(runs[name])}",
+                    f"`{HEAD}` over `eagle3`, {described(found)}",
                     "prompts",
                     "τ",
                     "tok/s",
@@ -80,10 +80,10 @@ GAIN = (0.022, 0.057)
 
 def traversal(runs: Runs) -> Iterable[str]:
     """Gain of Traversal Verification over token-level rejection on the same trees."""
-    name = next((n for n in (f"{LEAD}acceptance_law", "acceptance_law") if n in runs), None)
-    if name is None:
+    first = next(both(runs, "acceptance_law"), None)
+    if first is None:
         return
-    run, law = runs[name], name
+    law, run = first
     rows = []
     for name, by_heat in run["methods"].items():
         if "gain" not in next(iter(by_heat.values()))[0]:

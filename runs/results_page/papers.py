@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .markdown import number, table
-from .stored import LEAD, Run, Runs, link
+from .stored import Run, Runs, both, link
 
 SLACK = 0.01
 """Relative difference within which a ratio agrees with a printed one."""
@@ -108,16 +108,10 @@ def verdict(ours: float | None, low: float, high: float) -> str:
 
 
 def claims(paper: str, runs: Runs) -> Iterable[str]:
-    """Table of a paper's claims; nothing if no run follows its protocol.
-
-    Runs on SmolLM2 have the name of the embedded pair's behind ``LEAD``.
-    """
+    """Table of a paper's claims; nothing if no run follows its protocol."""
     rows = []
     for claim in CLAIMS[paper]:
-        for name in (f"{LEAD}{claim.run}", claim.run):
-            if name not in runs:
-                continue
-            run = runs[name]
+        for name, run in both(runs, claim.run):
             ours = claim.ours(run)
             spread = "" if claim.low == claim.high else f" to {claim.high:.2f}"
             rivals = " or ".join(f"`{name}`" for name in claim.rivals)

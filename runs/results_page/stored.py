@@ -9,7 +9,7 @@ times are removed; a run that has nothing but times is refused.
 import gzip
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -170,6 +170,13 @@ def _has_part(script: str, part: str) -> bool:
 
 LEAD = "smollm2_"
 """Runs on SmolLM2-135M-Instruct have names that begin so; the others are of the embedded pair."""
+
+
+def both(runs: Runs, name: str) -> Iterator[tuple[str, Run]]:
+    """Find a run by its name: that on SmolLM2, then that of the embedded pair."""
+    for each in (f"{LEAD}{name}", name):
+        if each in runs:
+            yield each, runs[each]
 
 
 INFLATED = f"{LEAD}inflated_"

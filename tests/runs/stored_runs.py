@@ -1,16 +1,18 @@
 """Stored runs made by hand, and the pages made of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from draftwood.engine.stats import Tally
 from draftwood.files import encode
 from draftwood.lab.bench.aggregate import Baselines, method_entry
 from draftwood.lab.bench.document import SCHEMA, Divergence, Document
 from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.loops import Repeats
 from runs.results_page.stored import Run, compact
-from tests.factories.bench_rows import repeating, row
+from tests.factories.bench_rows import counted, repeating, row
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +41,12 @@ def timed(*speeds: float, set: str = "humaneval", first: int = 0, looping: int =
     ]
     split = len(rows) - looping
     return [*rows[:split], *(repeating(each, Repeats(10, 10)) for each in rows[split:])]
+
+
+def committing(rows: Sequence[RunRow], tokens_a_step: float) -> list[RunRow]:
+    """The rows with so many tokens in each of 100 steps."""
+    tally = Tally(steps=100, committed=round(100 * tokens_a_step))
+    return [replace(row, **counted(tally)) for row in rows]
 
 
 def bench(

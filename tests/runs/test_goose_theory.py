@@ -1,25 +1,18 @@
 """Tables of GOOSE's theory on the results page, from runs made by hand."""
 
-from dataclasses import replace
 from statistics import correlation, median
 
-from draftwood.engine.stats import Tally
-from draftwood.lab.bench.figures import RunRow
 from draftwood.lab.theory.dominance import isotropic_yield, printed_spine_yield
 from draftwood.lab.theory.yields import AcceptanceRates
 from runs.results_page.page import page
-from tests.factories.bench_rows import counted
-from tests.runs.stored_runs import bench, stored, timed
-
-
-def committing(tokens_a_step: float, of_set: str = "humaneval", first: int = 0) -> list[RunRow]:
-    tally = Tally(steps=100, committed=round(100 * tokens_a_step))
-    return [replace(row, **counted(tally)) for row in timed(10, set=of_set, first=first)]
+from tests.runs.stored_runs import bench, committing, stored, timed
 
 
 def test_rates_stand_beside_the_bound_at_them() -> None:
     rates = {"humaneval": (0.5, 0.25), "mbpp": (0.4, 0.1), "edit": (0.8, 0.08)}
-    rows = [row for n, each in enumerate(rates) for row in committing(3, each, n)]
+    rows = [
+        row for n, each in enumerate(rates) for row in committing(timed(10, set=each, first=n), 3)
+    ]
     run = stored(bench({"ar": timed(10), "goose": rows}))
     by_set = run["methods"]["goose"]["by_set"]
     for each, (p_s, p_t) in rates.items():
@@ -42,13 +35,17 @@ def test_rates_stand_beside_the_bound_at_them() -> None:
 
 
 def test_one_set_has_no_correlation_and_sets_without_rates_no_row() -> None:
-    run = stored(bench({"ar": timed(10), "goose": committing(3)}))
+    run = stored(bench({"ar": timed(10), "goose": committing(timed(10), 3)}))
     by_set = run["methods"]["goose"]["by_set"]["humaneval"]
     by_set["acceptance_by_source"] = {
         "context": {"rate": {"value": 0.5}},
         "adjacency": {"rate": {"value": 0.25}},
     }
     assert "the correlation -." in page({"smollm2_tau_greedy": run})
+    by_set["acceptance_by_source"]["context"] = {"rate": {"value": 0.0}}
+    assert "| humaneval | 0.000 | 0.250 | 0.00 |" in page({"smollm2_tau_greedy": run})
+    by_set["acceptance_by_source"]["adjacency"] = {"rate": {"value": 0.0}}
+    assert "| humaneval | 0.000 | 0.000 | 1.00 |" in page({"smollm2_tau_greedy": run})
     by_set["acceptance_by_source"] = {}
     assert "Eq. 1" not in page({"smollm2_tau_greedy": run})
 
@@ -60,7 +57,7 @@ def test_ideas_one_after_the_other() -> None:
         "goose:bypass=off": 2.25,
         "goose": 3.0,
     }
-    methods = {name: committing(tau) for name, tau in taus.items()}
+    methods = {name: committing(timed(10), tau) for name, tau in taus.items()}
     run = stored(bench({"ar": timed(10), **methods}))
     text = page({"smollm2_tau_ablations": run})
     assert "| adjacency alone (`tr:budget=59`) | 2.81 |  | 2.00 |  |" in text

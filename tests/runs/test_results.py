@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from draftwood.engine.stats import Tally
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
 from runs.results_page.costs import TABLES
@@ -16,17 +15,12 @@ from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.readme import BEGIN, END, with_speeds
 from runs.results_page.run_page import run_page
 from runs.results_page.stored import LARGEST, Runs, load
-from tests.factories.bench_rows import counted
-from tests.runs.stored_runs import BUSY, ROOT, bench, origin, stored, timed
+from tests.runs.stored_runs import BUSY, ROOT, bench, committing, origin, stored, timed
 
 
 def compared(*identical: bool | None) -> list[RunRow]:
     rows = timed(*[10.0] * len(identical))
     return [replace(row, identical=same) for row, same in zip(rows, identical, strict=True)]
-
-
-def committing(rows: list[RunRow], tokens_a_step: int) -> list[RunRow]:
-    return [replace(row, **counted(Tally(steps=10, committed=10 * tokens_a_step))) for row in rows]
 
 
 def difference(*, near_tie: bool) -> Divergence:

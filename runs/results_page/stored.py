@@ -61,28 +61,27 @@ def compact(run: Mapping[str, Any], script: str, part: str) -> Run:
         ClickException: nothing but disturbed times, or a member that is neither in ``TIMED`` nor in
             ``UNTIMED``.
     """
-    stored = {**run, "provenance": _without_directories(run["provenance"])}
-    stored["made_by"] = {"script": script, "part": part}
+    stored = {**run, "made_by": {"script": script, "part": part}}
     disturbed = objection(run)
     if "schema" in run:
         stored["times"] = disturbed is None
         stored["methods"] = {
-            _without_directories(name): _entry(entry, times=stored["times"])
-            for name, entry in run["methods"].items()
+            name: _entry(entry, times=stored["times"]) for name, entry in run["methods"].items()
         }
         stored.pop("excerpts", None)
         stored.pop("best", None)
-        return stored
-    members = run.keys() - {"provenance"}
-    if unknown := members - UNTIMED - TIMED:
-        raise click.ClickException(
-            f"nobody knows whether there are times in {', '.join(sorted(unknown))}: "
-            "name them in TIMED or UNTIMED of results_page/stored.py"
-        )
-    stored["times"] = bool(members & TIMED)
-    if stored["times"] and disturbed is not None:
-        raise click.ClickException(f"its times may not be shown: {disturbed}")
-    return stored
+    else:
+        members = run.keys() - {"provenance"}
+        if unknown := members - UNTIMED - TIMED:
+            raise click.ClickException(
+                f"nobody knows whether there are times in {', '.join(sorted(unknown))}: "
+                "name them in TIMED or UNTIMED of results_page/stored.py"
+            )
+        stored["times"] = bool(members & TIMED)
+        if stored["times"] and disturbed is not None:
+            raise click.ClickException(f"its times may not be shown: {disturbed}")
+    found: Run = _without_directories(stored)
+    return found
 
 
 def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:
@@ -100,9 +99,12 @@ def _entry(entry: Mapping[str, Any], *, times: bool) -> dict[str, Any]:
 def _without_directories(found: Any) -> Any:
     """Remove directories of the measuring machine from names of files."""
     if isinstance(found, str):
-        return re.sub(r"(?<![\w:/])/[\w./-]*/", "", found)
+        # What follows a name and a colon is a directory, what follows a scheme and :// is not.
+        return re.sub(r"(?<![\w/])/(?!/)[\w./-]*/", "", found)
     if isinstance(found, Mapping):
-        return {key: _without_directories(value) for key, value in found.items()}
+        return {
+            _without_directories(key): _without_directories(value) for key, value in found.items()
+        }
     if isinstance(found, list):
         return [_without_directories(value) for value in found]
     return found

@@ -25,16 +25,24 @@ MEMORY = {"peak_memory": {"ar": {"peak_mb": 512.0, "tokens": 9}}}
 
 def test_a_stored_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Path) -> None:
     command = "draftwood bench --prompts /home/me/a.jsonl,/home/me/b.jsonl --json runs/out/x.json"
-    sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}]
+    sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}, {"file": "edit:/home/me/b.jsonl"}]
     facts = origin(command=command, prompts=sets, at="https://x.org/a/b")
     write(stored({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
     facts_stored = json.loads((tmp_path / "memory.provenance.json").read_text())
     assert "/home" not in json.dumps(facts_stored)
-    assert facts_stored["prompts"][0]["file"] == "a.jsonl"
+    assert [each["file"] for each in facts_stored["prompts"]] == ["a.jsonl", "edit:b.jsonl"]
     assert facts_stored["at"] == "https://x.org/a/b"
     assert facts_stored["made_by"] == {"script": "paper_dynatree.sh", "part": "memory"}
     found = load(tmp_path)["memory"]
     assert {"made_by": found["made_by"], **found["provenance"]} == facts_stored
+
+
+def test_methods_of_a_stored_run_have_no_directories() -> None:
+    table = "/home/me/table.safetensors"
+    run = bench({"ar": timed(10), f"goose:adjacency.table={table}": timed(15)})
+    run["methods"][f"goose:adjacency.table={table}"]["settings"] = {"adjacency.table": table}
+    found = stored(run)["methods"]["goose:adjacency.table=table.safetensors"]
+    assert found["settings"] == {"adjacency.table": "table.safetensors"}
 
 
 def test_only_figures_that_pages_read_are_stored() -> None:

@@ -9,7 +9,7 @@
 #   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
 # LIMIT is 3 in the small cells, and the batch there where that is more, so that a batch is full. Each
-# half of the full grid takes about 1.5 hours on two cores, the small cells about 5. Quiet machine,
+# half of the full grid takes about 1.5 hours on two cores, the small cells about 6. Quiet machine,
 # pip install 'draftwood[llamacpp]'.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
@@ -45,7 +45,9 @@ else
     echo "$0: no DRAFT, so assisted generation is left out" >&2
 fi
 # Assisted generation, prompt lookup and llama.cpp answer one prompt at a time.
-together=ar,$autos,$goose,hf${HEAD:+,$eagle3}${DRAFT:+,$sd}${FURTHER:+,$FURTHER}
+batch_16=ar,$autos,hf${FURTHER:+,$FURTHER}
+# goose and eagle3 take twice the time of plain decoding at batch 16, half of a run.
+batch_4=$batch_16,$goose${HEAD:+,$eagle3}${DRAFT:+,$sd}
 
 cell() { # NAME SETS METHODS FLAG...
     local name=smollm2_$1 prompts=$2 methods=$3; shift 3
@@ -59,8 +61,11 @@ full() { # NAME FLAG...
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }
 small() { # DTYPE BATCH FLAG...
-    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$own$drafts,$peers; shift 2
-    if ((batch > 1)); then methods=$together; fi
+    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$batch_16; shift 2
+    case $batch in
+        1) methods=$own$drafts,$peers ;;
+        4) methods=$batch_4 ;;
+    esac
     if ((limit < batch)); then limit=$batch; fi
     cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"
 }

@@ -5,7 +5,8 @@
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
 #   MODEL    smollm2, or a directory with a checkpoint
 #   HEAD     its EAGLE-3 head, for eagle3 and auto; the shipped one
-#   DRAFT    a small draft model of its tokenizer: adds sd and assisted generation to the small cells
+#   DRAFT    a small draft model of its tokenizer: adds sd to the small cells of batch 1 and 4, and
+#            assisted generation to those of batch 1
 #   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
 # LIMIT is 3 in the small cells, and the batch there where that is more, so that a batch is full. Each
@@ -61,10 +62,11 @@ full() { # NAME FLAG...
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }
 small() { # DTYPE BATCH FLAG...
-    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods=$batch_16; shift 2
+    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods; shift 2
     case $batch in
         1) methods=$own$drafts,$peers ;;
         4) methods=$batch_4 ;;
+        16) methods=$batch_16 ;;
     esac
     if ((limit < batch)); then limit=$batch; fi
     cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"

@@ -66,15 +66,15 @@ def speed(runs: Runs) -> Iterable[str]:
         rows.append(
             [
                 link(name, described(run)),
+                str(entries[PLAIN]["prompts"]),
                 *(speedup_of_fastest(entries, group) for group in GROUPS),
                 estimate(without_loops["speedup_vs_ar"]),
                 loops(entries[PLAIN]),
             ]
         )
     if rows:
-        yield table(
-            ["model, sampling, batch", *GROUPS, "`auto` without loops", "repeated 8-grams"], rows
-        )
+        header = ["model, sampling, batch", "prompts", *GROUPS]
+        yield table([*header, "`auto` without loops", "repeated 8-grams"], rows)
 
 
 def loops(plain: Mapping[str, Any]) -> str:

@@ -222,7 +222,7 @@ def test_a_peer_that_is_named_and_cannot_join_ends_the_run(checkpoint: str, prom
 
 @pytest.mark.parametrize(
     ("call", "finished"),
-    [(1, 0), (4, 1)],  # the warm-up asks for the two turns of the dialogue
+    [(1, 0), (3, 1)],  # the warm-up asks once
 )
 def test_an_interrupt_leaves_what_is_finished(
     tmp_path: Path,

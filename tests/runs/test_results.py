@@ -142,12 +142,12 @@ SPEEDS = {name: timed(speed, speed) for name, speed in TOKENS_PER_SECOND.items()
 def test_speed_ups_are_one_row_a_run_with_the_fastest_of_each_kind() -> None:
     text = page({"every_speed_greedy_1": stored(bench(SPEEDS))})
     header = (
-        "| model, sampling, batch | `auto` | best variant of `auto` | best paper method | `pld` | "
-        "transformers | llama.cpp |"
+        "| model, sampling, batch | prompts | `auto` | best variant of `auto` | "
+        "best paper method | `pld` | transformers | llama.cpp |"
     )
     row = (
         "| [embedded (6.2 M, float32), greedy, batch 1](../runs/data/every_speed_greedy_1.md) | "
-        "1.60 (1.60-1.60) | `auto:drafter=model` 2.40 (2.40-2.40) | `goose` 2.00 (2.00-2.00) | "
+        "2 | 1.60 (1.60-1.60) | `auto:drafter=model` 2.40 (2.40-2.40) | `goose` 2.00 (2.00-2.00) | "
         "1.20 (1.20-1.20) | `hf` 0.80 (0.80-0.80) | `llamacpp:threads=1` 5.00 (5.00-5.00) |"
     )
     assert header in text

@@ -6,6 +6,7 @@ and a dialogue a transcript with ``User:`` and ``Assistant:`` paragraphs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 from transformers import PreTrainedTokenizerBase
 
@@ -57,6 +58,7 @@ class Contexts:
                 f"{truncate or 1} prompt tokens and {max_new_tokens} new ones exceed the model's "
                 f"context of {context_limit}: lower --max-new-tokens or --truncate"
             )
+        self._most = min(truncate or self._room, self._room)
 
     def check(self, prompts: Sequence[Prompt]) -> None:
         """Refuse prompts that may exceed the context limit with answers of full length.
@@ -90,8 +92,12 @@ class Contexts:
         texts = [str(decode(list(ids), skip_special_tokens=True)).strip() for ids in answers]
         ids = self._encode(prompt, texts)
         # Decoding and encoding an answer may lengthen it, so the limit is enforced here too.
-        most = min(self._truncate or self._room, self._room)
-        return TurnContext(tuple(ids[-most:]), cut=len(ids) > most)
+        return TurnContext(tuple(ids[-self._most :]), cut=len(ids) > self._most)
+
+    def longest(self, prompt: Prompt, more: int) -> tuple[int, ...]:
+        """Ids as many as of the prompt's last context, and ``more``: its first one, repeated."""
+        ids = self.after(prompt, ()).ids
+        return tuple(islice(cycle(ids), min(self.most_tokens(prompt), self._most) + more))
 
     def _encode(self, prompt: Prompt, answers: Sequence[str]) -> list[int]:
         turns = prompt.turns[: len(answers) + 1]

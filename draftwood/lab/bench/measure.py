@@ -128,10 +128,7 @@ def decode_group(
         other = _uncovered(answers, seconds)
         for i, context, answer in zip(active, given, answers, strict=True):
             prompt, completion = items[i].prompt, answer.completion
-            if completion.error is not None:
-                raise DraftwoodError(
-                    f"prompt {prompt.id!r} failed in turn {number + 1}: {completion.error}"
-                ) from completion.error
+            refuse_failed(prompt, number, completion)
             quoted = None
             if quote is not None and number == 0:
                 quoted = quote(prompt, context.ids, completion.tokens, answer.steps)
@@ -150,6 +147,18 @@ def decode_group(
             if watch is not None:
                 watch(prompt, number, answer.steps)
     return [tuple(found) for found in turns]
+
+
+def refuse_failed(prompt: Prompt, turn: int, completion: Completion) -> None:
+    """Refuse an answer that ended with an error.
+
+    Raises:
+        DraftwoodError: it did; the message names the prompt and the turn, which is counted from 0.
+    """
+    if completion.error is not None:
+        raise DraftwoodError(
+            f"prompt {prompt.id!r} failed in turn {turn + 1}: {completion.error}"
+        ) from completion.error
 
 
 def timed(decode: Decode, requests: Sequence[Request]) -> tuple[list[Answer], float]:

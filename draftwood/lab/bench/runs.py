@@ -15,16 +15,27 @@ from typing import TypeAlias
 import torch
 
 from draftwood.costs.busy import watched
+from draftwood.engine.request import Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.document import REFERENCE, Excerpt
-from draftwood.lab.bench.measure import Contender, Decoding, Item, decode_group
+from draftwood.lab.bench.measure import (
+    Contender,
+    Decoding,
+    Item,
+    decode_group,
+    refuse_failed,
+    timed,
+)
 from draftwood.lab.bench.memory import peak_memory
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
+
+WARM_UP_TOKENS = 32
+"""Most new tokens of a warm-up's answers: enough steps to compile and load all that a run uses."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +135,35 @@ def warm_up(
     decoding: Decoding,
     starting: Callable[[Job, bool], None],
 ) -> None:
-    """Let every contender decode a group, untimed.
+    """Let every contender decode the beginning of answers to a group, untimed.
+
+    The contexts are longer by what the answers are shorter, so that no timed run is the first to
+    need its memory.
 
     Args:
         contenders: by name.
-        group: the longest group, so that no timed run is the first to need its memory.
+        group: the longest group.
         contexts: encodes the prompts.
-        decoding: length and end of answers.
+        decoding: length and end of answers; they end after ``WARM_UP_TOKENS``.
         starting: called before each job, with False for untimed.
     """
+    tokens = min(decoding.max_new_tokens, WARM_UP_TOKENS)
+    requests = [
+        Request(
+            prompt=contexts.longest(item.prompt, decoding.max_new_tokens - tokens),
+            max_new_tokens=tokens,
+            sampling=item.sampling,
+            eos=decoding.eos,
+        )
+        for item in group
+    ]
     with frozen_heap():
         for name, contender in contenders.items():
-            job = Job(name, group[0].sampling.seed, 0, 0, tuple(group))
-            starting(job, False)
+            starting(Job(name, group[0].sampling.seed, 0, 0, tuple(group)), False)
             with _named(name):
-                decode_group(contender, job.items, contexts, decoding)
+                answers, _ = timed(contender.begin(len(group)), requests)
+                for item, answer in zip(group, answers, strict=True):
+                    refuse_failed(item.prompt, 0, answer.completion)
 
 
 def execute(

@@ -17,7 +17,7 @@ from draftwood.lab.bench.document import Excerpt
 from draftwood.lab.bench.measure import Answer, Decode, Decoding, Item
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.rows import Run
-from draftwood.lab.bench.runs import Job, execute, grouped, items, plan, warm_up
+from draftwood.lab.bench.runs import WARM_UP_TOKENS, Job, execute, grouped, items, plan, warm_up
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.tiny_llama import tiny_tokenizer
 
@@ -130,6 +130,28 @@ def test_warm_up_is_not_counted_and_every_group_begins_anew() -> None:
     }
 
 
+def test_a_warm_up_takes_the_room_of_the_longest_answers_with_fewer_tokens() -> None:
+    short, long = Echo(), Echo()
+    item = items([Prompt("d/0", "t", "d", ("hello", "and then?"))], SamplingParams())[0]
+    tokens = 5 * WARM_UP_TOKENS
+    decoding = replace(DECODING, max_new_tokens=tokens)
+    room = Contexts(tiny_tokenizer(), 2000, tokens)
+    warm_up({"x": short}, [item], room, decoding, ignore)
+    (warm,) = short.requests
+    assert warm.max_new_tokens == WARM_UP_TOKENS
+    list(run([Job("x", 0, 0, 0, (item,))], {"x": long}))
+    assert warm.prompt[: len(long.requests[0].prompt)] == long.requests[0].prompt
+    assert len(warm.prompt) + WARM_UP_TOKENS == room.most_tokens(item.prompt) + tokens
+
+
+def test_a_warm_up_stays_within_what_longer_contexts_are_cut_to() -> None:
+    echo = Echo()
+    item = items([Prompt("d/0", "t", "d", ("hello",) * 9)], SamplingParams())[0]
+    cut = Contexts(tiny_tokenizer(), 300, 100, truncate=150)
+    warm_up({"x": echo}, [item], cut, replace(DECODING, max_new_tokens=100), ignore)
+    assert [len(r.prompt) + r.max_new_tokens for r in echo.requests] == [250]
+
+
 def test_a_run_says_which_seed_it_is_of_and_what_memory_it_took() -> None:
     found = [r for runs in run(plan(groups(2, 7, 3), ["x"], 1), {"x": Echo()}) for r in runs]
     assert [(r.run_seed, r.seed) for r in found] == [(7, 7), (7, 8), (3, 3), (3, 4)]
@@ -185,6 +207,9 @@ def test_a_prompt_that_failed_is_named_and_what_was_done_before_it_is_kept() -> 
     with pytest.raises(DraftwoodError, match=r"^x: prompt 's/1' failed in turn 1: .*spoilt$"):
         done.extend(running)
     assert [r.prompt.id for (r,) in done] == ["s/0"]
+    group = items(prompts(2), SamplingParams())
+    with pytest.raises(DraftwoodError, match=r"^x: prompt 's/0' failed in turn 1: .*spoilt$"):
+        warm_up({"x": Failing()}, group, contexts(), DECODING, ignore)
 
 
 def test_dialogues_of_a_group_go_turn_by_turn() -> None:

@@ -26,22 +26,17 @@ from draftwood.tree import Draw, TokenTree
 class Price(NamedTuple):
     """The tuner's answer to all bids of a step, the same for all its requests.
 
-    Trees of a batch are padded to the largest one. Up to that size a node costs next to nothing in
-    any tree; beyond it a node costs a larger forward. Hence two numbers.
-
     Attributes:
         least: lowest value of a candidate that is verified (:attr:`Bid.values`).
-        most: most nodes of each tree, root excluded.
     """
 
     least: float
-    most: int
 
 
-FREE = Price(0.0, 1 << 30)
+FREE = Price(0.0)
 """The price at which every candidate is drafted."""
 
-NOTHING_PAYS = Price(2.0, 0)
+NOTHING_PAYS = Price(2.0)
 """The price at which no candidate is drafted."""
 
 

@@ -6,9 +6,11 @@ original runs, so plain ``generate`` computes the same as before.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -40,6 +42,30 @@ class Visibility(Enum):
     CAUSAL = 1
     TREE = 2
     CHUNK = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Varlen:
+    """New tokens of several sequences in one row ``[1, n]``, sequence after sequence.
+
+    Attributes:
+        visibility: how the queries of each sequence see its keys. A mask is ``[b, 1, .., kv]``: of
+            each sequence the first rows and columns, as many as it has.
+        counts: new tokens of each sequence.
+        lengths: keys of each sequence, its new tokens included.
+        places: int64 ``[n]``, each token's place in ``[b, max(counts)]``, for attention over
+            padded queries, with masks of that height; None: over each sequence by itself.
+    """
+
+    visibility: Visibility
+    counts: Sequence[int]
+    lengths: Sequence[int]
+    places: torch.Tensor | None = None
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """First token of each sequence, and the number of all tokens."""
+        return [0, *accumulate(self.counts)]
 
 
 @dataclass
@@ -97,7 +123,7 @@ def _delegating(original: str) -> AttentionFunction:
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        draftwood_visibility: Visibility | HeadGroups | None = None,
+        draftwood_visibility: Visibility | Varlen | HeadGroups | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         if draftwood_visibility is None:
@@ -120,14 +146,14 @@ def _delegating(original: str) -> AttentionFunction:
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
         cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
+        run: Callable[..., torch.Tensor] = fused_attention
         if cap is not None or sinks is not None:
-            output = _unfused(
-                query, key, value, attention_mask, scaling, draftwood_visibility, cap, sinks
-            )
+            run = lambda q, k, v, m, s, step: _unfused(q, k, v, m, s, step, cap, sinks)  # noqa: E731
+        given = (query, key, value, attention_mask, scaling)
+        if isinstance(draftwood_visibility, Varlen):
+            output = _by_sequence(run, *given, draftwood_visibility)
         else:
-            output = fused_attention(
-                query, key, value, attention_mask, scaling, draftwood_visibility
-            )
+            output = run(*given, draftwood_visibility)
         return output, None
 
     return attention
@@ -158,18 +184,25 @@ def fused_attention(
     value: torch.Tensor,
     mask: torch.Tensor | None,
     scaling: float | None,
-    step: Visibility,
+    step: Visibility | Varlen,
 ) -> torch.Tensor:
-    """Attention output ``[b, q, heads, d]`` in one operation.
+    """Attention output ``[b, q, heads, d]``, of one sequence or of equal ones in one operation.
 
     Args:
-        query: ``[b, heads, q, d]``.
+        query: ``[b, heads, q, d]``; of a :class:`Varlen` ``[1, heads, n, d]``.
         key: ``[b, kv_heads, kv, d]``.
         value: as ``key``.
         mask: as :class:`Visibility` says.
         scaling: of the scores; None: ``d ** -0.5``.
         step: how queries see keys.
     """
+    if isinstance(step, Varlen):
+        if step.visibility in (Visibility.TREE, Visibility.OPEN) and step.places is None:
+            shown = mask if step.visibility is Visibility.TREE else None
+            found = attend(query, key, value, shown, scaling, step)
+            if found is not None:
+                return found
+        return _by_sequence(fused_attention, query, key, value, mask, scaling, step)
     b, heads, q, d = query.shape
     kv_heads = key.shape[1]
     if step is Visibility.TREE or step is Visibility.OPEN:
@@ -195,6 +228,42 @@ def fused_attention(
             enable_gqa=heads != kv_heads,
         )
     return output.transpose(1, 2).contiguous()
+
+
+def _by_sequence(
+    attention: Callable[..., torch.Tensor],
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    step: Varlen,
+) -> torch.Tensor:
+    """Attention output ``[1, n, heads, d]``, sequence by sequence or over padded queries."""
+    _, heads, _, d = query.shape
+    if step.places is not None:
+        b, q = len(step.counts), max(step.counts)
+        padded = query.new_zeros(b * q, heads, d)
+        padded.index_copy_(0, step.places, query[0].transpose(0, 1))
+        spread = padded.view(b, q, heads, d).transpose(1, 2)
+        found = attention(spread, key, value, mask, scaling, step.visibility)
+        return found.flatten(0, 1).index_select(0, step.places)[None]
+    parts = []
+    group = heads // key.shape[1] if step.visibility is Visibility.TREE else 1
+    for i, (start, count, kv) in enumerate(
+        zip(step.starts, step.counts, step.lengths, strict=False)
+    ):
+        parts.append(
+            attention(
+                query[:, :, start : start + count],
+                key[i : i + 1, :, :kv],
+                value[i : i + 1, :, :kv],
+                None if mask is None else mask[i : i + 1, :, : group * count, :kv],
+                scaling,
+                step.visibility,
+            )
+        )
+    return torch.cat(parts, dim=1)
 
 
 def _unfused(

@@ -8,6 +8,7 @@ gather per tensor. The caller names the entries that a forward writes and the nu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 import torch
@@ -36,8 +37,7 @@ class KVCache(Cache):
     Args:
         layers: planes of the keys and of the values of every layer, in order.
         margin: free entries behind a request's capacity, for the nodes of a tree.
-        scatter: write by index even if the entries of a forward form a rectangle (slower; the
-            plain twin of the rectangular copy).
+        scatter: write by index for one sequence, too (slower; the plain twin of the copy).
     """
 
     def __init__(
@@ -128,40 +128,35 @@ class KVCache(Cache):
 
     # --- one forward ------------------------------------------------------------------------------
 
-    def rectangular(self, rows: Sequence[int], starts: Sequence[int]) -> bool:
-        """Whether the entries that a forward writes form a rectangle, which needs no index."""
-        b = len(rows)
-        return not self.scatter and rows[-1] - rows[0] < b and starts.count(starts[0]) == b
-
     def begin(
         self,
         rows: Sequence[int],
         starts: Sequence[int],
-        q: int,
-        kv: int,
+        counts: Sequence[int],
         entries: torch.Tensor | None,
     ) -> None:
         """Set the entries that the next forward writes and reads.
 
+        From every row, as many entries are read as the longest sequence has.
+
         Args:
             rows: row of every sequence of the batch, ascending.
-            starts: first entry that each sequence writes; it writes ``q`` entries.
-            q: tokens per sequence, padding included.
-            kv: number of entries read from every row, from the first on.
-            entries: int64 ``[b * q]`` on the device: ``row * stride + entry`` of every token; None
-                if they are :meth:`rectangular`.
+            starts: first entry that each sequence writes.
+            counts: number of entries that it writes.
+            entries: int64 ``[n]`` on the device: ``row * stride + entry`` of every token; None for
+                one sequence, whose entries lie behind one another.
         """
         b = len(rows)
-        for row, start in zip(rows, starts, strict=True):
-            self._touched[row] = max(self._touched[row], start + q)
-        self._kv = kv
+        for row, start, count in zip(rows, starts, counts, strict=True):
+            self._touched[row] = max(self._touched[row], start + count)
+        self._kv = max(map(add, starts, counts))
         first = rows[0]
         self._picked = None
         self._entries = entries
         if entries is None:
-            self._writes = self._windows(first, b, starts[0], q)
+            self._writes = self._windows(first, b, starts[0], counts[0])
         if rows[-1] - first < b:
-            self._reads = self._windows(first, b, 0, kv)
+            self._reads = self._windows(first, b, 0, self._kv)
         else:
             self._picked = torch.tensor(rows, device=self.tensors[0].device)
 
@@ -190,7 +185,7 @@ class KVCache(Cache):
         *_args: Any,
         **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write ``[b, H, q, D]`` keys and values; return the ``kv`` entries of every row."""
+        """Write ``[1, H, n, D]`` keys and values; return ``[b, H, kv, D]`` of every row."""
         k = 2 * layer_idx
         entries = self._entries
         if entries is None:

@@ -1,18 +1,20 @@
 """One forward pass of the model over new tokens of several sequences; the model's only caller.
 
 Token ids, positions and cache entries are staged on the host and reach the device in one copy.
+The sequences lie behind one another in one row, so that a short one costs no more than its tokens.
 Whether the tokens are a chunk of a prompt or a tree is up to the caller.
 """
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import add
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.runner.attention import Visibility
+from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
@@ -38,7 +40,7 @@ class Staging:
         self._numbers = self._host.numpy()
         on_host = self._device.type == "cpu"
         self._sent = self._host if on_host else self._host.to(self._device)
-        self._views: dict[tuple[int, ...], tuple[torch.Tensor, ...]] = {}
+        self._views: dict[int, tuple[torch.Tensor, ...]] = {}
 
     def lanes(self, size: int) -> NDArray[np.int64]:
         """Writable buffers ``[lanes, size]`` for the next :meth:`send`."""
@@ -47,17 +49,14 @@ class Staging:
         self._size = size
         return self._numbers[: self._lanes * size].reshape(self._lanes, size)
 
-    def send(self, *shape: int) -> tuple[torch.Tensor, ...]:
-        """The lanes on the device, each contiguous int64 of ``shape``, by default ``[size]``."""
-        shape = shape or (self._size,)
+    def send(self) -> tuple[torch.Tensor, ...]:
+        """The lanes on the device, each contiguous int64 ``[size]``."""
+        size, total = self._size, self._lanes * self._size
         if self._sent is not self._host:
-            total = self._lanes * self._size
             self._sent[:total].copy_(self._host[:total], non_blocking=True)
-        views = self._views.get(shape)
+        views = self._views.get(size)
         if views is None:
-            total = self._lanes * self._size
-            views = self._sent[:total].view(self._lanes, *shape).unbind(0)
-            self._views[shape] = views
+            views = self._views[size] = self._sent[:total].view(self._lanes, size).unbind(0)
         return views
 
 
@@ -97,20 +96,20 @@ class ForwardPass:
         self._direct_calls = direct_calls or DirectCalls()
         self._fused_layers = fused_layers or FusedLayers()
         self._needs_extents = needs_extents
-        self._staging = Staging(3, device)
+        self._staging = Staging(4, device)
         self._ramp = np.arange(1024)
 
-    def lanes(self, b: int, q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Writable token ids and positions, ``[b, q]`` each, of the next :meth:`run`."""
-        lanes = self._staging.lanes(b * q).reshape(3, b, q)
-        self._positions, self._entries = lanes[1], lanes[2]
+    def lanes(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Writable token ids and positions, ``[n]`` each, of the next :meth:`run`."""
+        lanes = self._staging.lanes(n)
+        self._positions = lanes[1]
         return lanes[0], lanes[1]
 
     def run(
         self,
         rows: Sequence[int],
         starts: Sequence[int],
-        kv: int,
+        counts: Sequence[int],
         visibility: Visibility,
         mask: Masks,
         taps: tuple[int, ...] = (),
@@ -118,33 +117,32 @@ class ForwardPass:
         hidden: torch.Tensor | None = None,
         min_extents: Sequence[int] = (),
     ) -> Any:
-        """Run the model over the staged tokens and return its output.
+        """Run the model over the staged tokens, ``[1, n]``, and return its output.
+
+        The tokens of several sequences lie behind one another: nothing is padded to the longest.
 
         Args:
             rows: cache row of each sequence, ascending.
             starts: first cache entry that each sequence writes.
-            kv: entries that each sequence reads, those written included.
-            visibility: how queries see keys.
+            counts: tokens of each sequence.
+            visibility: how the queries of each sequence see its keys.
             mask: passed to the attention.
             taps: layers whose input hidden states are returned.
-            keep: int64 ``[n]`` positions whose logits are returned; None: all.
-            hidden: ``[b, q, H]`` for a model that takes a vector beside each token.
+            keep: int64 positions in ``[n]`` whose logits are returned; None: all.
+            hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
             min_extents: lower bound of each sequence's extents (:mod:`draftwood.runner.rotary`);
                 without one, a token's extent is its position plus one.
         """
-        cache, entries = self.cache, self._entries
-        b, q = entries.shape
-        rectangular = cache.rectangular(rows, starts)
-        if not rectangular:
-            if q > self._ramp.size:
-                self._ramp = np.arange(2 * q)
-            ramp, stride = self._ramp[:q], cache.stride
-            for i in range(b):
-                np.add(ramp, rows[i] * stride + starts[i], out=entries[i])
+        cache, several = self.cache, len(rows) > 1
+        n, lengths = sum(counts), list(map(add, starts, counts))
+        cache.reserve(0, max(lengths))
+        lanes = self._staging.lanes(n)
+        if several or cache.scatter:
+            self._write_places(rows, starts, counts, lanes)
         if self.shift:
             self._positions += self.shift
-        ids, positions, index = self._staging.send(b, q)
-        cache.begin(rows, starts, q, kv, None if rectangular else index.view(-1))
+        ids, positions, entries, places = self._staging.send()
+        cache.begin(rows, starts, counts, entries if several or cache.scatter else None)
         extra: dict[str, Any] = {}
         if taps:
             extra["output_hidden_states"] = list(taps)
@@ -152,32 +150,54 @@ class ForwardPass:
             extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
+        step: Visibility | Varlen = visibility
+        if several:
+            step = Varlen(visibility, counts, lengths, places if self.masks.padded else None)
         without_compile = eager() if self.compiled else nullcontext()
-        extents = self._extents(min_extents)
+        extents = self._extents(counts, min_extents)
         with self._direct_calls, self._fused_layers, extents, without_compile:
             return self._model(
-                input_ids=ids,
+                input_ids=ids[None],
                 attention_mask=mask,
-                position_ids=positions,
+                position_ids=positions[None],
                 past_key_values=cache,
                 use_cache=True,
-                draftwood_visibility=visibility,
+                draftwood_visibility=step,
                 **extra,
             )
 
-    def _extents(self, min_extents: Sequence[int]) -> AbstractContextManager[None]:
+    def _write_places(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        lanes: NDArray[np.int64],
+    ) -> None:
+        """Write each token's cache entry, and its place among padded queries."""
+        q, stride, begin = max(counts), self.cache.stride, 0
+        if q > self._ramp.size:
+            self._ramp = np.arange(2 * q)
+        for i, (row, start, count) in enumerate(zip(rows, starts, counts, strict=True)):
+            ramp, end = self._ramp[:count], begin + count
+            np.add(ramp, row * stride + start, out=lanes[2, begin:end])
+            np.add(ramp, i * q, out=lanes[3, begin:end])
+            begin = end
+
+    def _extents(
+        self, counts: Sequence[int], min_extents: Sequence[int]
+    ) -> AbstractContextManager[None]:
         if not self._needs_extents:
             return nullcontext()
         extents = self._positions + 1
         if min_extents:
-            np.maximum(extents, np.array(min_extents)[:, None] + self.shift, out=extents)
-        return at_extents(extents)
+            np.maximum(extents, np.repeat(min_extents, counts) + self.shift, out=extents)
+        return at_extents(extents[None])
 
 
 def tapped_features(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
-    """Hidden states entering the tapped layers, ``[b, q, taps * H]``; without taps None.
+    """Hidden states entering the tapped layers, ``[1, n, taps * H]``; without taps None.
 
-    Without taps, a model that takes a vector beside each token gives its own ``[b, q, H]``.
+    Without taps, a model that takes a vector beside each token gives its own ``[1, n, H]``.
     """
     if not taps:
         returned: torch.Tensor | None = getattr(output, "hidden", None)

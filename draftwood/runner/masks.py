@@ -6,6 +6,7 @@ Distances are counted in *depth*, never in cache entries.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -107,11 +108,19 @@ class TreeMasks:
         group: query heads per key head, g.
         dtype: the model's; a hidden key gets minus infinity.
         device: the model's.
+        padded: masks of a batch are for queries padded to the longest tree; by default not on a
+            CPU, where each sequence attends by itself.
     """
 
     def __init__(
-        self, kinds: tuple[LayerKind, ...], group: int, dtype: torch.dtype, device: torch.device
+        self,
+        kinds: tuple[LayerKind, ...],
+        group: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        padded: bool | None = None,
     ) -> None:
+        self.padded = device.type != "cpu" if padded is None else padded
         self._kinds = kinds
         self._group = group
         self._dtype = dtype
@@ -132,22 +141,29 @@ class TreeMasks:
         self,
         lengths: Sequence[int],
         trees: Sequence[TokenTree],
-        q: int,
-        kv: int,
         done: Sequence[int],
     ) -> tuple[Visibility, Masks]:
-        """Masks of one forward over ``b`` trees padded to ``q`` new nodes and ``kv`` keys.
+        """Masks ``[b, 1, rows, kv]`` of one forward over ``b`` trees.
 
-        The first ``done[i]`` nodes of tree ``i`` are cached, the others are the queries. A padding
-        node sees the prefix and itself, and no real node sees it.
+        The first ``done[i]`` nodes of tree ``i`` are cached, the others are the queries. The mask
+        of a sequence is in its first rows and columns; what the others hold says nothing.
         """
         b = len(trees)
-        if b == 1 and q == 1 and kv <= self._reach and trees[0].depth == done[0]:
-            return Visibility.OPEN, self._unmasked  # one node below a chain, or a root alone
+        ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
+        counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
+        # One node below a chain, or a root alone.
+        if (b == 1 or not self.padded) and all(
+            count == 1 and end <= self._reach and tree.depth == first
+            for count, end, tree, first in zip(counts, ends, trees, done, strict=True)
+        ):
+            return Visibility.OPEN, self._unmasked
+        q, kv = max(counts), max(ends)
+        heights = [q] * b if self.padded else counts
         rows = self._group * q
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
-        self._write_full(bits, lengths, trees, q, kv, done)
+        for i, tree in enumerate(trees):
+            self._write_full(i, bits[i], lengths[i], tree, done[i], heights[i], kv)
         shown = self._view(None, b, rows, kv)
         deepest = max(length + tree.depth for length, tree in zip(lengths, trees, strict=True))
         masks = {}
@@ -155,13 +171,17 @@ class TreeMasks:
             if deepest < kind.reach:
                 masks[kind.name] = shown
             else:
-                self._write_reach(kind, bits, lengths, trees, q, kv, done)
+                limited = self._planes[kind][1]
+                for i, tree in enumerate(trees):
+                    full = bits[i, : counts[i], :kv]
+                    self._write_reach(kind, limited[i], full, lengths[i], tree, done[i], heights[i])
                 masks[kind.name] = self._view(kind, b, rows, kv)
         return Visibility.TREE, _one_or_all(masks)
 
-    def chunk(self, starts: Sequence[int], q: int, kv: int) -> tuple[Visibility, Masks]:
-        """Masks of a prefill chunk: ``q`` consecutive tokens from position ``starts[i]`` on."""
-        if kv == q and kv <= self._reach:
+    def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, Masks]:
+        """Masks of a prefill chunk: ``counts[i]`` consecutive tokens from ``starts[i]`` on."""
+        q, kv = max(counts), max(map(add, starts, counts))
+        if not any(starts) and kv <= self._reach:
             return Visibility.CAUSAL, self._unmasked
         keys = torch.arange(kv, device=self._device)
         first = torch.tensor(starts, device=self._device)
@@ -175,57 +195,44 @@ class TreeMasks:
 
     def _write_full(
         self,
-        bits: NDArray[Any],
-        lengths: Sequence[int],
-        trees: Sequence[TokenTree],
-        q: int,
+        i: int,
+        plane: NDArray[Any],
+        length: int,
+        tree: TokenTree,
+        first: int,
+        height: int,
         kv: int,
-        done: Sequence[int],
     ) -> None:
-        g, hide = self._group, self._hide
-        rows = g * q
-        for i, tree in enumerate(trees):
-            plane = bits[i]
-            stale, begin, end = self._dirty[i]
-            if stale:
-                plane[:stale, begin:end] = 0
-            length, first, n = lengths[i], done[i], len(tree)
-            end = first + q
-            if end > 1:
-                block = np.zeros((q, end), dtype=self._bits)
-                seen = ancestors(tree.parents.tolist())
-                new = n - first
-                block[:new, :n] = (seen[first:] ^ 1) * hide
-                if n < end:
-                    block[:, n:] = hide
-                    block[new:, :n] = hide
-                    np.fill_diagonal(block[new:, n:], 0)
-                plane[:rows].reshape(g, q, -1)[:, :, length : length + end] = block
-            if length + end < kv:
-                plane[:rows, length + end : kv] = hide
-            self._dirty[i] = (rows, length, kv)
+        """Write plane ``i``, in which the rows of each query head take ``height``."""
+        stale, begin, end = self._dirty[i]
+        if stale:
+            plane[:stale, begin:end] = 0
+        rows, n = self._group * height, len(tree)
+        own = plane[:rows].reshape(self._group, height, -1)[:, : n - first]
+        if n > 1:
+            hidden = (ancestors(tree.parents.tolist())[first:] ^ 1) * self._hide
+            own[:, :, length : length + n] = hidden
+        own[:, :, length + n : kv] = self._hide
+        self._dirty[i] = (rows, length, kv)
 
     def _write_reach(
         self,
         kind: LayerKind,
+        plane: NDArray[Any],
         full: NDArray[Any],
-        lengths: Sequence[int],
-        trees: Sequence[TokenTree],
-        q: int,
-        kv: int,
-        done: Sequence[int],
+        length: int,
+        tree: TokenTree,
+        first: int,
+        height: int,
     ) -> None:
-        g = self._group
-        _, bits, _ = self._planes[kind]
-        for i, tree in enumerate(trees):
-            length, first, n = lengths[i], done[i], len(tree)
-            keys = np.arange(kv)
-            keys[length : length + n] = length + tree.depths
-            keys[length + n : length + first + q] = length
-            queries = keys[length + first : length + first + q, None]
-            shown = kind.hidden(queries, keys) * self._hide
-            shown |= full[i, :q, :kv]
-            bits[i, : g * q].reshape(g, q, -1)[:, :, :kv] = shown
+        """Write a plane of a kind of limited reach; ``full`` ``[nodes, kv]`` is without a limit."""
+        nodes, kv = full.shape
+        keys = np.arange(kv)
+        keys[length : length + len(tree)] = length + tree.depths
+        queries = keys[length + first : length + len(tree), None]
+        shown = kind.hidden(queries, keys) * self._hide | full
+        rows = plane[: self._group * height].reshape(self._group, height, -1)
+        rows[:, :nodes, :kv] = shown
 
     def _view(self, kind: LayerKind | None, b: int, rows: int, kv: int) -> torch.Tensor:
         host, _, device = self._planes[kind]

@@ -1,17 +1,16 @@
-"""Caches prompts: several at once, in chunks, padded on the right.
+"""Caches prompts: several at once, in chunks.
 
-A chunk covers the same positions of every unfinished prompt. Padding is written behind a shorter
-prompt and overwritten later, so the cache has no gaps and no left padding. The lm_head computes
-only the rows that are needed.
+A chunk covers the same positions of every unfinished prompt. The lm_head computes only the rows
+that are needed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
@@ -93,43 +92,40 @@ class ChunkedPrefill:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""
         needs, cache = self.needs, self.forward_pass.cache
         starts = [prompt.start + done for prompt in live]
-        kv = max(starts) + q
-        cache.reserve(0, kv)
-        ids, positions = self.forward_pass.lanes(len(live), q)
         counts = [min(q, len(prompt.tokens) - done) for prompt in live]
-        for i, (prompt, n) in enumerate(zip(live, counts, strict=True)):
-            ids[i, :n] = prompt.tokens[done : done + n]
-            ids[i, n:] = 0
-            positions[i, :n] = range(starts[i], starts[i] + n)
-            # A padding token needs a valid position too: learned position tables are indexed by it.
-            positions[i, n:] = starts[i] + n - 1
-        ends = [i for i, prompt in enumerate(live) if len(prompt.tokens) <= done + q]
-        finals = sorted({counts[i] - 1 for i in ends}) or [q - 1]
-        keep = None if needs.prompt_rows else torch.tensor(finals, device=self.forward_pass.device)
+        ends = list(accumulate(counts))
+        ids, positions = self.forward_pass.lanes(ends[-1])
+        for prompt, start, n, end in zip(live, starts, counts, ends, strict=True):
+            ids[end - n : end] = prompt.tokens[done : done + n]
+            positions[end - n : end] = range(start, start + n)
+        finished = [len(prompt.tokens) <= done + q for prompt in live]
+        last = [end - 1 for end, over in zip(ends, finished, strict=True) if over]
+        last = last or [ends[-1] - 1]  # models compute at least one row
+        keep = None if needs.prompt_rows else torch.tensor(last, device=self.forward_pass.device)
         hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
         output = self.forward_pass.run(
             [cache.row(prompt.slot) for prompt in live],
             starts,
-            kv,
-            *self.forward_pass.masks.chunk(starts, q, kv),
+            counts,
+            *self.forward_pass.masks.chunk(starts, counts),
             needs.taps,
             keep,
-            pad_sequence(hidden, batch_first=True) if hidden else None,
+            torch.cat(hidden)[None] if hidden else None,
             [prompt.min_extent for prompt in live],
         )
-        logits, features = output.logits, tapped_features(output, needs.taps)
-        if features is not None:
-            for i, prompt in enumerate(live):
-                prompt.features.append(features[i, : counts[i]])
-        if needs.prompt_rows:
-            argmax, tokens, probs = to_host(logits, needs.top_k, self.plain_topk)
-            for i, prompt in enumerate(live):
-                n = counts[i]
-                prompt.parts.append((argmax[i, :n], tokens[i, :n], probs[i, :n]))
-        for i in ends:
-            column = counts[i] - 1 if keep is None else finals.index(counts[i] - 1)
-            # A copy, so that one row does not keep the whole chunk's logits alive.
-            row = live[i].last = logits[i, column : column + 1].clone()
-            if not needs.prompt_rows:
-                argmax, tokens, probs = to_host(row[None], needs.top_k, self.plain_topk)
-                live[i].parts.append((argmax[0], tokens[0], probs[0]))
+        logits, features = output.logits[0], tapped_features(output, needs.taps)
+        if keep is None:
+            argmax, tokens, probs = to_host(logits[None], needs.top_k, self.plain_topk)
+        for prompt, n, end, over in zip(live, counts, ends, finished, strict=True):
+            own = slice(end - n, end)
+            if features is not None:
+                prompt.features.append(features[0, own])
+            if keep is None:
+                prompt.parts.append((argmax[0, own], tokens[0, own], probs[0, own]))
+            if over:
+                place = end - 1 if keep is None else last.index(end - 1)
+                # A copy, so that one row does not keep the whole chunk's logits alive.
+                row = prompt.last = logits[place : place + 1].clone()
+                if keep is not None:
+                    best = to_host(row[None], needs.top_k, self.plain_topk)
+                    prompt.parts.append(tuple(each[0] for each in best))

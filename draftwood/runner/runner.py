@@ -6,12 +6,12 @@ node sees the cached tokens, its ancestors and itself.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import accumulate
 from operator import add
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
@@ -212,43 +212,34 @@ class Runner:
         lengths = [cache.length(slot) for slot in slots]
         starts = list(map(add, lengths, done))
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
-        q = max(counts)
-        kv = max(starts) + q
-        cache.reserve(0, kv)
-
-        ids, positions = self._forward_pass.lanes(b, q)
-        for i, tree in enumerate(trees):
-            n, first = counts[i], done[i]
-            ids[i, :n] = tree.tokens[first:]
-            np.add(tree.depths[first:], lengths[i], out=positions[i, :n])
-            if n < q:
-                ids[i, n:], positions[i, n:] = 0, lengths[i]
-        visibility, mask = self._forward_pass.masks.build(lengths, trees, q, kv, done)
+        ends = list(accumulate(counts))
+        ids, positions = self._forward_pass.lanes(ends[-1])
+        for tree, first, length, n, end in zip(trees, done, lengths, counts, ends, strict=True):
+            ids[end - n : end] = tree.tokens[first:]
+            np.add(tree.depths[first:], length, out=positions[end - n : end])
+        visibility, mask = self._forward_pass.masks.build(lengths, trees, done)
         with torch.inference_mode():
             output = self._forward_pass.run(
                 rows,
                 starts,
-                kv,
+                counts,
                 visibility,
                 mask,
                 needs.taps,
-                hidden=pad_sequence(list(hidden), batch_first=True) if hidden else None,
+                hidden=torch.cat(list(hidden))[None] if hidden else None,
                 min_extents=min_extents,
             )
-            logits, features = output.logits, tapped_features(output, needs.taps)
-            argmax, tokens, probs = to_host(logits, needs.top_k, self.plain_topk)
-            if b == 1:
-                features = None if features is None else features[0]
-                return [TargetOutput(logits[0], argmax[0], tokens[0], probs[0], features)]
+            features = tapped_features(output, needs.taps)
+            argmax, tokens, probs = to_host(output.logits, needs.top_k, self.plain_topk)
             found = [
                 TargetOutput(
-                    logits[i, :n],
-                    argmax[i, :n],
-                    tokens[i, :n],
-                    probs[i, :n],
-                    None if features is None else features[i, :n],
+                    output.logits[0, end - n : end],
+                    argmax[0, end - n : end],
+                    tokens[0, end - n : end],
+                    probs[0, end - n : end],
+                    None if features is None else features[0, end - n : end],
                 )
-                for i, n in enumerate(counts)
+                for n, end in zip(counts, ends, strict=True)
             ]
         return [found[i] for i in sorted(range(b), key=order.__getitem__)]
 

@@ -142,7 +142,7 @@ class Cell:
         sizes = [each.tree.drafted for each in step]
         searched = sum(each.prediction is not None for each in step)
         return (
-            self.costs.target.seconds(len(step) * (1 + max(sizes)), 0, len(step))
+            self.costs.target.seconds(len(step) + sum(sizes), 0, len(step))
             + self.costs.fixed
             + self.costs.sequence * (len(step) - 1)
             + self.costs.node * sum(sizes)

@@ -91,7 +91,7 @@ def test_a_later_source_is_asked_once_nobody_waits_for_an_earlier_one() -> None:
 
 @dataclass(frozen=True)
 class Bidder(Staircase):
-    """Asks as often as there is room, bids its room, and adds a chain as long as the price allows.
+    """Asks as often as there is room, bids its room, and adds a chain as long as the price.
 
     Without room it neither asks nor bids.
     """
@@ -104,7 +104,7 @@ class Bidder(Staircase):
             yield Expand("deep", tree, [0], 1)
         if growth.room:
             price = yield Bid([1.0] * growth.room)
-            tree.add_chain(range(price.most), "deep")
+            tree.add_chain(range(int(price.least)), "deep")
         return tree.build()
 
 
@@ -116,7 +116,7 @@ def test_bids_wait_for_all_and_get_one_price() -> None:
     def price(bids: Sequence[Bid]) -> Price:
         assert deep.calls == [(4, 5, 7), (4, 7), (4,)], "every query has been answered"
         sizes.append(sorted(len(bid.values) for bid in bids))
-        return Price(0.0, 2)
+        return Price(2.0)
 
     drafted = draft(Bidder(), {"deep": deep}, [4, 5, 6, 7], growths, [None] * 4, price)
     assert sizes == [[1, 2, 3]]
@@ -153,7 +153,7 @@ def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:
     growths = [Growth(anchor=i, room=room, budget=9) for i, room in enumerate(rooms)]
     slots = [4, 5, 6, 7, 8]
     sizes = set()
-    for price in (FREE, Price(0.25, 9), Price(0.5, 9), Price(0.0, 2), NOTHING_PAYS):
+    for price in (FREE, Price(0.25), Price(0.5), NOTHING_PAYS):
 
         def grown(members: Sequence[int], at: Price = price) -> list[Drafted]:
             sources = {name: Echo() for name in policy.sources}

@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import HeadGroups, Visibility, register
+from draftwood.runner.attention import HeadGroups, Varlen, Visibility, register
 from tests.factories.model_families import FAMILIES
 
 B, HEADS, KEY_HEADS, Q, KV, D = 2, 6, 2, 3, 7, 8
@@ -74,6 +74,58 @@ def test_attention_equals_the_textbook_formula(
     assert weights is None
     assert found.is_contiguous()
     torch.testing.assert_close(found, textbook(query, key, value, effective, cap, sinks))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("sunk", [False, True])
+@pytest.mark.parametrize("cap", [None, 0.5])
+@pytest.mark.parametrize("visibility", list(Visibility))
+@pytest.mark.parametrize("width", [D, 5])
+def test_sequences_of_different_lengths_are_each_as_alone(
+    visibility: Visibility, cap: float | None, width: int, sunk: bool, padded: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    counts, lengths = [3, 1, 4], [7, 5, 9]
+    if visibility is Visibility.CAUSAL:
+        lengths = counts
+    if visibility is Visibility.OPEN:
+        counts = [1, 1, 1]
+        if padded:  # all keys would be seen
+            lengths = [9, 9, 9]
+    query = torch.randn(1, HEADS, sum(counts), D, generator=generator)
+    key = torch.randn(3, KEY_HEADS, max(lengths), D, generator=generator)
+    value = torch.randn(3, KEY_HEADS, max(lengths), width, generator=generator)
+    group = GROUP if visibility is Visibility.TREE else 1
+    q = max(counts)
+    mask = torch.zeros(3, 1, group * q, max(lengths))
+    own = []
+    for i, (n, kv) in enumerate(zip(counts, lengths, strict=True)):
+        hidden = torch.rand(1, 1, n, kv, generator=generator) < 0.4
+        hidden[..., 0] = False
+        own.append(torch.zeros(1, 1, n, kv).masked_fill(hidden, -torch.inf))
+        height = q if padded else n
+        for head in range(group):
+            rows = mask[i, 0, head * height :][:n]
+            rows[:] = -torch.inf
+            rows[:, :kv] = own[-1][0, 0]
+    places = torch.tensor([i * q + j for i, n in enumerate(counts) for j in range(n)])
+    step = Varlen(visibility, counts, lengths, places if padded else None)
+    module = FAMILIES["llama"]().model.layers[0].self_attn
+    sinks = torch.randn(HEADS, generator=generator) + 1 if sunk else None
+    given: dict[str, Any] = {"scaling": 0.3, "softcap": cap, "s_aux": sinks}
+    found, _ = registered()(module, query, key, value, mask, draftwood_visibility=step, **given)
+    assert found.shape == (1, sum(counts), HEADS, width)
+    for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):
+        alone, _ = registered()(
+            module,
+            query[:, :, start : start + n],
+            key[i : i + 1, :, :kv],
+            value[i : i + 1, :, :kv],
+            own[i].repeat(1, 1, group, 1),
+            draftwood_visibility=visibility,
+            **given,
+        )
+        torch.testing.assert_close(found[:, start : start + n], alone)
 
 
 def registered() -> Any:

@@ -25,7 +25,7 @@ def test_growth_is_geometric() -> None:
     row, sizes = cache.row(cache.open(1)), set()
     for start in range(0, 2100, 7):
         cache.reserve(0, start + 7)
-        cache.begin([row], [start], 7, start + 7, None)
+        cache.begin([row], [start], [7], None)
         sizes.add(cache.stride)
     assert max(sizes) >= 2100
     assert len(sizes) < 12

@@ -25,70 +25,81 @@ def visible(kind: LayerKind, query: int, key: int) -> bool:
     return kind.chunk is None or query // kind.chunk == key // kind.chunk
 
 
-def by_the_rule(kind: LayerKind, length: int, tree: TokenTree, q: int, kv: int) -> torch.Tensor:
-    mask = torch.full((q, kv), -torch.inf)
-    for node in range(q):
-        real = node < len(tree)
-        at = length + (int(tree.depths[node]) if real else 0)
+def by_the_rule(kind: LayerKind, length: int, tree: TokenTree) -> torch.Tensor:
+    mask = torch.full((len(tree), length + len(tree)), -torch.inf)
+    for node in range(len(tree)):
+        at = length + int(tree.depths[node])
         for key in range(length):
             if visible(kind, at, key):
                 mask[node, key] = 0
-        for above in (0, *tree.path(node)) if real else (node,):
-            depth = int(tree.depths[above]) if real else 0
-            if visible(kind, at, length + depth):
+        for above in (0, *tree.path(node)):
+            if visible(kind, at, length + int(tree.depths[above])):
                 mask[node, length + above] = 0
     return mask
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING,), (SLIDING, FULL), (CHUNKED, FULL)])
-def test_masks_follow_the_definition(kinds: tuple[LayerKind, ...], dtype: torch.dtype) -> None:
+def test_masks_follow_the_definition(
+    kinds: tuple[LayerKind, ...], dtype: torch.dtype, padded: bool
+) -> None:
     rng = np.random.default_rng(0)
-    masks = TreeMasks(kinds, 2, dtype, CPU)
+    masks = TreeMasks(kinds, 2, dtype, CPU, padded)
     # Sizes go up and down, so that whatever a step leaves behind would show.
     for b, lengths in ((1, [5]), (3, [2, 30, 17]), (2, [31, 3]), (1, [0]), (3, [18, 32, 33])):
         trees = [random_tree(rng, int(rng.integers(1, 20)), 10_000) for _ in range(b)]
-        q = max(map(len, trees))
-        kv = max(lengths) + q
-        step, built = masks.build(lengths, trees, q, kv, [0] * b)
+        done = [int(rng.integers(len(tree))) for tree in trees]
+        counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
+        step, built = masks.build(lengths, trees, done)
         if step is Visibility.OPEN:
-            assert q == b == 1
+            assert counts == [1] * b
             continue
         named = built if isinstance(built, dict) else {kinds[0].name: built}
         assert named.keys() == {kind.name for kind in kinds}
+        ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         for kind in kinds:
             mask = named[kind.name]
-            assert mask.shape == (b, 1, 2 * q, kv)
+            assert mask.shape == (b, 1, 2 * max(counts), max(ends))
             assert mask.dtype == dtype
             for i, tree in enumerate(trees):
-                expected = by_the_rule(kind, lengths[i], tree, q, kv).to(dtype)
-                assert torch.equal(mask[i, 0], expected.repeat(2, 1))
+                expected = by_the_rule(kind, lengths[i], tree)[done[i] :].to(dtype)
+                height = max(counts) if padded else counts[i]
+                for head in range(2):
+                    rows = mask[i, 0, head * height :][: counts[i]]
+                    assert torch.equal(rows[:, : ends[i]], expected)
+                    if padded:
+                        assert (rows[:, ends[i] :] == -torch.inf).all()
 
 
 def test_one_token_that_sees_everything_needs_no_mask() -> None:
-    single = tree_of([1], [-1])
-    assert (
-        TreeMasks((FULL,), 1, torch.float32, CPU).build([9], [single], 1, 10, [0])[0]
-        is Visibility.OPEN
-    )
+    single, pair = tree_of([1], [-1]), tree_of([1, 2], [-1, 0])
+    full = TreeMasks((FULL,), 1, torch.float32, CPU)
+    assert full.build([9], [single], [0])[0] is Visibility.OPEN
+    assert full.build([9, 3], [single, pair], [0, 1])[0] is Visibility.OPEN
+    assert full.build([9, 3], [single, pair], [0, 0])[0] is Visibility.TREE
+    padded = TreeMasks((FULL,), 1, torch.float32, CPU, padded=True)
+    assert padded.build([9], [single], [0])[0] is Visibility.OPEN
+    assert padded.build([9, 3], [single] * 2, [0, 0])[0] is Visibility.TREE
     sliding = TreeMasks((FULL, SLIDING), 1, torch.float32, CPU)
-    assert sliding.build([5], [single], 1, 6, [0])[0] is Visibility.OPEN
-    assert sliding.build([6], [single], 1, 7, [0])[0] is Visibility.TREE
-    assert sliding.build([6, 6], [single] * 2, 1, 7, [0, 0])[0] is Visibility.TREE
+    assert sliding.build([5], [single], [0])[0] is Visibility.OPEN
+    assert sliding.build([6], [single], [0])[0] is Visibility.TREE
+    assert sliding.build([5, 6], [single] * 2, [0, 0])[0] is Visibility.TREE
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])
 def test_chunks_of_a_prompt_are_causal(kinds: tuple[LayerKind, ...]) -> None:
     masks = TreeMasks(kinds, 2, torch.float32, CPU)
-    visibility, found = masks.chunk([4, 0], 5, 9)
+    starts, counts = (4, 0), (5, 3)
+    visibility, found = masks.chunk(starts, counts)
     built: Any = found
     assert visibility is Visibility.CHUNK
-    assert masks.chunk([0, 0], 5, 5)[0] is Visibility.CAUSAL
+    assert masks.chunk([0, 0], [5, 3])[0] is Visibility.CAUSAL
     for kind in kinds:
         mask = built[kind.name] if len(kinds) > 1 else built
         assert mask.shape == (2, 1, 5, 9)
-        for i, start in enumerate((4, 0)):
-            for query in range(5):
+        for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            for query in range(count):
                 for key in range(9):
                     seen = key <= start + query and visible(kind, start + query, key)
                     assert float(mask[i, 0, query, key]) == (0 if seen else -np.inf)

@@ -145,13 +145,43 @@ def front(tree: TokenTree, nodes: int) -> TokenTree:
 
 
 @pytest.mark.parametrize("scatter", [False, True])
-def test_scattered_and_rectangular_cache_writes_agree(llama: Runner, scatter: bool) -> None:
+def test_scattered_cache_writes_agree_with_those_of_one_piece(llama: Runner, scatter: bool) -> None:
     llama.cache.scatter = scatter
-    rng, texts, slots = prefilled(llama, 4, 12, 12, room=30)
-    trees = [random_tree(rng, 6, VOCAB) for _ in texts]
+    rng, [text], [slot] = prefilled(llama, 4, 12, room=30)
+    tree = random_tree(rng, 6, VOCAB)
+    [rows] = llama.forward([slot], [tree], NOTHING)
+    assert worst(rows, path_logits(llama.model, text, tree)) < TOLERANCE
+    assert cache_error(llama, slot, text) < TOLERANCE
+
+
+def test_a_batch_is_one_row_of_tokens_without_padding(
+    llama: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, ...]] = []
+    forward = llama.model.forward
+
+    def watched(**given: Any) -> Any:
+        seen.append(tuple(given["input_ids"].shape))
+        return forward(**given)
+
+    monkeypatch.setattr(llama.model, "forward", watched)
+    rng, _, slots = prefilled(llama, 4, 12, 3, 30, room=30)
+    trees = [random_tree(rng, size, VOCAB) for size in (1, 9, 4)]
+    llama.forward(slots, trees, NOTHING)
+    # The prompts in chunks of 16, then the trees.
+    assert seen == [(1, 31), (1, 14), (1, 14)]
+
+
+def test_padded_attention_is_the_same(llama: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, texts, slots = prefilled(llama, 4, 12, 3, 30, room=60)
+    trees = [random_tree(rng, size, VOCAB) for size in (1, 9, 4)]
+    monkeypatch.setattr(llama._forward_pass.masks, "padded", True)
     for text, tree, rows in zip(texts, trees, llama.forward(slots, trees, NOTHING), strict=True):
         assert worst(rows, path_logits(llama.model, text, tree)) < TOLERANCE
-        assert cache_error(llama, slots[texts.index(text)], text) < TOLERANCE
+    further = random_prompts(rng, (5, 17, 2), VOCAB)
+    llama.prefill(slots, further, NOTHING)
+    for slot, text, more in zip(slots, texts, further, strict=True):
+        assert cache_error(llama, slot, text + more) < TOLERANCE
 
 
 def test_a_subset_in_any_order_is_served(llama: Runner) -> None:

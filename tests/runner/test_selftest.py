@@ -39,8 +39,10 @@ def test_biases_by_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
         value: torch.Tensor,
         mask: torch.Tensor | None,
         scaling: float | None,
-        step: attention.Visibility | None,
+        step: attention.Visibility | attention.Varlen | None,
     ) -> torch.Tensor:
+        if isinstance(step, attention.Varlen):
+            return attention._by_sequence(biased, query, key, value, mask, scaling, step)
         g, q, kv = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
         slope = torch.arange(kv - q, kv)[:, None] - torch.arange(kv)
         bias = torch.where(slope < 0, -torch.inf, -0.5 * slope)

@@ -38,8 +38,9 @@ class Report:
 
     def chosen(self, price: Price) -> list[int]:
         """The candidates that are drafted at a price, in the order of a tree's nodes."""
-        most = min(price.most, self.limit)
-        return self.candidates.chosen(price.least / self.token_weight, most)
+        # A value is a probability times the weight; dividing again may round the last one out.
+        least = price.least * (1.0 - 1e-12) / self.token_weight
+        return self.candidates.chosen(least, self.limit)
 
     def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit at a price."""

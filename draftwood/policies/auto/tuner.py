@@ -1,25 +1,24 @@
 """The tuner of ``auto``: sizes trees by expected tokens and by the time that the tokens cost.
 
-Of the candidates that each request of a step bids, the n most valuable are verified, with n such
+Of the candidates that all requests of a step bid, the n most valuable are verified, with n such
 that
 
     E(n) - rate * T(n)
 
-is largest. E(n) is one token for each request plus the values of its n best candidates. T(n) is the
-seconds of a step (:mod:`draftwood.costs`) whose forward is over n nodes of every request, as trees
-of a batch are padded to the largest. The rate is the moving average of the tokens a second that the
-engine generates. This maximises tokens per second over many steps; maximising E(n) / T(n) step by
-step would spend too little on steps that promise much and too much on others. If n = 0 is best, the
-step is plain decoding. Its candidates are labelled all the same, so that the tuner notices when
-drafting pays again.
+is largest. E(n) is one token for each request plus the values of the n best candidates. T(n) is the
+seconds of a step (:mod:`draftwood.costs`) whose forward is over n drafted nodes. So a request with
+good candidates may have a large tree beside others with none. The rate is the moving average of the
+tokens a second that the engine generates. This maximises tokens per second over many steps;
+maximising E(n) / T(n) step by step would spend too little on steps that promise much and too much
+on others. If n = 0 is best, the step is plain decoding. Its candidates are labelled all the same,
+so that the tuner notices when drafting pays again.
 
 The rate is relative to plain decoding at the same load, by the same cost curve. So neither a
 shrinking batch nor a machine that slows down as a whole moves it. Draft forwards are decided before
 that, level by level, by :attr:`Forecast.level_costs`.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from draftwood.costs.live import LiveCosts
@@ -90,7 +89,7 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         self.batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self.batch)
-        self._plain = self._seconds(0, 0)
+        self._plain = self._seconds(0)
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
         net_gain = self.batch * self._net_gain.value
@@ -101,7 +100,7 @@ class AutoTuner(Tuner):
         rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
         # A forward is split by the recent average number of requests that take part in it.
         together = max(1, round(self._together.value * self.batch))
-        levels = [self._level(width, together) / together for width in widths]
+        levels = [self._level(width * together, together) / together for width in widths]
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
@@ -142,48 +141,59 @@ class AutoTuner(Tuner):
             return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, self.recent_price / token_weight))
 
-    def _level(self, width: int, requests: int) -> float:
-        """Seconds of a draft forward over ``width`` nodes of each of some requests."""
+    def _level(self, nodes: int, requests: int) -> float:
+        """Seconds of a draft forward over some nodes, those of some of the requests."""
         context = self._context * requests // self.batch
         levels = self._now.drafters.values()
-        return max((c.seconds(width * requests, context, requests) for c in levels), default=0.0)
+        return max((c.seconds(nodes, context, requests) for c in levels), default=0.0)
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.protocols.Tuner`."""
-        rate, batch = self.rate, self.batch
+        rate = self.rate
         # The cost of a node outside of the forward is the node's own.
         least = rate * self._now.node
-        added = _gain_by_rank([bid.values for bid in bids], least)
-        settled = max(bid.settled for bid in bids)
-        most, net = self._best(added, settled)
-        # Settled nodes are drafted and paid for; the other trees are padded to them anyway.
-        pays = settled > 0 or net > _PAYS * batch
-        most = most if pays else 0
-        # The value at which another node in every tree would pay; the first one pays for leaving
-        # plain decoding as well.
-        more = self._forward(max(1, most) + 1) - self._forward(max(1, most))
-        marginal = rate * more / batch + least
+        # Settled nodes are drafted and paid for. They are taken for their request's best.
+        settled = sum(bid.settled for bid in bids)
+        fixed = (value for bid in bids for value in bid.values[: bid.settled])
+        gained = sum(max(0.0, value - least) for value in fixed)
+        values = [v for bid in bids for v in bid.values[bid.settled :] if v > least]
+        values.sort(reverse=True)
+        count, net = self._best([value - least for value in values], settled, gained)
+        pays = settled > 0 or net > _PAYS * self.batch
+        count = count if pays else 0
+        # The value at which another node would pay; the first one pays for leaving plain decoding
+        # as well.
+        nodes = max(1, settled + count)
+        marginal = rate * (self._forward(nodes + 1) - self._forward(nodes)) + least
         self.recent_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.recent_price)
-        self._price = Price(least, most) if pays else NOTHING_PAYS
-        self._net = max(0.0, net) / batch if pays else 0.0
+        self._price = Price(values[count - 1]) if count else NOTHING_PAYS
+        self._net = max(0.0, net) / self.batch if pays else 0.0
         return self._price
 
-    def _best(self, added: Sequence[float], settled: int) -> tuple[int, float]:
-        """The best size of the trees, at least ``settled``, and its gain net of cost."""
-        rate, plain, all_added = self.rate, self._forward(0), sum(added)
-        best, most, gained = -math.inf, settled, sum(added[:settled])
-        for size in range(settled, len(added)):
-            gained += added[size]
-            cost = rate * (self._forward(size) - plain)
-            if all_added - cost <= best:  # a larger forward is never cheaper
+    def _best(self, gains: Sequence[float], settled: int, gained: float) -> tuple[int, float]:
+        """How many further nodes to draft, and the gain net of the forward's cost.
+
+        Args:
+            gains: of the candidates, descending.
+            settled: nodes that are drafted anyway.
+            gained: by these.
+        """
+        rate, plain, everything = self.rate, self._forward(0), gained + sum(gains)
+        count, best = 0, gained - rate * (self._forward(settled) - plain)
+        for place, gain in enumerate(gains, 1):
+            gained += gain
+            cost = rate * (self._forward(settled + place) - plain)
+            if everything - cost <= best:  # a larger forward is never cheaper
                 break
-            if gained - cost > best:
-                best, most = gained - cost, size
-        return most, best
+            # A price does not tell candidates of one value apart.
+            last = place == len(gains) or gains[place] < gain
+            if last and gained - cost > best:
+                count, best = place, gained - cost
+        return count, best
 
     def _forward(self, nodes: int) -> float:
-        """Seconds of the target's forward over ``nodes`` drafted nodes of every tree."""
-        return self._now.target.seconds(self.batch * (1 + nodes), self._context, self.batch)
+        """Seconds of the target's forward over the roots and so many drafted nodes."""
+        return self._now.target.seconds(self.batch + nodes, self._context, self.batch)
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -204,27 +214,27 @@ class AutoTuner(Tuner):
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
-        sizes = [outcome.tree.drafted for outcome in outcomes]
-        tokens = self.batch * (1 + max(sizes))
+        nodes = sum(outcome.tree.drafted for outcome in outcomes)
         drafting = self._draft_seconds(bids)
         searched = any(bid is not None for bid in bids)
         if searched:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
-        self.costs.observe(tokens, self._context, self.batch, times.target, times.after_target)
+        tokens, outside = self.batch + nodes, times.after_target
+        self.costs.observe(tokens, self._context, self.batch, times.target, outside)
         if searched:
             self.costs.searched(self.batch, times.draft, drafting + self._read(bids))
         committed = sum(len(outcome.committed) for outcome in outcomes)
-        expected = self._seconds(max(sizes), sum(sizes)) + drafting
+        expected = self._seconds(nodes) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
         return predictions
 
-    def _seconds(self, largest: int, nodes: int) -> float:
-        """Seconds of a step without drafting, by the nodes of its largest tree and of all trees."""
+    def _seconds(self, nodes: int) -> float:
+        """Seconds of a step without drafting, by the drafted nodes of all trees."""
         now = self._now
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
-        return self._forward(largest) + host
+        return self._forward(nodes) + host
 
     def _read(self, bids: Sequence[Bid | None]) -> float:
         """Seconds to read the backlogs that were read in this step."""
@@ -237,17 +247,4 @@ class AutoTuner(Tuner):
         forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
         if forwards:
             self._together.add(sum(map(len, forwards)) / self.batch, len(forwards))
-        # Draft trees of a batch are padded to the largest as well.
-        return sum(self._level(max(widths), len(widths)) for widths in forwards)
-
-
-def _gain_by_rank(values: Iterable[Sequence[float]], least: float) -> list[float]:
-    """Summed gain of the requests' nodes at each rank, net of ``least`` a node; 0 at rank 0.
-
-    Args:
-        values: of each request's candidates, best first.
-        least: cost of a node outside of the forward; nodes of less value add nothing.
-    """
-    # There are few of them, and plain numbers are quicker than small arrays.
-    places = zip_longest(*values, fillvalue=0.0)
-    return [0.0, *(sum(max(0.0, value - least) for value in place) for place in places)]
+        return sum(self._level(sum(widths), len(widths)) for widths in forwards)

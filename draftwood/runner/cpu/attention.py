@@ -5,8 +5,9 @@ is written for many queries. A step has the queries of one tree, in each of some
 """
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import c_double, c_int64, c_void_p
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
@@ -29,27 +30,49 @@ class _Attention(ctypes.Structure):
         *((name, c_int64) for name in (*_SIZES, *_STRIDES, "mask_batch", "mask_row")),
         ("scale", c_double),
         ("narrow", c_int64),
+        ("starts", c_void_p),
+        ("lengths", c_void_p),
     )
 
 
+class Sequences(Protocol):
+    """Sequences of different lengths whose queries lie behind one another.
+
+    Attributes:
+        starts: first query of each sequence, and the number of all queries.
+        lengths: visible keys of each sequence.
+    """
+
+    @property
+    def starts(self) -> Sequence[int]: ...
+    @property
+    def lengths(self) -> Sequence[int]: ...
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float | None,
+    sequences: Sequences | None = None,
 ) -> Tensor | None:
     """Attention output ``[b, q, heads, d]``; None if the kernel does not take these tensors.
 
     Args:
-        query: ``[b, heads, q, d]``.
+        query: ``[b, heads, q, d]``; with ``sequences`` ``[1, heads, n, d]``, and so the output.
         key: ``[b, kv_heads, kv, d]``; g query heads in turn share a key head.
         value: as ``key``.
         mask: ``[b, 1, g * q, kv]``, added to the scores; None: all keys are visible.
         scale: of the scores; None: ``d ** -0.5``.
+        sequences: if they differ in length; each uses the first rows and columns of its mask.
     """
     dtype = query.dtype
     if dtype not in _DTYPES or not query.is_cpu:
         return None
     compiled = kernels()
-    batch, heads, queries, width = query.shape
-    kv_heads, keys = key.shape[1:3]
+    _, heads, queries, width = query.shape
+    batch, kv_heads, keys, _ = key.shape
     if (
         compiled is None
         or width % _LANES
@@ -60,7 +83,11 @@ def attend(
         or (mask is not None and not _rows(mask, dtype))
     ):
         return None
-    out = query.new_empty((batch, queries, heads, width))
+    out = query.new_empty((len(query), queries, heads, width))
+    starts = lengths = None
+    if sequences is not None:
+        starts = (c_int64 * (batch + 1))(*sequences.starts)
+        lengths = (c_int64 * batch)(*sequences.lengths)
     call = _Attention(
         compiled.openmp,
         query.data_ptr(),
@@ -75,6 +102,7 @@ def attend(
         *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
         width**-0.5 if scale is None else scale,
         dtype is torch.bfloat16,
+        *(None if each is None else ctypes.addressof(each) for each in (starts, lengths)),
     )
     compiled.attention(ctypes.addressof(call))
     return out

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from draftwood.runner.attention import Visibility, fused_attention
+from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.kernels import Kernels, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS
@@ -245,9 +245,10 @@ class FusedLayer:
         position_embeddings: tuple[Tensor, Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
-        visibility = kwargs.get("draftwood_visibility")
+        visibility: Any = kwargs.get("draftwood_visibility")
+        kind = visibility.visibility if isinstance(visibility, Varlen) else visibility
         if (
-            visibility not in (Visibility.TREE, Visibility.OPEN)
+            kind not in (Visibility.TREE, Visibility.OPEN)
             or past_key_values is None
             or position_embeddings is None
             or torch.is_grad_enabled()
@@ -278,7 +279,7 @@ class FusedLayer:
         mask: Tensor | None,
         cache: Any,
         factors: tuple[Tensor, Tensor],
-        visibility: Visibility,
+        visibility: Visibility | Varlen,
     ) -> Tensor:
         b, n, hidden = x.shape
         rows, q, kv = b * n, self._q, self._kv

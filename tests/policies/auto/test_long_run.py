@@ -95,13 +95,13 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
         predictions = observe(of, bids, list(map(outcome, trees, committed)))
         if number >= 50:  # the rate has settled
             expected += sum(each.tokens for each in predictions if each is not None)
-            spent += curve.seconds(batch * (1 + max(tree.drafted for tree in trees)))
+            spent += curve.seconds(batch + sum(tree.drafted for tree in trees))
     adaptive = expected / spent
     fixed = []
     for size in range(40):
         cut = [[sorted(c.paths, reverse=True)[:size] for c in step] for step in steps[50:]]
         expected = sum(batch + sum(map(sum, trees)) for trees in cut)
-        spent = sum(curve.seconds(batch * (1 + max(map(len, trees)))) for trees in cut)
+        spent = sum(curve.seconds(batch + sum(map(len, trees))) for trees in cut)
         fixed.append(expected / spent)
     assert adaptive >= max(fixed)
     assert adaptive > 1.03 * fixed[0], "drafting pays at all"

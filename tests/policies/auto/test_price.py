@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import NOTHING_PAYS, Bid
+from draftwood.protocols import NOTHING_PAYS, Bid, Price
 from tests.policies.auto.known_costs import (
     CURVES,
     FLAT,
@@ -27,18 +27,12 @@ from tests.policies.auto.known_costs import (
 )
 
 
-def worth(of: AutoTuner, taken: Sequence[Sequence[float]]) -> float:
-    """What drafting these candidates of each request adds to plain decoding, in tokens, net of
-    its cost.
-
-    Trees of a batch are padded to the largest; outside of the forward only real nodes cost.
-    """
-    batch, context, costs = of.batch, 10 * len(taken), of.costs.now(of.batch)
-    target = costs.target
-    padded = batch * (1 + max(map(len, taken)))
-    more = target.seconds(padded, context, batch) - target.seconds(batch, context, batch)
-    more += costs.node * sum(map(len, taken))
-    return sum(map(sum, taken)) - of.rate * more
+def worth(of: AutoTuner, taken: Sequence[float]) -> float:
+    """What drafting candidates of these values adds to plain decoding, in tokens net of cost."""
+    batch, context, costs = of.batch, 10 * of.batch, of.costs.now(of.batch)
+    target, nodes = costs.target, len(taken)
+    more = target.seconds(batch + nodes, context, batch) - target.seconds(batch, context, batch)
+    return sum(taken) - of.rate * (more + costs.node * nodes)
 
 
 LITTLE = 0.05
@@ -46,26 +40,21 @@ LITTLE = 0.05
 
 
 def check_price(of: AutoTuner, bids: Sequence[Bid]) -> None:
-    """No choice of sizes, one for each request, is worth more than what the price says."""
-    likeliest = [offered([each]) for each in bids]
+    """No choice of candidates is worth more than what the price says.
+
+    Candidates of one value are taken together, or not at all.
+    """
+    best_first = offered(bids)
     price = of.price(bids)
-    found = [admitted([each], price) for each in bids]
-    for taken, best_first in zip(found, likeliest, strict=True):
-        assert taken == best_first[: len(taken)]
-    best = 0.0
-    # Given the largest tree's size, requests do not disturb each other.
-    for largest in range(1 + max(map(len, likeliest))):
-        chosen = []
-        for paths in likeliest:
-            sizes = [paths[:size] for size in range(1 + min(largest, len(paths)))]
-            chosen.append(
-                max(
-                    sizes,
-                    key=lambda own: sum(own) - of.rate * of.costs.now(of.batch).node * len(own),
-                )
-            )
-        best = max(best, worth(of, chosen))
-    if any(found):
+    found = admitted(bids, price)
+    assert found == best_first[: len(found)]
+    whole = [
+        best_first[:size]
+        for size in range(1 + len(best_first))
+        if size in (0, len(best_first)) or best_first[size] < best_first[size - 1]
+    ]
+    best = max(worth(of, taken) for taken in whole)
+    if found:
         assert worth(of, found) == pytest.approx(best)
     else:
         assert best < LITTLE * of.batch
@@ -145,24 +134,21 @@ def test_nothing_pays() -> None:
 
 
 def test_a_price_is_one_for_all() -> None:
-    """One request's good candidates are drafted if all requests' at their places are worth it."""
+    """The best candidates of all requests are drafted, however many each request has of them."""
     of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
-    rich, poor = (0.9, 0.8, 0.7), (0.25, 0.05)
-    # A plain step of both takes 1.2 seconds, a node more in each 0.4, two thirds of a token; the
-    # poor one's are in the forward already where the rich one's are.
-    assert taken(of, bid(*rich), bid(*poor)) == [[0.9, 0.8, 0.7], [0.25, 0.05]]
-    assert taken(of, bid(*poor), bid(*rich)) == [[0.25, 0.05], [0.9, 0.8, 0.7]]
-    assert taken(of, bid(0.9, 0.8, 0.6), bid(0.25)) == [[0.9, 0.8], [0.25]]
-    assert taken(of, bid(0.9, 0.8, 0.2), bid()) == [[0.9, 0.8], []]
-    assert taken(of, bid(0.9, 0.5, 0.45), bid(0.4, 0.3, 0.1)) == [[0.9, 0.5], [0.4, 0.3]]
+    # A plain step of both takes 1.2 seconds; a node 0.2 more, a third of a token.
+    rich, poor = (0.9, 0.8, 0.3), (0.4, 0.25)
+    assert taken(of, bid(*rich), bid(*poor)) == [[0.9, 0.8], [0.4]]
+    assert taken(of, bid(*poor), bid(*rich)) == [[0.4], [0.9, 0.8]]
+    assert taken(of, bid(0.9, 0.8, 0.6, 0.34), bid(0.32)) == [[0.9, 0.8, 0.6, 0.34], []]
+    assert taken(of, bid(0.9), bid()) == [[0.9], []]
     begin(of, [10])
-    assert taken(of, bid(*poor)) == [[0.25]]
+    assert taken(of, bid(0.25, 0.05)) == [[0.25]]
 
 
 def test_each_node_pays_its_own_cost_outside_of_the_forward() -> None:
-    """Padding is free in the forward, and there only."""
     of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
@@ -174,28 +160,28 @@ def test_a_heavier_request_has_less_likely_candidates_taken() -> None:
     of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
-    ahead, behind = bid(0.9, 0.8, 0.7, worth=0.5), bid(0.6, 0.4, 0.1, worth=2.0)
-    # A node more in both costs two thirds of a token: less than 0.4 + 0.8, more than 0.35 + 0.2.
+    ahead, behind = bid(0.9, 0.8, 0.6, worth=0.5), bid(0.6, 0.2, 0.1, worth=2.0)
+    # A node costs a third of a token: more than 0.6 and 0.1, as each request weighs them.
     price = of.price([ahead, behind])
     assert [tree_at(bid, price).drafted for bid in (ahead, behind)] == [2, 2]
     # What a node must be worth outside of the forward is 0.2 of the usual request's tokens.
     of = tuner(StepCosts(FLAT, node=0.1), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
+    behind = bid(0.11, 0.09, worth=2.0)
     price = of.price([ahead, behind])
-    sizes = [tree_at(bid, price).drafted for bid in (ahead, bid(0.11, 0.09, worth=2.0))]
-    assert sizes == [3, 1]
+    assert [tree_at(bid, price).drafted for bid in (ahead, behind)] == [3, 1]
     assert tree_at(bid(0.3, 0.3, worth=0.5), price).route == "plain"
 
 
-def test_settled_nodes_are_counted_whatever_their_value() -> None:
-    """Two nodes of one request were drawn: the other one's second is in the forward for nothing."""
-    of = tuner(Curve((1, 11), (1.0, 3.0)), [10, 10])
+def test_settled_nodes_are_in_the_forward_whatever_their_value() -> None:
+    """Where the first nodes beyond plain decoding are the dearest, settled ones pay for them."""
+    of = tuner(Curve((1, 2, 3, 22), (1.0, 1.0, 2.0, 2.1)), [10, 10])
     settle(of, gain=1, batch=2)
     begin(of, [10, 10])
     for settled in (0, 1, 2):
-        drawn = bid(0.5, 0.01, settled=settled)
-        assert of.price([drawn, bid(0.3, 0.3)]).most == max(1, settled)
+        price = of.price([bid(0.5, 0.01, settled=settled), bid(0.3, 0.2)])
+        assert price == (Price(0.2) if settled else NOTHING_PAYS)
 
 
 def test_a_longer_context_makes_nodes_dearer() -> None:

@@ -36,7 +36,7 @@ def grown(policy: Auto, forecast: Forecast, of: AutoTuner | None = None) -> tupl
     # A model is asked where the others leave something open.
     offers, table = ((), {0: [(1, 0.03)]}) if policy.neural else (offer(1, 2, 5), TABLE)
     stage = Stage(offers, table, model(lambda token: MODEL.get(token, [(77, 0.01)])))
-    price = (lambda bid: Price(0.01, 64)) if of is None else lambda bid: of.price([bid])
+    price = (lambda bid: Price(0.01)) if of is None else lambda bid: of.price([bid])
     return stage.grow(policy, forecast, room=6, budget=64, price=price), stage.bid
 
 

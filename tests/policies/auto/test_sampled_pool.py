@@ -146,7 +146,7 @@ def test_sampled_nodes_stay_whatever_the_price() -> None:
     policy = Auto(neural="draft", max_depth=3, layout="drawn")
     forecast = given_kinds(drawn=(0.5, 0.01, 0.01))
     drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
-    for price in (FREE, Price(0.4, 9), Price(0.9, 9), Price(0.0, 1), Price(0.0, 0), NOTHING_PAYS):
+    for price in (FREE, Price(0.4), Price(0.9), NOTHING_PAYS):
         stage = Stage(model=model(rows, drawn), price=price)
         tree = stage.grow(policy, forecast, temperature=1.0)
         assert {(4,)} <= set(paths(tree))
@@ -165,7 +165,7 @@ def reach(tree: TokenTree) -> float:
 
 @examples(
     seed=st.integers(0, 10**6),
-    price=st.sampled_from([FREE, Price(0.1, 9), Price(0.4, 9), Price(0.0, 2), NOTHING_PAYS]),
+    price=st.sampled_from([FREE, Price(0.1), Price(0.4), NOTHING_PAYS]),
 )
 def test_shapes(seed: int, price: Price) -> None:
     rng = np.random.default_rng(seed)
@@ -232,7 +232,7 @@ class Priced(Auto):
 
     def priced(self, bid: Bid) -> Price:
         tokens = bid.report.candidates.builder.tokens
-        return (FREE, Price(0.0, 1), Price(0.2, 2), NOTHING_PAYS)[sum(tokens) % 4]
+        return (FREE, Price(0.4), Price(0.2), NOTHING_PAYS)[sum(tokens) % 4]
 
 
 class Careless(Priced):
@@ -247,7 +247,7 @@ class Careless(Priced):
             if pool.builder.draws[node] == WITHOUT:
                 pool.path[node] = 0.9 if pool.builder.tokens[node] == 0 else 0.0
             pool.path[node] = min(pool.path[node], pool.path[pool.builder.parents[node]])
-        return Price(0.01, FREE.most)
+        return Price(0.01)
 
 
 FORECASTS = (

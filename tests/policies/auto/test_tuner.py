@@ -77,8 +77,8 @@ def test_a_machine_that_slows_down_as_a_whole_changes_no_price() -> None:
         (LINEAR, 1, [()], 1.02),
         (LINEAR, 26, [()], 1.52),
         (LINEAR, 1, [(1, 4)], 1.02 + DRAFT.seconds(1) + DRAFT.seconds(4)),
-        # Of two requests, three nodes of both and eight of one: as wide as the widest.
-        (FLAT, 1, [(1, 8), (3,)], 1.0 + DRAFT.seconds(6) + DRAFT.seconds(8)),
+        # Of two requests, one node and three together, then eight of one.
+        (FLAT, 1, [(1, 8), (3,)], 1.0 + DRAFT.seconds(4) + DRAFT.seconds(8)),
     ],
 )
 def test_the_rate_pays_for_nodes_and_for_levels(
@@ -246,10 +246,10 @@ def test_a_step_teaches_the_costs() -> None:
             of.price([each for each in bids if each is not None])
         of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)))
 
-    # The smaller tree is padded; draft forwards and reading a backlog are a part of the search.
+    # Three nodes and two roots; draft forwards and reading a backlog are a part of the search.
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
     drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + DRAFT.seconds(50)
-    assert seen == [(8, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx(drafting))]
+    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx(drafting))]
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0)]
     step([7], [None], [NOTHING_RIGHT])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cpu.attention import attend
 from draftwood.runner.cpu.compiled import _command
 
@@ -98,6 +99,39 @@ def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) 
             )
             assert alone is not None
             assert torch.equal(alone, whole[b : b + 1, n : n + 1])
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("masked", [False, True])
+def test_sequences_of_different_lengths_are_each_as_alone(dtype: torch.dtype, masked: bool) -> None:
+    counts, lengths, group = (3, 1, 7, 2), (150, 9, 260, 129), 3
+    step = Varlen(Visibility.TREE, counts, lengths)
+    query = drawn(1, sum(counts), 6, 64, dtype=dtype).transpose(1, 2)
+    key, value = (cached(4, 2, 260, 64, dtype, seed) for seed in (1, 2))
+    # Further rows and columns say nothing, and must not be read.
+    mask = torch.full((4, 1, group * 7, 260), torch.nan, dtype=dtype)
+    own = [tree_mask(1, group, n, kv, dtype) for n, kv in zip(counts, lengths, strict=True)]
+    for i, each in enumerate(own):
+        mask[i, :, : each.shape[2], : each.shape[3]] = each[0]
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found = attend(query, key, value, mask if masked else None, None, step)
+            assert found is not None
+            assert found.shape == (1, sum(counts), 6, 64)
+            for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):
+                alone = attend(
+                    query[:, :, start : start + n],
+                    key[i : i + 1, :, :kv],
+                    value[i : i + 1, :, :kv],
+                    own[i] if masked else None,
+                    None,
+                )
+                assert alone is not None
+                assert torch.equal(alone, found[:, start : start + n])
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_large_scores_and_rows_that_see_late_keys_only() -> None:

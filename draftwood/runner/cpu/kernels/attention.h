@@ -2,6 +2,7 @@
 //
 // Query heads that share a key head are rows of one product, so that keys and values are read once for them. The keys
 // come in blocks, with a running maximum (online softmax). A row is computed in one order, whatever the rows beside it.
+// Sequences may differ in queries and keys: then their queries lie behind one another, in one batch of queries.
 
 #pragma once
 
@@ -26,6 +27,14 @@ struct Attention {
     int64_t mask_batch, mask_row;
     double scale;
     int64_t narrow;  // bfloat16, else float32
+    const int64_t *starts, *lengths;  // first query of each sequence and the end [batch + 1]; keys [batch]; or null
+
+    // First query of a sequence among all, their number, and its keys.
+    int64_t first(int64_t sequence) const { return starts ? starts[sequence] : sequence * queries; }
+    int64_t count(int64_t sequence) const { return first(sequence + 1) - first(sequence); }
+    int64_t seen(int64_t sequence) const { return lengths ? lengths[sequence] : keys; }
+    // Elements before a sequence's queries.
+    int64_t before(int64_t sequence) const { return starts ? starts[sequence] * q_row : sequence * q_batch; }
 };
 
 inline Floats larger(Floats a, Floats b) {
@@ -79,16 +88,16 @@ inline void add_values(const float* weights, const T* values, int64_t stride, in
         for (int n = 0; n < N; n++) store(sums + m * width + n * LANES, found[m][n]);
 }
 
-// Rows `first` to `first + M` of one key head: row r is query r % queries of the head's query head r / queries.
+// Rows `first` to `first + M` of one key head: row r is query r % count of the head's query head r / count.
 template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t kv_head, int64_t first) {
     typedef Kind<T> K;
-    const int64_t width = a.width, group = a.heads / a.kv_heads;
+    const int64_t width = a.width, group = a.heads / a.kv_heads, own = a.count(batch), seen = a.seen(batch);
     const T* keys = static_cast<const T*>(a.k) + batch * a.k_batch + kv_head * a.k_head;
     const T* values = static_cast<const T*>(a.v) + batch * a.v_batch + kv_head * a.v_head;
     float queries[M * WIDEST], sums[M * WIDEST], scores[M * SPAN], most[M], divisors[M];
     for (int m = 0; m < M; m++) {
-        const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
-        const T* query = static_cast<const T*>(a.q) + batch * a.q_batch + head * a.q_head + row * a.q_row;
+        const int64_t head = kv_head * group + (first + m) / own, row = (first + m) % own;
+        const T* query = static_cast<const T*>(a.q) + a.before(batch) + head * a.q_head + row * a.q_row;
         for (int64_t i = 0; i < width; i += LANES) {
             store(queries + m * width + i, K::floats(query + i) * float(a.scale));
             store(sums + m * width + i, Floats{});
@@ -96,8 +105,8 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
         most[m] = -__builtin_inff();
         divisors[m] = 0.0f;
     }
-    for (int64_t start = 0; start < a.keys; start += SPAN) {
-        const int64_t count = a.keys - start < SPAN ? a.keys - start : SPAN;
+    for (int64_t start = 0; start < seen; start += SPAN) {
+        const int64_t count = seen - start < SPAN ? seen - start : SPAN;
         const T* block = keys + start * a.k_row;
         int64_t key = 0;
         for (; key + KEYS <= count; key += KEYS)
@@ -141,28 +150,40 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
         for (; i < width; i += LANES) add_values<T, M, 1>(scores, value + i, a.v_row, count, width, sums + i);
     }
     for (int m = 0; m < M; m++) {
-        const int64_t head = kv_head * group + (first + m) / a.queries, row = (first + m) % a.queries;
-        T* out = static_cast<T*>(a.out) + ((batch * a.queries + row) * a.heads + head) * width;
+        const int64_t head = kv_head * group + (first + m) / own, row = (first + m) % own;
+        T* out = static_cast<T*>(a.out) + ((a.first(batch) + row) * a.heads + head) * width;
         const float factor = 1.0f / divisors[m];
         for (int64_t i = 0; i < width; i += LANES) K::put(out + i, load<Floats>(sums + m * width + i) * factor);
     }
 }
 
-// What one thread computes: its share of all rows, as runs of up to TOGETHER rows of one key head.
+// What one thread computes: a share of the products of rows and keys, as runs of up to TOGETHER rows of one key head.
 template <class T> void attention_part(const Attention& a) {
-    const int64_t thread = a.openmp->thread(), threads = a.openmp->threads();
-    const int64_t each = a.heads / a.kv_heads * a.queries, all = a.batch * a.kv_heads * each;
-    const int64_t end = all * (thread + 1) / threads;
-    for (int64_t row = all * thread / threads; row < end;) {
-        const int64_t head = row / each, first = row % each, batch = head / a.kv_heads, kv_head = head % a.kv_heads;
-        const int64_t left = end - row < each - first ? end - row : each - first;
-        switch (left < TOGETHER ? left : TOGETHER) {
-            case 1: attend<T, 1>(a, batch, kv_head, first); break;
-            case 2: attend<T, 2>(a, batch, kv_head, first); break;
-            case 3: attend<T, 3>(a, batch, kv_head, first); break;
-            default: attend<T, TOGETHER>(a, batch, kv_head, first);
+    const int64_t thread = a.openmp->thread(), threads = a.openmp->threads(), group = a.heads / a.kv_heads;
+    int64_t all = 0;
+    for (int64_t batch = 0; batch < a.batch; batch++) all += a.heads * a.count(batch) * a.seen(batch);
+    const int64_t begin = all * thread / threads, end = all * (thread + 1) / threads;
+    int64_t passed = 0;
+    for (int64_t batch = 0; batch < a.batch; batch++) {
+        const int64_t each = group * a.count(batch), rows = a.kv_heads * each, seen = a.seen(batch);
+        // A row is of the thread in whose share its first product is.
+        const auto reached = [&](int64_t products) {
+            const int64_t row = (products - passed + seen - 1) / seen;
+            return products <= passed ? 0 : row < rows ? row : rows;
+        };
+        const int64_t last = reached(end);
+        for (int64_t row = reached(begin); row < last;) {
+            const int64_t kv_head = row / each, first = row % each;
+            const int64_t left = last - row < each - first ? last - row : each - first;
+            switch (left < TOGETHER ? left : TOGETHER) {
+                case 1: attend<T, 1>(a, batch, kv_head, first); break;
+                case 2: attend<T, 2>(a, batch, kv_head, first); break;
+                case 3: attend<T, 3>(a, batch, kv_head, first); break;
+                default: attend<T, TOGETHER>(a, batch, kv_head, first);
+            }
+            row += left < TOGETHER ? left : TOGETHER;
         }
-        row += left < TOGETHER ? left : TOGETHER;
+        passed += rows * seen;
     }
 }
 

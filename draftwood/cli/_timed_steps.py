@@ -23,7 +23,7 @@ class TimedStep:
     """A step and its time.
 
     Attributes:
-        tokens: tokens scored by the target, padding of smaller trees included.
+        tokens: tokens scored by the target.
         context: cached tokens of the whole batch.
         batch: number of requests.
         levels: nodes of each draft forward, summed over the batch.
@@ -89,7 +89,7 @@ def _timed(stats: Sequence[StepStats], cached: int, seconds: float) -> TimedStep
         sum(int((tree.depths == i).sum()) for tree in trees) for i in range(first.draft_calls)
     ]
     return TimedStep(
-        tokens=len(trees) * max(map(len, trees)),
+        tokens=sum(map(len, trees)),
         context=cached,
         batch=len(trees),
         levels=tuple(levels),

@@ -96,7 +96,7 @@ class Curve:
         """Seconds of one forward; 0 for no tokens.
 
         Args:
-            tokens: scored tokens, roots and padding included.
+            tokens: scored tokens, roots included.
             context: cached tokens, summed over the batch.
             batch: sequences.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Price(NamedTuple):
 FREE = Price(0.0)
 """The price at which every candidate is drafted."""
 
-NOTHING_PAYS = Price(2.0)
+NOTHING_PAYS = Price(math.inf)
 """The price at which no candidate is drafted."""
 
 
@@ -46,7 +47,8 @@ class Bid:
 
     Attributes:
         values: expected tokens that each of the likeliest candidates adds, weighted by its
-            request's token weight; best first, no more than the policy would draft.
+            request's token weight: of settled ones, then of the others, best first; no more than
+            the policy would draft.
         settled: nodes that are drafted whatever the price.
         levels: nodes of each draft forward that was spent on the candidates.
         report: the policy's record of its candidates. Only its own tuner reads it.

@@ -146,14 +146,17 @@ def _delegating(original: str) -> AttentionFunction:
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
         cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
-        run: Callable[..., torch.Tensor] = fused_attention
-        if cap is not None or sinks is not None:
-            run = lambda q, k, v, m, s, step: _unfused(q, k, v, m, s, step, cap, sinks)  # noqa: E731
         given = (query, key, value, attention_mask, scaling)
-        if isinstance(draftwood_visibility, Varlen):
-            output = _by_sequence(run, *given, draftwood_visibility)
+        if cap is None and sinks is None:
+            output = fused_attention(*given, draftwood_visibility)
+        elif isinstance(draftwood_visibility, Varlen):
+            output = _by_sequence(
+                lambda q, k, v, m, s, step: _unfused(q, k, v, m, s, step, cap, sinks),
+                *given,
+                draftwood_visibility,
+            )
         else:
-            output = run(*given, draftwood_visibility)
+            output = _unfused(*given, draftwood_visibility, cap, sinks)
         return output, None
 
     return attention
@@ -186,7 +189,7 @@ def fused_attention(
     scaling: float | None,
     step: Visibility | Varlen,
 ) -> torch.Tensor:
-    """Attention output ``[b, q, heads, d]``, of one sequence or of equal ones in one operation.
+    """Attention output ``[b, q, heads, d]``, in as few operations as there can be.
 
     Args:
         query: ``[b, heads, q, d]``; of a :class:`Varlen` ``[1, heads, n, d]``.

@@ -22,6 +22,9 @@ from draftwood.runner.eager import eager
 from draftwood.runner.masks import Masks, TreeMasks
 from draftwood.runner.rotary import at_extents
 
+_STEP = 256
+"""Tokens up to which a size comes again and again, so that its views are kept."""
+
 
 class Staging:
     """``lanes`` int64 host buffers that are sent to the device together; they grow as needed."""
@@ -56,7 +59,9 @@ class Staging:
             self._sent[:total].copy_(self._host[:total], non_blocking=True)
         views = self._views.get(size)
         if views is None:
-            views = self._views[size] = self._sent[:total].view(self._lanes, size).unbind(0)
+            views = self._sent[:total].view(self._lanes, size).unbind(0)
+            if size <= _STEP:
+                self._views[size] = views
         return views
 
 

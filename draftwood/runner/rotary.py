@@ -51,7 +51,7 @@ class Regime:
 
 @contextmanager
 def at_extents(extents: Extents) -> Iterator[None]:
-    """A context that sets the extents of this thread's forwards, int64 ``[b, q]`` on the host."""
+    """A context that sets the extents of this thread's forwards, int64 ``[1, n]`` on the host."""
     token = _extents.set(extents)
     try:
         yield

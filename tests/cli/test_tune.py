@@ -11,13 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from draftwood.cli import _tune_tables
-from draftwood.cli._timed_steps import Check, TimedStep, check, run_steps
+from draftwood.cli._timed_steps import Check, TimedStep, _timed, check, run_steps
 from draftwood.cli.tune import tune, verdict
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
+from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE
+from draftwood.protocols import StepTimes
+from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
@@ -161,6 +164,12 @@ def test_without_matplotlib_there_is_a_sentence(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DraftwoodError, match=r"needs matplotlib.*lab"):
         _tune_tables.check(tmp_path / "costs.png")
+
+
+def test_a_step_has_the_tokens_of_all_its_trees() -> None:
+    trees = [tree_of([1, 2, 3], [-1, 0, 1]), tree_of([4], [-1])]
+    stats = [StepStats(tree, (), 1, StepTimes(0.1, 0.2, 0.3), batch=2) for tree in trees]
+    assert _timed(stats, cached=9, seconds=1.0).tokens == 4
 
 
 def test_steps_say_what_they_were() -> None:

@@ -95,9 +95,13 @@ class Contexts:
         return TurnContext(tuple(ids[-self._most :]), cut=len(ids) > self._most)
 
     def longest(self, prompt: Prompt, more: int) -> tuple[int, ...]:
-        """Ids as many as of the prompt's last context, and ``more``: its first one, repeated."""
+        """Ids as many as of the prompt's last context, and ``more``: its first one, repeated.
+
+        They end as that one does, so that an answer begins as usual.
+        """
         ids = self.after(prompt, ()).ids
-        return tuple(islice(cycle(ids), min(self.most_tokens(prompt), self._most) + more))
+        count = min(self.most_tokens(prompt), self._most) + more
+        return tuple(islice(cycle(reversed(ids)), count))[::-1]
 
     def _encode(self, prompt: Prompt, answers: Sequence[str]) -> list[int]:
         turns = prompt.turns[: len(answers) + 1]

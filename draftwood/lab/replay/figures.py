@@ -36,7 +36,7 @@ class Speed:
         tokens_per_second: of the whole batch.
         speedup: their ratio to plain decoding's.
         mean_acceptance_length: committed tokens per step of a sequence.
-        drafted_per_step: drafted nodes per step of a sequence, padding excluded.
+        drafted_per_step: drafted nodes per step of a sequence.
     """
 
     load: BatchLoad
@@ -139,7 +139,7 @@ def speed(steps: Sequence[StepWork], costs: StepCosts, load: BatchLoad) -> Speed
     seconds, committed = 0.0, 0
     for group in _groups(len(steps), batch):
         members = [steps[i] for i in group]
-        tokens = batch * (1 + max(step.nodes for step in members))
+        tokens = batch + sum(step.nodes for step in members)
         seconds += costs.step(tokens, context, batch, _levels(members))
         committed += sum(step.committed for step in members)
     found = committed / seconds

@@ -128,6 +128,12 @@ class SampledPool(Pool):
             self._fixed |= self._above(node)
         return fresh
 
+    def likeliest(self, most: int) -> list[float]:
+        """Path probabilities of the settled nodes, and of the likeliest others, best first."""
+        fixed = [path for node, path in enumerate(self.path) if node in self._fixed][1:]
+        others = [path for node, path in enumerate(self.path) if node not in self._fixed]
+        return [*fixed, *sorted(others, reverse=True)[: max(0, most - len(fixed))]]
+
     def chosen(self, price: float, most: int) -> list[int]:
         """The sampled nodes with their ancestors, and the likeliest of the others.
 

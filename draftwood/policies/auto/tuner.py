@@ -152,7 +152,7 @@ class AutoTuner(Tuner):
         rate = self.rate
         # The cost of a node outside of the forward is the node's own.
         least = rate * self._now.node
-        # Settled nodes are drafted and paid for. They are taken for their request's best.
+        # Settled nodes are drafted and paid for.
         settled = sum(bid.settled for bid in bids)
         fixed = (value for bid in bids for value in bid.values[: bid.settled])
         gained = sum(max(0.0, value - least) for value in fixed)

@@ -79,6 +79,7 @@ def attend(
         or width > _WIDEST
         or value.shape != key.shape
         or not keys > 0
+        or (sequences is not None and min(sequences.lengths) < 1)
         or not all(_rows(x, dtype) for x in (query, key, value))
         or (mask is not None and not _rows(mask, dtype))
     ):

@@ -140,7 +140,7 @@ def test_a_warm_up_takes_the_room_of_the_longest_answers_with_fewer_tokens() -> 
     (warm,) = short.requests
     assert warm.max_new_tokens == WARM_UP_TOKENS
     list(run([Job("x", 0, 0, 0, (item,))], {"x": long}))
-    assert warm.prompt[: len(long.requests[0].prompt)] == long.requests[0].prompt
+    assert warm.prompt[-len(long.requests[0].prompt) :] == long.requests[0].prompt
     assert len(warm.prompt) + WARM_UP_TOKENS == room.most_tokens(item.prompt) + tokens
 
 

@@ -129,6 +129,13 @@ def test_nothing_pays() -> None:
         assert price == NOTHING_PAYS
         assert tree_at(bid(*probabilities), price).route == "plain"
     assert of.price([bid(0.9, limit=0)]) == NOTHING_PAYS
+    # Whatever a request's tokens are worth.
+    heavy = bid(0.8, worth=3.0)
+    of = tuner(STEPPED, [10] * 4)
+    settle(of, gain=3, batch=4)
+    begin(of, [10] * 4)
+    assert of.price([heavy]) == NOTHING_PAYS
+    assert tree_at(heavy, NOTHING_PAYS).route == "plain"
     # Where nodes are free, whatever may be right pays.
     assert taken(tuner(FLAT), bid(0.05, 0.02)) == [[0.05, 0.02]]
 

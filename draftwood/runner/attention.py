@@ -21,7 +21,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.cpu.attention import attend
+from draftwood.runner.cpu.attention import Sequences, attend
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
@@ -66,6 +66,11 @@ class Varlen:
     def starts(self) -> list[int]:
         """First token of each sequence, and the number of all tokens."""
         return [0, *accumulate(self.counts)]
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """For the kernel on a CPU: the same in all layers."""
+        return Sequences(self.starts, self.lengths)
 
 
 @dataclass
@@ -202,7 +207,7 @@ def fused_attention(
     if isinstance(step, Varlen):
         if step.visibility in (Visibility.TREE, Visibility.OPEN) and step.places is None:
             shown = mask if step.visibility is Visibility.TREE else None
-            found = attend(query, key, value, shown, scaling, step)
+            found = attend(query, key, value, shown, scaling, step.sequences)
             if found is not None:
                 return found
         return _by_sequence(fused_attention, query, key, value, mask, scaling, step)

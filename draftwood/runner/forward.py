@@ -142,12 +142,13 @@ class ForwardPass:
         n, lengths = sum(counts), list(map(add, starts, counts))
         cache.reserve(0, max(lengths))
         lanes = self._staging.lanes(n)
-        if several or cache.scatter:
+        by_index = several or cache.scatter
+        if by_index:
             self._write_places(rows, starts, counts, lanes)
         if self.shift:
             self._positions += self.shift
         ids, positions, entries, places = self._staging.send()
-        cache.begin(rows, starts, counts, entries if several or cache.scatter else None)
+        cache.begin(rows, starts, counts, entries if by_index else None)
         extra: dict[str, Any] = {}
         if taps:
             extra["output_hidden_states"] = list(taps)

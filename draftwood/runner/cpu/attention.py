@@ -7,7 +7,7 @@ is written for many queries. A step has the queries of one tree, in each of some
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_double, c_int64, c_void_p
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -35,18 +35,18 @@ class _Attention(ctypes.Structure):
     )
 
 
-class Sequences(Protocol):
-    """Sequences of different lengths whose queries lie behind one another.
+class Sequences:
+    """Sequences of different lengths, their queries behind one another, as the kernel reads them.
 
-    Attributes:
+    Args:
         starts: first query of each sequence, and the number of all queries.
         lengths: visible keys of each sequence.
     """
 
-    @property
-    def starts(self) -> Sequence[int]: ...
-    @property
-    def lengths(self) -> Sequence[int]: ...
+    def __init__(self, starts: Sequence[int], lengths: Sequence[int]) -> None:
+        self._arrays = (c_int64 * len(starts))(*starts), (c_int64 * len(lengths))(*lengths)
+        self.addresses = tuple(map(ctypes.addressof, self._arrays))
+        self.fewest_keys = min(lengths)
 
 
 def attend(
@@ -79,16 +79,12 @@ def attend(
         or width > _WIDEST
         or value.shape != key.shape
         or not keys > 0
-        or (sequences is not None and min(sequences.lengths) < 1)
+        or (sequences is not None and sequences.fewest_keys < 1)
         or not all(_rows(x, dtype) for x in (query, key, value))
         or (mask is not None and not _rows(mask, dtype))
     ):
         return None
     out = query.new_empty((len(query), queries, heads, width))
-    starts = lengths = None
-    if sequences is not None:
-        starts = (c_int64 * (batch + 1))(*sequences.starts)
-        lengths = (c_int64 * batch)(*sequences.lengths)
     call = _Attention(
         compiled.openmp,
         query.data_ptr(),
@@ -103,7 +99,7 @@ def attend(
         *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
         width**-0.5 if scale is None else scale,
         dtype is torch.bfloat16,
-        *(None if each is None else ctypes.addressof(each) for each in (starts, lengths)),
+        *((None, None) if sequences is None else sequences.addresses),
     )
     compiled.attention(ctypes.addressof(call))
     return out

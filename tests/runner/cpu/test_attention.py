@@ -117,7 +117,7 @@ def test_sequences_of_different_lengths_are_each_as_alone(dtype: torch.dtype, ma
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found = attend(query, key, value, mask if masked else None, None, step)
+            found = attend(query, key, value, mask if masked else None, None, step.sequences)
             assert found is not None
             assert found.shape == (1, sum(counts), 6, 64)
             for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):

@@ -114,19 +114,19 @@ def modelled(run: Run) -> Iterable[str]:
 
 def oracles(run: Run) -> Iterable[str]:
     """Expected speed-up of ``auto`` over plain decoding with one part of it made perfect."""
-    parts = list(next(iter(run["oracles"].values())))
-    rows = [
-        [
-            recording.removeprefix("modelled_"),
-            *(
+    rows = []
+    parts: list[str] = []
+    for recording, by_batch in run["oracles"].items():
+        for batch, found in by_batch.items():
+            parts = list(found)
+            figures = (
                 f"{number(each['speedup'])} (τ {number(each['mean_acceptance_length'])}, "
                 f"{number(each['drafted_per_step'])} nodes)"
-                for each in map(found.__getitem__, parts)
-            ),
-        ]
-        for recording, found in run["oracles"].items()
-    ]
-    yield table(["perfect", *(part if part != "auto" else "nothing" for part in parts)], rows)
+                for each in found.values()
+            )
+            rows.append([recording.removeprefix("modelled_"), batch, *figures])
+    names = (part if part != "auto" else "nothing" for part in parts)
+    yield table(["perfect", "batch", *names], rows)
 
 
 TABLES: dict[str, Callable[[Run], Iterable[str]]] = {

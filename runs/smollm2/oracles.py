@@ -2,7 +2,7 @@
 
     python runs/smollm2/oracles.py RECORDING... --model smollm2 [--method auto:layout=ranked]
 
-The parts, by expected tokens per second over plain decoding, at given step costs:
+The parts, by expected tokens per second over plain decoding, at given step costs and batch sizes:
 
 * ``auto``: as it is;
 * ``acceptance``: of the candidates that it finds, it knows which the target accepts;
@@ -12,13 +12,14 @@ The parts, by expected tokens per second over plain decoding, at given step cost
 * ``cost``: as it is, where a drafted node costs nothing.
 
 What ``acceptance`` adds is lost by the calibration, what ``search`` adds by the search, the rest up
-to ``candidates`` by the sources, and ``cost`` shows what verifying takes. Prints one JSON object.
+to ``candidates`` by the sources, and ``cost`` shows what verifying takes. For a batch, trees are
+planned as by ``draftwood replay --batch`` (docs/replay.md). Prints one JSON object.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.file import read, write
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.pricing import read_costs
+from draftwood.lab.replay.pricing import of_sequence, read_costs
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer, StepWork
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
@@ -47,7 +48,6 @@ from draftwood.protocols import Bid, Growth
 from draftwood.runner.attach import attach
 from draftwood.tree import ROOT
 
-LOAD = BatchLoad(1, 0)
 LONGEST = 64
 """Nodes of a draft that is always right, at most."""
 
@@ -135,33 +135,56 @@ ORACLES = {
 }
 
 
-def perfect(costs: StepCosts) -> dict[str, float]:
+def perfect(costs: StepCosts, load: BatchLoad) -> dict[str, float]:
     """The figures of a chain that is always right, of the length that pays most."""
-    plain = costs.step(1)
-    found = {n: (n + 1) * plain / costs.step(1 + n) for n in range(LONGEST + 1)}
+    at = of_sequence(costs, load.batch, load.context)
+    found = {n: (n + 1) * at.step(1) / at.step(1 + n) for n in range(LONGEST + 1)}
     best = max(found, key=found.__getitem__)
     return {"speedup": found[best], "mean_acceptance_length": best + 1.0, "drafted_per_step": best}
 
 
-def free(costs: StepCosts) -> StepCosts:
+def free(costs: StepCosts, load: BatchLoad) -> StepCosts:
     """The costs with verified nodes that cost nothing."""
-    plain = costs.target.seconds(1)
+    plain = costs.target.seconds(load.batch, load.batch * load.context, load.batch)
     return replace(costs, target=Curve((1, 2), (plain, plain)), node=0.0)
 
 
 def replayed(
-    recording: Recording, one: ReplayMethod, costs: StepCosts, live: PricedHost
+    recording: Recording, one: ReplayMethod, costs: StepCosts, load: BatchLoad, live: PricedHost
 ) -> dict[str, float]:
     """Expected speed-up, tokens and nodes a step over all prompts."""
-    replayer = Replayer(recording, live.priced(costs), costs)
+    planned = of_sequence(costs, load.batch, load.context)
+    replayer = Replayer(recording, live.priced(planned), planned)
     steps: list[StepWork] = []
     for prompt in recording.prompts:
         steps += replayer.replay(one, prompt).steps
-    found = speed(steps, costs, LOAD)
+    found = speed(steps, costs, load)
     return {
         "speedup": found.speedup,
         "mean_acceptance_length": found.mean_acceptance_length,
         "drafted_per_step": found.drafted_per_step,
+    }
+
+
+def limits(
+    recording: Recording,
+    one: ReplayMethod,
+    costs: StepCosts,
+    load: BatchLoad,
+    live: PricedHost,
+    show: Callable[[str], None],
+) -> dict[str, dict[str, float]]:
+    """Figures by perfect part; ``show`` is told each part that begins."""
+    parts: dict[str, dict[str, float]] = {}
+    for name, oracle in ORACLES.items():
+        show(name)
+        with oracle():
+            parts[name] = replayed(recording, one, costs, load, live)
+    show("cost")
+    return {
+        **parts,
+        "candidates": perfect(costs, load),
+        "cost": replayed(recording, one, free(costs, load), load, live),
     }
 
 
@@ -171,28 +194,36 @@ def main() -> None:
     asked.add_argument("--model", required=True)
     asked.add_argument("--method", default="auto:layout=ranked")
     asked.add_argument("--costs", type=Path, default=Path(__file__).with_name("step_costs.json"))
+    asked.add_argument("--batches", default="1,16")
+    asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
     options = asked.parse_args()
     costs = read_costs(options.costs)
     loaded = models.load(options.model, dtype="float32", device="cpu")
     live = PricedHost(attach(loaded.model), loaded.tokenizer, costs)
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
+    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for path in options.recordings:
         recording = read(path)
         chosen = equipped(method(options.method), recording.model.fingerprint).method
         one = replay_method(chosen, recording.model.info())
-        parts = {"candidates": perfect(costs)}
+        by_batch = found[path.stem] = {}
         try:
-            parts["cost"] = replayed(recording, one, free(costs), live)
-            for name, oracle in ORACLES.items():
-                click.echo(f"{path.stem}: {name}", err=True)
-                with oracle():
-                    parts[name] = replayed(recording, one, costs, live)
+            for load in loads:
+                title = f"{path.stem}, batch {load.batch}"
+
+                def show(part: str, title: str = title) -> None:
+                    click.echo(f"{title}: {part}", err=True)
+
+                by_batch[str(load.batch)] = limits(recording, one, costs, load, live, show)
         finally:
             write(path, recording)
-        found[path.stem] = {name: parts[name] for name in (*ORACLES, "candidates", "cost")}
     origin = provenance(
         model={"name": loaded.name},
-        settings={"method": options.method, "costs": costs.to_json()},
+        settings={
+            "method": options.method,
+            "costs": costs.to_json(),
+            "context": options.context,
+        },
         sets=[],
     )
     json.dump({"provenance": origin, "oracles": found}, sys.stdout, indent=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ class RolloutDrafter(Drafter):
         target: the target.
         readable: number of the target's ids that the model can read; higher ids become the last.
         limit: longest sequence, in tokens, that the model can draft for.
+        project: the target's features to the vectors that the model takes, if it does.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class RolloutDrafter(Drafter):
         target: TargetInfo,
         readable: int,
         limit: int,
+        project: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         # Here, so that settings can be listed without torch.
         from draftwood.drafters._rollout.rollout import DraftRollout
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
-        self._rollout = DraftRollout(model, VocabularyMap(to_target, target), readable, limit)
+        vocabulary = VocabularyMap(to_target, target)
+        self._rollout = DraftRollout(model, vocabulary, readable, limit, project)
 
     @property
     def forwards(self) -> int:

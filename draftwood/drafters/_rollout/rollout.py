@@ -8,13 +8,14 @@ together with the next level. Prompts and longer backlogs are prefilled, with lo
 rows only.
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
-tokens these are the target's features; for drafted nodes, the model's own output at the parent. So
+tokens it is computed from the target's features, which wait until the model is asked: one product
+then does for all sequences. For drafted nodes it is the model's own output at the parent. So
 such a model forwards one generation of nodes at a time. Its entries for drafted nodes are dropped:
 accepted tokens are forwarded again with the target's features (EAGLE, section 4.1).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -33,6 +34,9 @@ from draftwood.tree import Draw, TokenTree, TreeBuilder
 _MAX_ALONG: Final = 16
 """Most tokens of a backlog that are forwarded together with the next level."""
 
+_MAX_FEATURES: Final = 64
+"""Most tokens of a sequence whose features wait: they take more memory than its vectors."""
+
 
 @dataclass
 class _Sequence:
@@ -41,7 +45,8 @@ class _Sequence:
     Attributes:
         slot: the draft model's.
         pending: committed tokens that are not cached, the next tree's root last.
-        hidden: their vectors in order, as several ``[n, H]``; empty if the model takes none.
+        hidden: vectors of the first of these, as several ``[n, H]``; empty if the model takes none.
+        features: the target's features for the others, as several ``[n, F]``.
         draws: tokens sampled in this step.
         to_commit: entries of the last step to commit before the next forward; None: none are due.
         tree: the policy's tree that ``entries`` belong to.
@@ -52,6 +57,7 @@ class _Sequence:
     slot: int
     pending: list[int]
     hidden: list[torch.Tensor]
+    features: list[torch.Tensor]
     draws: Draws
     to_commit: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
@@ -72,15 +78,22 @@ class DraftRollout:
         vocabulary: maps its outputs to the target's tokens.
         readable: number of the target's ids that the model can read; higher ids become the last.
         limit: longest sequence, in tokens, that the model can draft for.
+        project: the target's features ``[n, F]`` to the vectors ``[n, H]`` that the model takes.
     """
 
     #: Rank each node alone, the plain twin of ranking a level at once.
     node_by_node: bool = False
 
     def __init__(
-        self, model: DraftModel, vocabulary: VocabularyMap, readable: int, limit: int
+        self,
+        model: DraftModel,
+        vocabulary: VocabularyMap,
+        readable: int,
+        limit: int,
+        project: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self._model = model
+        self._project = project
         self._limit = limit
         self._vocabulary = vocabulary
         self._readable_tokens = readable
@@ -88,49 +101,50 @@ class DraftRollout:
         self.forwards = 0
 
     def begin(
-        self, slot: int, committed: Sequence[int], hidden: torch.Tensor | None = None
+        self, slot: int, committed: Sequence[int], features: torch.Tensor | None = None
     ) -> None:
         """Start a sequence.
 
         Args:
             slot: the request's.
             committed: its tokens, the first tree's root last.
-            hidden: their vectors ``[n, H]``, for a model that takes them.
+            features: the target's ``[n, F]`` for them, if the model takes vectors.
         """
         self.release(slot)
         where = self._model.open(len(committed))
-        draws, vectors = Draws(self._vocabulary), [] if hidden is None else [hidden]
-        self._sequences[slot] = _Sequence(where, list(committed), vectors, draws)
+        sequence = _Sequence(where, list(committed), [], [], Draws(self._vocabulary))
+        self._sequences[slot] = sequence
+        self._keep(sequence, features)
 
     def backlog(self, slot: int) -> int:
         """Number of committed tokens that the model has not read, the next root excluded."""
         return len(self._sequences[slot].pending) - 1
 
     def commit(
-        self, slot: int, committed: Sequence[int], hidden: torch.Tensor | None = None
+        self, slot: int, committed: Sequence[int], features: torch.Tensor | None = None
     ) -> None:
         """Commit a step.
 
         Args:
             slot: the request's.
             committed: its new tokens, the next root last.
-            hidden: their vectors ``[n, H]``, for a model that takes them.
+            features: the target's ``[n, F]`` for them, if the model takes vectors.
         """
         sequence = self._sequences[slot]
         sequence.draws.clear()
         entries = sequence.entries
         if entries is None:
             sequence.pending += committed
-            if hidden is not None:
-                sequence.hidden.append(hidden)
-            return
-        if hidden is None:
-            sequence.to_commit, sequence.pending = entries.commit(committed)
         else:
-            sequence.to_commit = tuple(range(1, entries.root + 1))
-            sequence.pending, sequence.hidden = list(committed), [hidden]
-        sequence.tree = sequence.entries = None
-        sequence.rows.clear()
+            if features is None:
+                sequence.to_commit, sequence.pending = entries.commit(committed)
+            else:
+                sequence.to_commit = tuple(range(1, entries.root + 1))
+                sequence.pending = list(committed)
+                sequence.hidden.clear()
+            sequence.tree = sequence.entries = None
+            sequence.rows.clear()
+        self._keep(sequence, features)
 
     def release(self, slot: int) -> None:
         """End a sequence, if there is one."""
@@ -165,6 +179,26 @@ class DraftRollout:
         """See :meth:`.draws.Draws.proposals`; valid until :meth:`commit`."""
         return self._sequences[slot].draws.proposals(handles)
 
+    def _keep(self, sequence: _Sequence, features: torch.Tensor | None) -> None:
+        """Keep features until the model is asked, unless these are many."""
+        if features is not None:
+            sequence.features.append(features)
+            if sum(map(len, sequence.features)) > _MAX_FEATURES:
+                self._compute_vectors([sequence])
+
+    def _compute_vectors(self, sequences: Sequence[_Sequence]) -> None:
+        """Compute the vectors of all features that wait, in one call."""
+        waiting = [sequence for sequence in sequences if sequence.features]
+        if not waiting or self._project is None:
+            return
+        features = [each for sequence in waiting for each in sequence.features]
+        counts = [sum(map(len, sequence.features)) for sequence in waiting]
+        with torch.inference_mode():
+            found = self._project(torch.cat(features) if len(features) > 1 else features[0])
+        for sequence, vectors in zip(waiting, torch.split(found, counts), strict=True):
+            sequence.hidden.append(vectors)
+            sequence.features.clear()
+
     def _fits(self, sequence: _Sequence, query: Expand) -> bool:
         """Whether the deepest node has a position in the draft model's context."""
         to_commit = 0 if sequence.to_commit is None else len(sequence.to_commit) + 1
@@ -177,6 +211,7 @@ class DraftRollout:
         to_commit = [(s.slot, s.to_commit) for s in sequences if s.to_commit is not None]
         if to_commit:
             self._model.commit([slot for slot, _ in to_commit], [path for _, path in to_commit])
+        self._compute_vectors(sequences)
         for sequence in sequences:
             sequence.to_commit = None
         behind = [

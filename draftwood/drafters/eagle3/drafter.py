@@ -68,7 +68,7 @@ class Eagle3Drafter(RolloutDrafter):
 
     def __init__(self, head: DraftHead, model: DraftModel, target: TargetInfo) -> None:
         ids, limit = head.target_ids(), target.context_limit
-        super().__init__(model, ids, target, target.vocab_size, limit)
+        super().__init__(model, ids, target, target.vocab_size, limit, head.project)
         self._head = head
 
     @property
@@ -79,19 +79,20 @@ class Eagle3Drafter(RolloutDrafter):
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts. Tokens are one position ahead of features: the first has no row."""
         tokens = [*prefill.prompt.tolist()[1:], prefill.first]
-        self._rollout.begin(slot, tokens, self._project(prefill.rows, slice(None)))
+        self._rollout.begin(slot, tokens, _features(prefill.rows))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed. Each of its tokens gets the features of its parent."""
-        hidden = self._project(outcome.rows, [ROOT, *outcome.path])
-        self._rollout.commit(slot, outcome.committed, hidden)
+        found, nodes = _features(outcome.rows), [ROOT, *outcome.path]
+        first = len(nodes)
+        # A copy, so that the other nodes' rows do not stay alive; of the first ones it is quicker.
+        own = found[:first].clone() if nodes[-1] == first - 1 else found[nodes]
+        self._rollout.commit(slot, outcome.committed, own)
 
-    def _project(self, rows: TargetOutput, nodes: slice | list[int]) -> torch.Tensor:
-        import torch
 
-        assert rows.features is not None, "the target returns the features of the drafter's taps"
-        with torch.inference_mode():
-            return self._head.project(rows.features[nodes])
+def _features(rows: TargetOutput) -> torch.Tensor:
+    assert rows.features is not None, "the target returns the features of the drafter's taps"
+    return rows.features
 
 
 PART = Eagle3

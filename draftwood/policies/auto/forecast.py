@@ -26,8 +26,8 @@ class Forecast:
         token_weight: of a token of this request, relative to the batch mean.
         floor: path probability below which a candidate is dropped; above 1 nothing is drafted.
         price: recent path probability from which on a candidate paid.
-        coverage: probability that a neural drafter, asked below a node, adds a token that is
-            accepted, given that no other source's is.
+        drafter_gain: what a neural drafter adds, relative to the headroom of the nodes that it is
+            asked about (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
         catch_up: cost of the first draft forward of a step on top of its level: the neural drafter
             reads what was committed since it last drafted. Spread over the steps that are left.
         level_costs: cost of a draft forward by its width in nodes, from 0 on.
@@ -37,7 +37,7 @@ class Forecast:
     token_weight: float = 1.0
     floor: float = 0.02
     price: float = 0.1
-    coverage: float = 0.7
+    drafter_gain: float = 0.7
     catch_up: float = 0.0
     level_costs: tuple[float, ...] = ()
 

@@ -29,7 +29,7 @@ from draftwood.policies.auto.calibration_file import load
 from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import Report
+from draftwood.policies.auto.report import LevelGain, Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
@@ -173,16 +173,18 @@ class Auto(Policy):
                 tokens = offer.tokens[:deepest]
                 pool.copy(tokens, offer.match_length, name, place == 0, position)
         yield from self._rank(pool, range(len(pool)), deepest)
-        levels: list[int] = []
+        widths: list[int] = []
+        gains: list[LevelGain] = []
         asked: set[int] = set()
         while self.neural and not pool.full:
-            gains = self._promising(pool, asked, deepest, forecast)
-            nodes = sorted(gains)
-            cost = forecast.level_cost(len(nodes)) + (0.0 if levels else forecast.catch_up)
-            if sum(gains.values()) <= cost:
+            headroom = self._promising(pool, asked, deepest, forecast)
+            nodes, most = sorted(headroom), sum(headroom.values())
+            cost = forecast.level_cost(len(nodes)) + (0.0 if widths else forecast.catch_up)
+            if not nodes or forecast.drafter_gain * most <= cost:
                 break
-            levels.append(len(nodes))
+            widths.append(len(nodes))
             asked.update(nodes)
+            before = pool.surplus(forecast.price)
             if sampled is None:
                 answer: Candidates = yield self._ask(pool, nodes, draw, growth)
                 found = nodes, answer.tokens, answer.logq
@@ -191,9 +193,10 @@ class Auto(Policy):
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, fresh, deepest)
-        report = Report(pool, budget, forecast.token_weight)
+            gains.append(LevelGain(most, pool.surplus(forecast.price) - before))
+        report = Report(pool, budget, forecast.token_weight, tuple(gains))
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
-        price: Price = yield Bid(values, pool.settled, tuple(levels), report)
+        price: Price = yield Bid(values, pool.settled, tuple(widths), report)
         return pool.tree(report.chosen(price), "auto")
 
     @cached_property
@@ -276,10 +279,9 @@ class Auto(Policy):
     def _promising(
         self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast
     ) -> dict[int, float]:
-        """Expected gain of the likeliest nodes that the model may be asked about next.
+        """The nodes to ask the model about next, as many as gain most, with their headroom.
 
-        A parent is asked before its children, and a node only if its gain exceeds the price of one
-        child.
+        A parent is asked before its children.
         """
         parents, depths = pool.builder.parents, pool.builder.depths
         open_nodes = [
@@ -289,11 +291,15 @@ class Auto(Policy):
             and node not in asked
             and (node == ROOT or parents[node] in asked)
         ]
-        best = sorted(open_nodes, key=lambda node: -pool.path[node])[: self.level]
-        gains = {
-            node: forecast.coverage * pool.path[node] * (1.0 - pool.covered(node)) for node in best
-        }
-        return {node: gain for node, gain in gains.items() if gain > forecast.price}
+        likely = [node for node in open_nodes if pool.path[node] > forecast.price]
+        found = {node: pool.headroom(node, forecast.price) for node in likely}
+        best = sorted(likely, key=found.__getitem__, reverse=True)[: self.level]
+        gained, most, chosen = 0.0, 0.0, 0
+        for width, node in enumerate(best, 1):
+            gained += forecast.drafter_gain * found[node]
+            if (net := gained - forecast.level_cost(width)) > most:
+                most, chosen = net, width
+        return {node: found[node] for node in best[:chosen]}
 
 
 PART = Auto

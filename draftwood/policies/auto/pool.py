@@ -176,15 +176,18 @@ class Pool:
                 self.builder.draws[node] = draw
         return new
 
-    def covered(self, node: int) -> float:
-        """Probability that one of the node's candidates is taken, given that the node is."""
-        reach = self.path[node]
-        below = sum(self.path[child] for child in self.children[node])
-        return min(1.0, below / reach) if reach > 0 else 1.0
+    def surplus(self, price: float) -> float:
+        """Expected tokens of the candidates that pay at a price, net of it; the root is one."""
+        return sum(path - price for path in self.path if path > price)
 
-    def answered(self, source: int, node: int) -> bool:
-        """Whether the source at this position has offered children of the node."""
-        return bool(self._answered[node] >> source & 1)
+    def headroom(self, node: int, price: float) -> float:
+        """The surplus that knowing the token after a node would add at most, without its children.
+
+        Instead of the candidates below it, the one that is right would be drafted.
+        """
+        path = self.path
+        known = sum(max(0.0, path[child] - price) for child in self.children[node])
+        return max(0.0, path[node] - price - known)
 
     def likeliest(self, most: int) -> list[float]:
         """The largest path probabilities of candidates, at most ``most``, best first."""
@@ -214,11 +217,6 @@ class Pool:
         """The tree of some candidates, given in the order of its nodes."""
         logq = [math.log(self.probabilities[node]) for node in chosen]
         return self.builder.part(chosen, route if chosen else "plain", logq)
-
-    def only(self, source: int, node: int) -> bool:
-        """Whether no other source has listed the node."""
-        codes = self.codes[node]
-        return all(code <= NOT_LISTED for i, code in enumerate(codes) if i != source)
 
     def probability_of(self, source: int, node: int, code: int) -> float:
         """Probability of a new child of ``node`` that only ``source`` lists, with this code."""

@@ -10,16 +10,16 @@ from draftwood.protocols import Labelled, Price
 from draftwood.tree import ROOT
 
 
-class Gain(NamedTuple):
-    """The gain of asking a source below one node.
+class LevelGain(NamedTuple):
+    """What a draft forward has added to the candidates, in expected tokens net of their price.
 
     Attributes:
-        accepted: whether a token that only this source proposed was drafted, and right.
-        open: probability that no other source's token was right.
+        headroom: the most that it could add directly below the nodes that it was asked about.
+        surplus: what it has added, with what other sources have added below its tokens.
     """
 
-    accepted: bool
-    open: float
+    headroom: float
+    surplus: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,13 @@ class Report:
         candidates: all of the step, drafted or not.
         limit: most of them that may be drafted.
         token_weight: of the request.
+        levels: of each draft forward.
     """
 
     candidates: Pool
     limit: int
     token_weight: float = 1.0
+    levels: tuple[LevelGain, ...] = ()
 
     def chosen(self, price: Price) -> list[int]:
         """The candidates that are drafted at a price, in the order of a tree's nodes."""
@@ -59,28 +61,6 @@ class Report:
             [sources[node] for node in nodes], [probabilities[node] for node in nodes], taken
         )
         return [pool.codes[node] for node in nodes], labelled
-
-    def gains(self, source: int, committed: Sequence[int], accepted: int) -> list[Gain]:
-        """The gain of a source at each node where it answered, as far as the committed tokens tell.
-
-        Args:
-            source: position of the source.
-            committed: tokens of the step.
-            accepted: how many of these were drafted.
-        """
-        pool = self.candidates
-        found: list[Gain] = []
-        for place, (node, token) in enumerate(self._walked(committed)):
-            if not pool.answered(source, node):
-                continue
-            taken, others = False, 0.0
-            for child in pool.children[node]:
-                if not pool.only(source, child):
-                    others += pool.probabilities[child]
-                elif pool.builder.tokens[child] == token:
-                    taken = place < accepted
-            found.append(Gain(taken, max(0.0, 1.0 - others)))
-        return found
 
     def _walked(self, committed: Sequence[int]) -> Iterator[tuple[int, int]]:
         """The nodes that the committed tokens pass, from the root on, and the token after each."""

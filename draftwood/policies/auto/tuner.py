@@ -23,7 +23,6 @@ from itertools import zip_longest
 
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import Calibration, Counts
-from draftwood.policies.auto.features import NEURAL
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.rates import DecayedRatio, token_weights
 from draftwood.policies.auto.report import Report
@@ -49,11 +48,15 @@ _SELDOM = 4
 _SMOOTHING = 0.2
 """Weight of the newest step in the moving average of the price."""
 
-_GAIN, _COVERAGE, _FIRST_PRICE = 1.3, 0.7, 0.05
+_GAIN, _DRAFTER_GAIN, _FIRST_PRICE = 1.3, 0.7, 0.05
 """Averages before the first step."""
 
 _WEIGHT = 8.0
 """Weight of these averages, in observations."""
+
+_FORGOTTEN = 0.02
+"""Weight of the first average of a drafter that was not asked, a step: it is asked again some day,
+even if it did not pay."""
 
 _PAYS = 0.01
 """Least net gain of drafting over plain decoding, in expected tokens a request."""
@@ -72,7 +75,7 @@ class AutoTuner(Tuner):
         self._widest = widest
         self.calibration = calibration
         self.costs = costs
-        self.coverage = DecayedRatio(_COVERAGE, _WEIGHT, _HALF_LIFE)
+        self.drafter_gain = DecayedRatio(_DRAFTER_GAIN, _WEIGHT, _HALF_LIFE)
         self._together = DecayedRatio(1.0, _WEIGHT, _HALF_LIFE)
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
@@ -108,7 +111,7 @@ class AutoTuner(Tuner):
                 token_weight=weight,
                 floor=self._floor(weight),
                 price=self.recent_price / weight,
-                coverage=self.coverage.value,
+                drafter_gain=self.drafter_gain.value,
                 catch_up=rate * self._catch_up(load) / weight,
                 level_costs=tuple([rate * seconds / weight for seconds in levels]),
             )
@@ -116,15 +119,17 @@ class AutoTuner(Tuner):
         ]
 
     def _catch_up(self, load: RequestLoad) -> float:
-        """Seconds to read the backlog, spread over the steps that the request has left."""
-        steps = max(1.0, load.left / max(1.0, load.pace))
-        return self._reading(load.backlog) / steps
+        """Seconds to read the backlog, spread over as many steps as it has grown for.
+
+        Or over those that the request has left, if they are fewer.
+        """
+        steps = min(load.left, load.backlog) / max(1.0, load.pace)
+        return self._reading(load.backlog) / max(1.0, steps)
 
     def _reading(self, backlog: int) -> float:
-        """Upper bound of the seconds that a draft model takes to read ``backlog`` tokens."""
-        # A level of so many nodes takes longer.
+        """Seconds that a draft model takes to read ``backlog`` tokens along with a level."""
         levels = self._now.drafters.values()
-        return max((c.seconds(backlog) for c in levels), default=0.0) if backlog else 0.0
+        return max((c.seconds(1 + backlog) - c.seconds(1) for c in levels), default=0.0)
 
     @property
     def rate(self) -> float:
@@ -165,7 +170,7 @@ class AutoTuner(Tuner):
         # as well.
         nodes = max(1, settled + count)
         marginal = rate * (self._forward(nodes + 1) - self._forward(nodes)) + least
-        self.recent_price += _SMOOTHING * (min(_HIGHEST, marginal) - self.recent_price)
+        self.recent_price += _SMOOTHING * (min(1.0, marginal) - self.recent_price)
         self._price = Price(values[count - 1]) if count else NOTHING_PAYS
         self._net = max(0.0, net) / self.batch if pays else 0.0
         return self._price
@@ -207,16 +212,16 @@ class AutoTuner(Tuner):
             codes, labelled = own.labelled(outcome.committed)
             if codes:
                 counts.observe(codes, labelled.taken)
-            if bid.levels:
-                accepted = len(outcome.path)
-                for gain in own.gains(NEURAL, outcome.committed, accepted):
-                    self.coverage.add(gain.accepted, gain.open)
+            for level in own.levels:
+                self.drafter_gain.add(level.surplus, level.headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
         drafting = self._draft_seconds(bids)
         searched = any(bid is not None for bid in bids)
+        if searched and not any(bid is not None and bid.levels for bid in bids):
+            self.drafter_gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
         if searched:
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)

@@ -123,4 +123,4 @@ def given(
     """A forecast by source, or by any function of the codes, with one cost for every width."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
     costs = (cost,) * 99 if isinstance(cost, float) else cost
-    return Forecast(acceptance, floor=floor, level_costs=costs, **{"coverage": 0.9} | facts)
+    return Forecast(acceptance, floor=floor, level_costs=costs, **{"drafter_gain": 0.9} | facts)

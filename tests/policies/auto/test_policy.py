@@ -118,7 +118,7 @@ def test_levels_are_asked_while_their_gain_exceeds_their_cost(
     cost: float, catch_up: float, levels: int
 ) -> None:
     stage = Stage(model=CHAIN)
-    stage.grow(NEURAL, given(cost=cost, catch_up=catch_up), room=3)
+    stage.grow(NEURAL, given(cost=cost, catch_up=catch_up, price=0.0), room=3)
     assert len(stage.nodes("draft")) == levels
     assert stage.bid.levels == (1,) * levels
 
@@ -127,35 +127,54 @@ def test_levels_are_asked_while_their_gain_exceeds_their_cost(
 def test_a_level_gains_only_what_other_sources_leave_open(cost: float, levels: int) -> None:
     """A likely copy leaves little to gain: 0.9 * (1 - 0.8)."""
     stage = Stage(offer(1), model=model({0: [(5, 0.5)]}))
-    stage.grow(NEURAL, given(cost=cost), room=1)
+    stage.grow(NEURAL, given(cost=cost, price=0.0), room=1)
     assert len(stage.bid.levels) == levels
 
 
-def test_a_level_has_the_cost_of_its_width() -> None:
-    # Three nodes gain 3 * 0.9 * 0.6: as much as a level of that width may cost.
-    for third, widths in ((1.61, (1, 3)), (1.63, (1,))):
+@pytest.mark.parametrize(("cost", "levels"), [(0.35, 1), (0.37, 0)])
+def test_a_level_gains_nothing_but_tokens_that_pay(cost: float, levels: int) -> None:
+    """A token is worth 1 - 0.5, of which a copy has 0.6 - 0.5: 0.9 * 0.4 is left."""
+    stage = Stage(offer(1), model=model({0: [(5, 0.5)]}))
+    stage.grow(NEURAL, given(copied=0.6, cost=cost, price=0.5), room=1)
+    assert len(stage.bid.levels) == levels
+
+
+def test_a_level_is_as_wide_as_pays_most() -> None:
+    # One node gains 0.9 * 0.6 at a cost of 0.05: 0.49. Three must not gain less together.
+    for third, widths in ((1.12, (1, 3)), (1.14, (1, 1, 1, 1))):
         stage = Stage(model=model(lambda token: [(10 * token + i, 0.5) for i in range(1, 4)]))
-        stage.grow(NEURAL, given(cost=(0.0, 0.05, 9.0, third, *[99.0] * 9)), room=2)
+        costs = (0.0, 0.05, 9.0, third, *[99.0] * 9)
+        stage.grow(NEURAL, given(cost=costs, price=0.0), room=2)
         assert stage.bid.levels == widths == tuple(map(len, stage.nodes("draft")))
 
 
-def test_a_level_is_the_likeliest_nodes_whose_parents_were_asked() -> None:
+def test_what_a_level_added_is_reported() -> None:
+    stage = Stage(offer(1), model=model({0: [(1, 0.9), (5, 0.5)]}))
+    stage.grow(NEURAL, given(copied=0.6, modelled=0.8, cost=0.0, price=0.3), room=1)
+    (level,) = stage.bid.report.levels
+    assert level.headroom == pytest.approx(0.7 - 0.3)
+    after = [path - 0.3 for path in stage.pool.path[1:] if path > 0.3]
+    assert level.surplus == pytest.approx(sum(after) - 0.3)
+
+
+def test_a_level_is_nodes_with_most_to_gain_whose_parents_were_asked() -> None:
     follow = model(lambda token: [(token + 10, 0.5)])
     stage = Stage(offer(1, 2, 3), {0: [(4, 0.1)]}, follow)
     stage.grow(Auto(neural="draft", level=2), given(cost=0.0, price=0.0), room=3)
     first, second, third = stage.nodes("draft")[:3]
     assert first == [ROOT]
     pool, parents = stage.pool, stage.pool.builder.parents
-    # Of the root's children, the copied one and one more; token 2 is deeper.
-    children = [node for node in range(1, len(pool)) if parents[node] == ROOT]
-    assert second == sorted(children, key=lambda n: -pool.path[n])[:2]
+    # Below the root's copied child, the likeliest, is a copied token already.
+    copied, *others = [node for node in range(1, len(pool)) if parents[node] == ROOT]
+    assert pool.path[copied] == max(pool.path[1:])
+    assert second == others
     assert all(parents[node] in {ROOT, *first, *second} for node in third)
     assert all(len(nodes) <= 2 for nodes in stage.nodes("draft"))
 
 
-@pytest.mark.parametrize(("price", "asked"), [(0.5, [1, 2]), (0.55, [1, 1]), (0.89, [1])])
+@pytest.mark.parametrize(("price", "asked"), [(0.5, [1, 2]), (0.61, [1, 1]), (0.89, [1])])
 def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: list[int]) -> None:
-    # Of the root all is left, and below its children, which have 0.64 and 0.6 of it: 0.9 of these.
+    # Below the root's children, whose paths have 0.64 and 0.6, none is likelier.
     stage = Stage(model=model(lambda token: [(10 * token + 1, 0.5), (10 * token + 2, 0.4)]))
     forecast = given(by=lambda codes: 0.64 if codes[2] < 12 else 0.6, cost=0.0, price=price)
     stage.grow(NEURAL, forecast, room=2)

@@ -24,7 +24,7 @@ from draftwood.policies.auto.features import (
     ranked_codes,
 )
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import Gain, Report
+from draftwood.policies.auto.report import Report
 from draftwood.protocols import NOTHING_PAYS
 from draftwood.tree import ROOT, TokenTree
 from tests.factories.scripted_sources import paths
@@ -144,7 +144,7 @@ def grown(
         account.copy(tokens, length, place == 0)
     for _ in range(rng.randint(0, 4)):
         source = rng.choice([TABLE, NEURAL])
-        open_ = [n for n in range(len(pool)) if not pool.answered(source, n)]
+        open_ = [n for n in range(len(pool)) if (path_of(pool, n), source) not in account.spoken]
         nodes = rng.sample(open_, min(len(open_), rng.randint(1, 4)))
         rows = []
         for node in nodes:
@@ -168,8 +168,6 @@ def test_every_candidate_is_one_node_with_the_codes_of_all_sources(seed: int) ->
     assert found.keys() == account.said.keys()
     for path, probability in found.items():
         assert probability == pytest.approx(account.path_probability(probabilities, path))
-    for source, node in itertools.product(EVERY, range(len(pool))):
-        assert pool.answered(source, node) == ((path_of(pool, node), source) in account.spoken)
     # The new ones are those that nobody had offered before, in the order of the nodes.
     offered = [node for nodes in fresh for node in nodes]
     assert offered == list(range(len(pool) - len(offered), len(pool)))
@@ -228,7 +226,6 @@ def test_nothing_below_a_candidate_that_is_not_kept() -> None:
     assert list(known(pool).values()) == [0.5, 0.25]
     assert pool.offer(TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
     assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
-    assert pool.answered(TABLE, 2), "what is not kept was said all the same"
 
 
 def test_the_floor_itself_is_kept() -> None:
@@ -352,16 +349,6 @@ def test_a_child_is_never_likelier_than_its_parent(seed: int) -> None:
         assert 0.0 < pool.path[node] <= pool.path[pool.builder.parents[node]] <= 1.0
 
 
-def test_a_node_is_covered_by_its_children() -> None:
-    pool = Pool(99, Even(), floor=0.0, most=ALL)
-    assert pool.covered(ROOT) == 0.0
-    pool.copy((1, 2), 3, "context", preferred=True)
-    assert [pool.covered(node) for node in range(3)] == [0.5, 0.5, 0.0]
-    pool.offer(TABLE, "adjacency", [1], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
-    assert pool.covered(1) == 1.0, "probabilities of siblings may add up to more than there is"
-    assert pool.covered(ROOT) == 0.5
-
-
 # --- what a step shows ----------------------------------------------------------------------------
 
 
@@ -382,21 +369,6 @@ def test_committed_tokens_label_candidates(seed: int, committed: list[int]) -> N
     own = [Hashed(seed).probability(each) for each in codes]
     assert labelled.probabilities == pytest.approx(own)
     assert len(labelled.sources) == len(shown)
-    for source, accepted in itertools.product(EVERY, range(len(committed))):
-        found = []
-        for i, token in enumerate(committed):
-            above = tuple(committed[:i])
-            if (i and above not in candidates) or (above, source) not in account.spoken:
-                continue
-            below = [path for path in candidates if path[:-1] == above]
-            alone = {path for path in below if set(account.said[path]) == {source}}
-            others = sum(
-                Hashed(seed).probability(account.codes(path)) for path in below if path not in alone
-            )
-            found.append((i < accepted and (*above, token) in alone, max(0.0, 1.0 - others)))
-        gains = Report(pool, ALL).gains(source, committed, accepted)
-        assert [each.accepted for each in gains] == [hit for hit, _ in found]
-        assert [each.open for each in gains] == pytest.approx([left for _, left in found])
 
 
 def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
@@ -409,17 +381,32 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     def taken(*committed: int) -> list[bool]:
         return list(report.labelled(committed)[1].taken)
 
-    def gains(*committed: int, accepted: int, source: int = NEURAL) -> list[Gain]:
-        return report.gains(source, committed, accepted)
-
     assert taken(5) == [False, True, False]
     assert taken(1, 2, 9) == taken(1, 2) == [True, False, False, True]
     assert taken(9, 1) == [False, False, False]
     assert report.labelled((5,))[1].sources == ["context", "draft", "draft"]
     assert report.labelled((1, 2))[1].sources == ["context", "draft", "draft", "context"]
-    # Copied tokens leave half, as they stay at even probabilities.
-    assert gains(5, 1, accepted=1) == [(True, 0.5)]
-    assert gains(5, 1, accepted=0) == [(False, 0.5)]
-    assert gains(9, accepted=0) == [(False, 0.5)]
-    assert gains(1, 2, accepted=2) == [(False, 0.5)]
-    assert gains(5, accepted=0, source=TABLE) == []
+
+
+@pytest.mark.parametrize("price", [0.0, 0.2, 0.5, 1.0])
+def test_the_surplus_is_what_paths_exceed_the_price_by(price: float) -> None:
+    pool = Pool(99, Even(), floor=0.0, most=ALL)
+    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
+    paths = [1.0, 0.5, 0.25, 0.5, 0.5]
+    assert sorted(pool.path) == sorted(paths)
+    assert pool.surplus(price) == pytest.approx(sum(max(0.0, path - price) for path in paths))
+
+
+def test_the_headroom_of_a_node_is_what_its_children_leave() -> None:
+    pool = Pool(99, Even(), floor=0.0, most=ALL)
+    pool.copy((1, 2), 3, "context", preferred=True)
+    one, two = 1, 2
+    assert [pool.headroom(node, 0.0) for node in (ROOT, one, two)] == [0.5, 0.25, 0.25]
+    # Only children that pay are drafted.
+    assert [pool.headroom(node, 0.3) for node in (ROOT, one, two)] == pytest.approx([0.5, 0.2, 0])
+    assert pool.headroom(ROOT, 1.0) == 0.0
+    pool.offer(TABLE, "adjacency", [one], *ranked([(6, 0.5), (7, 0.4), (8, 0.3)]))
+    # Probabilities of siblings may add up to more than there is.
+    assert pool.headroom(one, 0.0) == 0.0
+    assert pool.headroom(ROOT, 0.0) == 0.5

@@ -1,6 +1,6 @@
 """The rate, costs, predictions and counts that a tuner learns from steps."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.calibration_file import save
-from draftwood.policies.auto.features import NEURAL, TABLE
+from draftwood.policies.auto.features import TABLE
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
+from draftwood.policies.auto.report import LevelGain
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import Bid, Outcome, RequestLoad, StepReport, StepTimes
 from draftwood.tree import ROOT
@@ -23,7 +24,6 @@ from tests.policies.auto.known_costs import (
     FLAT,
     LINEAR,
     STEEP,
-    Sure,
     admitted,
     begin,
     bid,
@@ -103,13 +103,14 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
 
 @pytest.mark.parametrize(
     ("backlog", "left", "pace", "steps"),
-    [(50, 1, 1.0, 1), (50, 100, 1.0, 100), (50, 100, 4.0, 25), (0, 1, 1.0, 1)],
+    [(50, 1, 1.0, 1), (50, 20, 1.0, 20), (50, 100, 1.0, 50), (48, 100, 4.0, 12), (0, 1, 1.0, 1)],
 )
-def test_reading_a_backlog_is_spread_over_the_steps_that_are_left(
+def test_reading_a_backlog_is_spread_over_steps(
     backlog: int, left: int, pace: float, steps: int
 ) -> None:
     request = [RequestLoad(10, left, pace, 0.0, backlog)]
-    for costs, seconds in ((WITH_DRAFT, DRAFT.seconds(backlog)), (StepCosts(FLAT), 0.0)):
+    reading = DRAFT.seconds(1 + backlog) - DRAFT.seconds(1)
+    for costs, seconds in ((WITH_DRAFT, reading), (StepCosts(FLAT), 0.0)):
         of = tuner(costs)
         settle(of, gain=1)
         # A token a second is generated meanwhile.
@@ -248,7 +249,8 @@ def test_a_step_teaches_the_costs() -> None:
 
     # Three nodes and two roots; draft forwards and reading a backlog are a part of the search.
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
-    drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + DRAFT.seconds(50)
+    reading = DRAFT.seconds(51) - DRAFT.seconds(1)
+    drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + reading
     assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx(drafting))]
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0)]
@@ -288,29 +290,36 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step(
     assert cold.acceptance.probability(codes) > 0.25 > hot.acceptance.probability(codes)
 
 
-def asked(hit: bool) -> tuple[Bid, Outcome]:
-    """A token of the model's: right in either case, but accepted only if it was drafted."""
-    pool = Pool(99, Sure(), floor=0.0, most=9)
-    pool.offer(NEURAL, "draft", [ROOT], np.array([[3]]), np.zeros((1, 1), dtype=np.float32))
-    pool.path[1] = 0.5
-    drafted = outcome(pool.tree([1], "auto"), (3, 8))
-    return bid_of(pool, 9, levels=(1,)), drafted if hit else outcome(plain(), (3,))
+def asking(*levels: LevelGain) -> Bid:
+    """A bid after draft forwards that added so much."""
+    made = bid(0.5, levels=(1,) * len(levels))
+    return replace(made, report=replace(made.report, levels=levels))
 
 
 @pytest.mark.parametrize(
-    ("pattern", "coverage"), [((True,), 1.0), ((False,), 0.0), ((True, False), 0.5), ((), None)]
+    ("levels", "gain"),
+    [((0.8, 0.4), 0.5), ((0.8, 0.0), 0.0), ((0.8, 0.4, 0.4, 0.5), 0.75), ((0.5, -0.1), -0.2)],
 )
-def test_coverage_is_how_often_a_model_adds_an_accepted_token(
-    pattern: Sequence[bool], coverage: float | None
-) -> None:
-    of = tuner(LINEAR)
-    start = begin(of, [10])[0].coverage
-    for hit in [*pattern] * 300:
-        made, taken = asked(hit)
-        run(of, 1, [made], [taken])
-    run(of, 1, [bid(0.5)], [outcome(plain(), (0,))])  # which asks no model
-    expected = start if coverage is None else pytest.approx(coverage, abs=0.03)
-    assert begin(of, [10])[0].coverage == expected
+def test_a_drafter_gains_a_share_of_the_headroom(levels: tuple[float, ...], gain: float) -> None:
+    of = tuner(WITH_DRAFT)
+    pairs = zip(levels[::2], levels[1::2], strict=True)
+    made = asking(*(LevelGain(headroom, surplus) for headroom, surplus in pairs))
+    run(of, 300, [made], [outcome(plain(), (0,))])
+    assert begin(of, [10])[0].drafter_gain == pytest.approx(gain, abs=0.01)
+
+
+def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
+    of = tuner(WITH_DRAFT)
+    start = begin(of, [10])[0].drafter_gain
+    idle = [bid(0.5)], [outcome(plain(), (0,))]
+    run(of, 9, *idle)
+    assert begin(of, [10])[0].drafter_gain == pytest.approx(start), "nothing is known yet"
+    run(of, 50, [asking(LevelGain(0.9, 0.0))], idle[1])
+    assert begin(of, [10])[0].drafter_gain < 0.2 * start
+    run(of, 20, *idle)
+    assert begin(of, [10])[0].drafter_gain < 0.2 * start
+    run(of, 400, *idle)
+    assert begin(of, [10])[0].drafter_gain > 0.8 * start
 
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.lab.replay.figures import BatchLoad
 from draftwood.policies.auto import policy, tuner
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST
 from draftwood.policies.auto.policy import Auto
@@ -27,10 +28,18 @@ def test_right_candidates_are_sure_and_others_impossible() -> None:
 
 
 def test_a_draft_that_is_always_right_is_as_long_as_pays() -> None:
-    found = perfect(COSTS)
+    found = perfect(COSTS, BatchLoad(1, 0))
     assert found["drafted_per_step"] == 8
     assert found["speedup"] == pytest.approx(9 * 1.0 / 1.08)
-    assert free(COSTS).step(65) == COSTS.step(1)
+    assert free(COSTS, BatchLoad(1, 0)).step(65) == COSTS.step(1)
+
+
+def test_a_batch_fills_the_free_nodes_of_a_forward() -> None:
+    load = BatchLoad(4, 0)
+    found = perfect(COSTS, load)
+    assert found["drafted_per_step"] == 1
+    assert found["speedup"] == pytest.approx(2 * 1.0 / 1.04)
+    assert free(COSTS, load).step(65, batch=4) == COSTS.step(4, batch=4)
 
 
 def test_everything_is_put_back() -> None:

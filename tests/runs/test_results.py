@@ -297,8 +297,10 @@ COSTS: dict[str, dict[str, Any]] = {
     "oracles": {
         "oracles": {
             "modelled_greedy": {
-                part: {"speedup": 1.5, "mean_acceptance_length": 2, "drafted_per_step": 4}
-                for part in ("auto", "acceptance")
+                "16": {
+                    part: {"speedup": 1.5, "mean_acceptance_length": 2, "drafted_per_step": 4}
+                    for part in ("auto", "acceptance")
+                }
             }
         }
     },
@@ -332,7 +334,7 @@ def test_costs_have_tables() -> None:
     assert "| 2 | 0.7 | `talon` | 59.00 | 4.00 | 1.50 | 6.00 |" in own["level_cost"]
     assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]
     assert "| `ar` | 512 |" in own["peak_memory"]
-    found = "| greedy | 1.50 (τ 2.00, 4.00 nodes) | 1.50 (τ 2.00, 4.00 nodes) |"
+    found = "| greedy | 16 | 1.50 (τ 2.00, 4.00 nodes) | 1.50 (τ 2.00, 4.00 nodes) |"
     assert found in own["oracles"]
     assert found in page({"smollm2_oracles": runs["oracles"]})
     assert {member for run in COSTS.values() for member in run} >= TABLES.keys()

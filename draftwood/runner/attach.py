@@ -29,9 +29,10 @@ from draftwood.runner.cpu.layers import FusedLayers, fuse_layers
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import PackedLinear, pack
+from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
-from draftwood.runner.masks import TreeMasks, layer_kinds
+from draftwood.runner.masks import MaskBuffers, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
@@ -114,7 +115,10 @@ def attach(
                 undo.callback(patch.undo)
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
-        masks = TreeMasks(kinds, layout.group, layout.dtype, device)
+        facts = (kinds, layout.group, layout.dtype)
+        masks: MaskBuffers = (
+            TreeMasks(*facts) if device.type == "cpu" else DeviceMasks(*facts, device)
+        )
         info = TargetInfo(
             vocab_size=layout.vocab_size,
             context_limit=context_limit_of(config) or UNBOUNDED,

@@ -134,6 +134,7 @@ class KVCache(Cache):
         starts: Sequence[int],
         counts: Sequence[int],
         entries: torch.Tensor | None,
+        picked: torch.Tensor | None = None,
     ) -> None:
         """Set the entries that the next forward writes and reads.
 
@@ -145,20 +146,19 @@ class KVCache(Cache):
             counts: number of entries that it writes.
             entries: int64 ``[n]`` on the device: ``row * stride + entry`` of every token; None for
                 one sequence, whose entries lie behind one another.
+            picked: the rows, int64 on the device, if they do not lie behind one another.
         """
         b = len(rows)
         for row, start, count in zip(rows, starts, counts, strict=True):
             self._touched[row] = max(self._touched[row], start + count)
         self._kv = max(map(add, starts, counts))
         first = rows[0]
-        self._picked = None
+        self._picked = picked
         self._entries = entries
         if entries is None:
             self._writes = self._windows(first, b, starts[0], counts[0])
-        if rows[-1] - first < b:
+        if picked is None:
             self._reads = self._windows(first, b, 0, self._kv)
-        else:
-            self._picked = torch.tensor(rows, device=self.tensors[0].device)
 
     def _windows(self, first: int, b: int, start: int, count: int) -> list[torch.Tensor]:
         """``[b, H, count, D]`` views of every (layer, K or V), made in one call per tensor."""

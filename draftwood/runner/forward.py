@@ -1,6 +1,6 @@
 """One forward pass of the model over new tokens of several sequences; the model's only caller.
 
-Token ids, positions and cache entries are staged on the host and reach the device in one copy.
+Token ids, positions, cache entries and what masks are built from reach the device in one copy.
 The sequences lie behind one another in one row, so that a short one costs no more than its tokens.
 Whether the tokens are a chunk of a prompt or a tree is up to the caller.
 """
@@ -8,61 +8,46 @@ Whether the tokens are a chunk of a prompt or a tree is up to the caller.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.eager import eager
-from draftwood.runner.masks import Masks, TreeMasks
+from draftwood.runner.masks import MaskBuffers, MaskPlan
 from draftwood.runner.rotary import at_extents
+from draftwood.runner.staging import Staging
 
-_STEP = 256
-"""Tokens up to which a size comes again and again, so that its views are kept."""
+_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""All but cuDNN, which torch may prefer, and which takes 0.3 seconds or more for each new shape."""
 
 
-class Staging:
-    """``lanes`` int64 host buffers that are sent to the device together; they grow as needed."""
+class _Sent(NamedTuple):
+    """Numbers of a forward on the device, int64.
 
-    def __init__(self, lanes: int, device: torch.device) -> None:
-        self._lanes = lanes
-        self._device = device
-        self._capacity = 0
-        self._size = 0
-        self._grow(64)
+    Attributes:
+        ids: token ids ``[n]``.
+        positions: of the tokens.
+        entries: cache entries of the tokens; None if they lie behind one another.
+        places: of the tokens among padded queries; None if none are padded.
+        rows: of the sequences in the cache; None if they lie behind one another.
+        keep: positions in ``[n]`` whose logits are returned.
+        numbers: those of the masks.
+    """
 
-    def _grow(self, size: int) -> None:
-        self._capacity = max(size, 2 * self._capacity)
-        total = self._lanes * self._capacity
-        self._host = torch.zeros(total, dtype=torch.int64, pin_memory=self._device.type == "cuda")
-        self._numbers = self._host.numpy()
-        on_host = self._device.type == "cpu"
-        self._sent = self._host if on_host else self._host.to(self._device)
-        self._views: dict[int, tuple[torch.Tensor, ...]] = {}
-
-    def lanes(self, size: int) -> NDArray[np.int64]:
-        """Writable buffers ``[lanes, size]`` for the next :meth:`send`."""
-        if size > self._capacity:
-            self._grow(size)
-        self._size = size
-        return self._numbers[: self._lanes * size].reshape(self._lanes, size)
-
-    def send(self) -> tuple[torch.Tensor, ...]:
-        """The lanes on the device, each contiguous int64 ``[size]``."""
-        size, total = self._size, self._lanes * self._size
-        if self._sent is not self._host:
-            self._sent[:total].copy_(self._host[:total], non_blocking=True)
-        views = self._views.get(size)
-        if views is None:
-            views = self._sent[:total].view(self._lanes, size).unbind(0)
-            if size <= _STEP:
-                self._views[size] = views
-        return views
+    ids: torch.Tensor
+    positions: torch.Tensor
+    entries: torch.Tensor | None
+    places: torch.Tensor | None
+    rows: torch.Tensor | None
+    keep: torch.Tensor
+    numbers: torch.Tensor
 
 
 class ForwardPass:
@@ -71,7 +56,7 @@ class ForwardPass:
     Args:
         model: the attached model.
         cache: its KV cache.
-        masks: its mask buffers.
+        masks: makes its masks.
         device: where all of them are.
         direct_calls: in force during a pass.
         fused_layers: in force during a pass.
@@ -88,7 +73,7 @@ class ForwardPass:
         self,
         model: Any,
         cache: KVCache,
-        masks: TreeMasks,
+        masks: MaskBuffers,
         device: torch.device,
         direct_calls: DirectCalls | None = None,
         needs_extents: bool = False,
@@ -101,14 +86,14 @@ class ForwardPass:
         self._direct_calls = direct_calls or DirectCalls()
         self._fused_layers = fused_layers or FusedLayers()
         self._needs_extents = needs_extents
-        self._staging = Staging(4, device)
+        self._staging = Staging(device)
         self._ramp = np.arange(1024)
 
     def lanes(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writable token ids and positions, ``[n]`` each, of the next :meth:`run`."""
-        lanes = self._staging.lanes(n)
-        self._positions = lanes[1]
-        return lanes[0], lanes[1]
+        numbers = self._staging.begin(2 * n)
+        self._positions = numbers[n:]
+        return numbers[:n], self._positions
 
     def run(
         self,
@@ -116,9 +101,9 @@ class ForwardPass:
         starts: Sequence[int],
         counts: Sequence[int],
         visibility: Visibility,
-        mask: Masks,
+        mask: MaskPlan,
         taps: tuple[int, ...] = (),
-        keep: torch.Tensor | None = None,
+        keep: Sequence[int] = (),
         hidden: torch.Tensor | None = None,
         min_extents: Sequence[int] = (),
     ) -> Any:
@@ -131,63 +116,109 @@ class ForwardPass:
             starts: first cache entry that each sequence writes.
             counts: tokens of each sequence.
             visibility: how the queries of each sequence see its keys.
-            mask: passed to the attention.
+            mask: of the attention.
             taps: layers whose input hidden states are returned.
-            keep: int64 positions in ``[n]`` whose logits are returned; None: all.
+            keep: positions in ``[n]`` whose logits are returned; none: all.
             hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
             min_extents: lower bound of each sequence's extents (:mod:`draftwood.runner.rotary`);
                 without one, a token's extent is its position plus one.
         """
-        cache, several = self.cache, len(rows) > 1
-        n, lengths = sum(counts), list(map(add, starts, counts))
+        cache = self.cache
+        lengths = list(map(add, starts, counts))
         cache.reserve(0, max(lengths))
-        lanes = self._staging.lanes(n)
-        by_index = several or cache.scatter
-        if by_index:
-            self._write_places(rows, starts, counts, lanes)
         if self.shift:
             self._positions += self.shift
-        ids, positions, entries, places = self._staging.send()
-        cache.begin(rows, starts, counts, entries if by_index else None)
+        # Before the buffer of the positions may grow and move.
+        extents = self._extents(counts, min_extents)
+        sent = self._send(rows, starts, counts, keep, mask.numbers)
+        cache.begin(rows, starts, counts, sent.entries, sent.rows)
         extra: dict[str, Any] = {}
         if taps:
             extra["output_hidden_states"] = list(taps)
-        if keep is not None:
-            extra["logits_to_keep"] = keep
+        if keep:
+            extra["logits_to_keep"] = sent.keep
         if hidden is not None:
             extra["hidden"] = hidden
         step: Visibility | Varlen = visibility
-        if several:
-            step = Varlen(visibility, counts, lengths, places if self.masks.padded else None)
+        if len(rows) > 1:
+            step = Varlen(visibility, counts, lengths, sent.places)
         without_compile = eager() if self.compiled else nullcontext()
-        extents = self._extents(counts, min_extents)
-        with self._direct_calls, self._fused_layers, extents, without_compile:
+        with self._direct_calls, self._fused_layers, extents, without_compile, self._backends():
             return self._model(
-                input_ids=ids[None],
-                attention_mask=mask,
-                position_ids=positions[None],
+                input_ids=sent.ids[None],
+                attention_mask=mask.build(sent.numbers),
+                position_ids=sent.positions[None],
                 past_key_values=cache,
                 use_cache=True,
                 draftwood_visibility=step,
                 **extra,
             )
 
-    def _write_places(
+    def _send(
         self,
         rows: Sequence[int],
         starts: Sequence[int],
         counts: Sequence[int],
-        lanes: NDArray[np.int64],
+        keep: Sequence[int],
+        numbers: NDArray[np.int64],
+    ) -> "_Sent":
+        """Upload the staged tokens with all other numbers of a forward."""
+        n, b = sum(counts), len(rows)
+        by_index = n if b > 1 or self.cache.scatter else 0
+        padded = n if b > 1 and self.masks.padded else 0
+        apart = rows if rows[-1] - rows[0] >= b else ()
+        sizes = (n, n, by_index, padded, len(apart), len(keep), len(numbers))
+        into = self._staging.room(sum(sizes))
+        if by_index:
+            self._write_entries(rows, starts, counts, into[2 * n :])
+        if padded:
+            self._write_places(counts, into[3 * n :])
+        begin = 2 * n + by_index + padded
+        for part in (apart, keep, numbers):
+            into[begin : begin + len(part)] = part
+            begin += len(part)
+        ids, positions, entries, places, picked, kept, given = self._staging.send(sizes)
+        return _Sent(
+            ids,
+            positions,
+            entries if by_index else None,
+            places if padded else None,
+            picked if apart else None,
+            kept,
+            given,
+        )
+
+    def _write_entries(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        into: NDArray[np.int64],
     ) -> None:
-        """Write each token's cache entry, and its place among padded queries."""
-        q, stride, begin = max(counts), self.cache.stride, 0
-        if q > self._ramp.size:
-            self._ramp = np.arange(2 * q)
-        for i, (row, start, count) in enumerate(zip(rows, starts, counts, strict=True)):
-            ramp, end = self._ramp[:count], begin + count
-            np.add(ramp, row * stride + start, out=lanes[2, begin:end])
-            np.add(ramp, i * q, out=lanes[3, begin:end])
-            begin = end
+        """Write each token's cache entry."""
+        stride = self.cache.stride
+        firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
+        self._write_ramps(firsts, counts, into)
+
+    def _write_places(self, counts: Sequence[int], into: NDArray[np.int64]) -> None:
+        """Write each token's place among padded queries."""
+        q = max(counts)
+        self._write_ramps(range(0, q * len(counts), q), counts, into)
+
+    def _write_ramps(
+        self, firsts: Sequence[int], counts: Sequence[int], into: NDArray[np.int64]
+    ) -> None:
+        """Write counts of consecutive numbers, one behind the other."""
+        longest, begin = max(counts), 0
+        if longest > self._ramp.size:
+            self._ramp = np.arange(2 * longest)
+        for first, count in zip(firsts, counts, strict=True):
+            np.add(self._ramp[:count], first, out=into[begin : begin + count])
+            begin += count
+
+    def _backends(self) -> AbstractContextManager[None]:
+        """A context in which attention uses no kernel that is planned anew for every length."""
+        return sdpa_kernel(_BACKENDS) if self.device.type == "cuda" else nullcontext()
 
     def _extents(
         self, counts: Sequence[int], min_extents: Sequence[int]

@@ -1,13 +1,14 @@
 """Additive attention masks for a batch of trees, built once per forward for all layers.
 
 A node sees its sequence's prefix, its ancestors and itself, within the layer's window or chunk.
-Distances are counted in *depth*, never in cache entries.
+Distances are counted in *depth*, never in cache entries. On a CPU the masks are written where the
+attention reads them; :mod:`draftwood.runner.device_masks` builds those of other devices.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +19,60 @@ from draftwood.runner.attention import Visibility
 from draftwood.tree import TokenTree
 
 Masks: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
+
+
+class MaskPlan(Protocol):
+    """The masks of one forward, as far as the host knows them."""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """What the masks are built from, to be uploaded."""
+        ...
+
+    def build(self, numbers: torch.Tensor) -> Masks:
+        """The masks, given the same numbers on the device."""
+        ...
+
+
+class MaskBuffers(Protocol):
+    """Makes the masks of a model's forwards."""
+
+    @property
+    def padded(self) -> bool:
+        """Whether masks of a batch are for queries padded to the longest sequence."""
+        ...
+
+    def build(
+        self, lengths: Sequence[int], trees: Sequence[TokenTree], done: Sequence[int]
+    ) -> tuple[Visibility, MaskPlan]:
+        """Masks ``[b, 1, rows, kv]`` of one forward over ``b`` trees.
+
+        The first ``done[i]`` nodes of tree ``i`` are cached, the others are the queries. The mask
+        of a sequence is in its first rows and columns; what the others hold says nothing.
+        """
+        ...
+
+    def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
+        """Masks of a prefill chunk: ``counts[i]`` consecutive tokens from ``starts[i]`` on."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMasks:
+    """Masks that are there already.
+
+    Attributes:
+        masks: as models take them.
+        numbers: none.
+    """
+
+    masks: Masks
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def build(self, numbers: torch.Tensor) -> Masks:  # noqa: ARG002
+        """See :class:`MaskPlan`."""
+        return self.masks
+
 
 _REACHES = {
     "full_attention": (None, None),
@@ -95,75 +150,60 @@ def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
     return np.unpackbits(packed.reshape(n, width), axis=1, count=n, bitorder="little")
 
 
-def _one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
+def one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
     """The masks as models take them: by kind of layer if there are several kinds."""
     return masks if len(masks) > 1 else next(iter(masks.values()))
 
 
 class TreeMasks:
-    """Persistent mask buffers; :meth:`build` writes only the changes since the last forward.
+    """Masks of trees and prompts on a CPU; :meth:`build` writes only what changes.
 
     Args:
         kinds: the model's kinds of layers.
         group: query heads per key head, g.
         dtype: the model's; a hidden key gets minus infinity.
-        device: the model's.
-        padded: masks of a batch are for queries padded to the longest tree; by default not on a
-            CPU, where each sequence attends by itself.
     """
 
-    def __init__(
-        self,
-        kinds: tuple[LayerKind, ...],
-        group: int,
-        dtype: torch.dtype,
-        device: torch.device,
-        padded: bool | None = None,
-    ) -> None:
-        self.padded = device.type != "cpu" if padded is None else padded
+    #: Each sequence attends by itself.
+    padded = False
+
+    def __init__(self, kinds: tuple[LayerKind, ...], group: int, dtype: torch.dtype) -> None:
         self._kinds = kinds
         self._group = group
         self._dtype = dtype
-        self._device = device
         self._reach = min(kind.reach for kind in kinds)
         bits = _BITS[dtype.itemsize]
         self._bits = bits
         as_int = getattr(torch, np.dtype(bits).name)
         self._hide: Any = bits(torch.tensor(-torch.inf, dtype=dtype).view(as_int).item())
         self._shape = (0, 0, 0)
-        self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any], torch.Tensor]] = {}
+        self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         self._dirty: list[tuple[int, int, int]] = []
         # Of the right rank, for attention that needs no mask.
-        unmasked = torch.zeros(1, 1, 1, 1, dtype=dtype, device=device)
-        self._unmasked = _one_or_all({kind.name: unmasked for kind in kinds})
+        unmasked = torch.zeros(1, 1, 1, 1, dtype=dtype)
+        self._unmasked = ReadyMasks(one_or_all({kind.name: unmasked for kind in kinds}))
 
     def build(
         self,
         lengths: Sequence[int],
         trees: Sequence[TokenTree],
         done: Sequence[int],
-    ) -> tuple[Visibility, Masks]:
-        """Masks ``[b, 1, rows, kv]`` of one forward over ``b`` trees.
-
-        The first ``done[i]`` nodes of tree ``i`` are cached, the others are the queries. The mask
-        of a sequence is in its first rows and columns; what the others hold says nothing.
-        """
+    ) -> tuple[Visibility, MaskPlan]:
+        """See :class:`MaskBuffers`."""
         b = len(trees)
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
         # One node below a chain, or a root alone.
-        if (b == 1 or not self.padded) and all(
+        if all(
             count == 1 and end <= self._reach and tree.depth == first
             for count, end, tree, first in zip(counts, ends, trees, done, strict=True)
         ):
             return Visibility.OPEN, self._unmasked
-        q, kv = max(counts), max(ends)
-        heights = [q] * b if self.padded else counts
-        rows = self._group * q
+        rows, kv = self._group * max(counts), max(ends)
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
         for i, tree in enumerate(trees):
-            self._write_full(i, bits[i], lengths[i], tree, done[i], heights[i], kv)
+            self._write_full(i, bits[i], lengths[i], tree, done[i], kv)
         shown = self._view(None, b, rows, kv)
         deepest = max(length + tree.depth for length, tree in zip(lengths, trees, strict=True))
         masks = {}
@@ -174,24 +214,23 @@ class TreeMasks:
                 limited = self._planes[kind][1]
                 for i, tree in enumerate(trees):
                     full = bits[i, : counts[i], :kv]
-                    self._write_reach(kind, limited[i], full, lengths[i], tree, done[i], heights[i])
+                    self._write_reach(kind, limited[i], full, lengths[i], tree, done[i])
                 masks[kind.name] = self._view(kind, b, rows, kv)
-        return Visibility.TREE, _one_or_all(masks)
+        return Visibility.TREE, ReadyMasks(one_or_all(masks))
 
-    def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, Masks]:
-        """Masks of a prefill chunk: ``counts[i]`` consecutive tokens from ``starts[i]`` on."""
+    def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
+        """See :class:`MaskBuffers`."""
         q, kv = max(counts), max(map(add, starts, counts))
         if not any(starts) and kv <= self._reach:
             return Visibility.CAUSAL, self._unmasked
-        keys = torch.arange(kv, device=self._device)
-        first = torch.tensor(starts, device=self._device)
-        queries = (first[:, None] + torch.arange(q, device=self._device))[:, None, :, None]
+        keys = torch.arange(kv)
+        queries = (torch.tensor(starts)[:, None] + torch.arange(q))[:, None, :, None]
         masks = {}
         for kind in self._kinds:
             hidden = (keys > queries) | kind.hidden(queries, keys)
-            mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
+            mask = torch.zeros(hidden.shape, dtype=self._dtype)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
-        return Visibility.CHUNK, _one_or_all(masks)
+        return Visibility.CHUNK, ReadyMasks(one_or_all(masks))
 
     def _write_full(
         self,
@@ -200,15 +239,15 @@ class TreeMasks:
         length: int,
         tree: TokenTree,
         first: int,
-        height: int,
         kv: int,
     ) -> None:
-        """Write plane ``i``, in which the rows of each query head take ``height``."""
+        """Write plane ``i``."""
         stale, begin, end = self._dirty[i]
         if stale:
             plane[:stale, begin:end] = 0
-        rows, n = self._group * height, len(tree)
-        own = plane[:rows].reshape(self._group, height, -1)[:, : n - first]
+        n = len(tree)
+        rows = self._group * (n - first)
+        own = plane[:rows].reshape(self._group, n - first, -1)
         if n > 1:
             hidden = (ancestors(tree.parents.tolist())[first:] ^ 1) * self._hide
             own[:, :, length : length + n] = hidden
@@ -223,7 +262,6 @@ class TreeMasks:
         length: int,
         tree: TokenTree,
         first: int,
-        height: int,
     ) -> None:
         """Write a plane of a kind of limited reach; ``full`` ``[nodes, kv]`` is without a limit."""
         nodes, kv = full.shape
@@ -231,17 +269,13 @@ class TreeMasks:
         keys[length : length + len(tree)] = length + tree.depths
         queries = keys[length + first : length + len(tree), None]
         shown = kind.hidden(queries, keys) * self._hide | full
-        rows = plane[: self._group * height].reshape(self._group, height, -1)
-        rows[:, :nodes, :kv] = shown
+        rows = plane[: self._group * nodes].reshape(self._group, nodes, -1)
+        rows[:, :, :kv] = shown
 
     def _view(self, kind: LayerKind | None, b: int, rows: int, kv: int) -> torch.Tensor:
-        host, _, device = self._planes[kind]
+        plane, _ = self._planes[kind]
         _, height, width = self._shape
-        size, stride = (b, 1, rows, kv), (height * width, height * width, width, 1)
-        shown = host.as_strided(size, stride)
-        if host is device:
-            return shown
-        return device.as_strided(size, stride).copy_(shown, non_blocking=True)
+        return plane.as_strided((b, 1, rows, kv), (height * width, height * width, width, 1))
 
     def _reserve(self, b: int, rows: int, kv: int) -> None:
         shape = self._shape
@@ -254,11 +288,9 @@ class TreeMasks:
             max(shape[2], 1 << max(8, (kv - 1).bit_length())),
         )
         self._dirty = [(0, 0, 0)] * self._shape[0]
-        cuda = self._device.type == "cuda"
         limited = [kind for kind in self._kinds if kind.reach < np.inf]
         self._planes.clear()
         for kind in (None, *limited):
-            host = torch.zeros(self._shape, dtype=self._dtype, pin_memory=cuda)
-            device = host if self._device.type == "cpu" else host.to(self._device)
+            plane = torch.zeros(self._shape, dtype=self._dtype)
             as_int = getattr(torch, np.dtype(self._bits).name)
-            self._planes[kind] = (host, host.view(as_int).numpy(), device)
+            self._planes[kind] = (plane, plane.view(as_int).numpy())

@@ -101,7 +101,7 @@ class ChunkedPrefill:
         finished = [len(prompt.tokens) <= done + q for prompt in live]
         last = [end - 1 for end, over in zip(ends, finished, strict=True) if over]
         last = last or [ends[-1] - 1]  # models compute at least one row
-        keep = None if needs.prompt_rows else torch.tensor(last, device=self.forward_pass.device)
+        keep = () if needs.prompt_rows else last
         hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
         output = self.forward_pass.run(
             [cache.row(prompt.slot) for prompt in live],
@@ -114,18 +114,26 @@ class ChunkedPrefill:
             [prompt.min_extent for prompt in live],
         )
         logits, features = output.logits[0], tapped_features(output, needs.taps)
-        if keep is None:
-            argmax, tokens, probs = to_host(logits[None], needs.top_k, self.plain_topk)
+        # Of unfinished prompts nobody needs a row, and nothing waits for the device.
+        rows: HostRows | None = None
+        if needs.prompt_rows or any(finished):
+            rows = to_host(logits[None], needs.top_k, self.plain_topk)
         for prompt, n, end, over in zip(live, counts, ends, finished, strict=True):
             own = slice(end - n, end)
             if features is not None:
                 prompt.features.append(features[0, own])
-            if keep is None:
-                prompt.parts.append((argmax[0, own], tokens[0, own], probs[0, own]))
+            if rows is not None and needs.prompt_rows:
+                prompt.parts.append(_part(rows, own))
             if over:
-                place = end - 1 if keep is None else last.index(end - 1)
+                place = last.index(end - 1) if keep else end - 1
+                row = slice(place, place + 1)
                 # A copy, so that one row does not keep the whole chunk's logits alive.
-                row = prompt.last = logits[place : place + 1].clone()
-                if keep is not None:
-                    best = to_host(row[None], needs.top_k, self.plain_topk)
-                    prompt.parts.append(tuple(each[0] for each in best))
+                prompt.last = logits[row].clone()
+                if rows is not None and keep:
+                    prompt.parts.append(_part(rows, row))
+
+
+def _part(rows: HostRows, own: slice) -> HostRows:
+    """Some rows of a chunk, ``[1, n, ..]``."""
+    argmax, tokens, probs = rows
+    return argmax[0, own], tokens[0, own], probs[0, own]

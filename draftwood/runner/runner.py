@@ -17,8 +17,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
-from draftwood.runner.forward import ForwardPass, Staging, tapped_features
+from draftwood.runner.forward import ForwardPass, tapped_features
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
+from draftwood.runner.staging import Staging
 from draftwood.runner.to_host import to_host
 from draftwood.tree import TokenTree
 
@@ -67,7 +68,7 @@ class Runner:
         self._packed = packed
         self._companions: dict[object, Any] = {}
         self._forward_pass = forward_pass
-        self._moves = Staging(2, info.device)
+        self._moves = Staging(info.device)
 
     def detach(self) -> None:
         """Undo the attachment: the model is as it was before. Further calls do nothing."""
@@ -247,7 +248,7 @@ class Runner:
         """Keep the root and the nodes of each path (root excluded) of the last forward."""
         sources, targets = self.cache.advance(slots, paths)
         if sources:
-            lanes = self._moves.lanes(len(sources))
-            lanes[0], lanes[1] = sources, targets
+            n = len(sources)
+            self._moves.begin(2 * n)[:] = sources + targets
             with torch.inference_mode():
-                self.cache.move(*self._moves.send())
+                self.cache.move(*self._moves.send((n, n)))

@@ -56,8 +56,7 @@ def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
         best_logits, best_tokens = torch.topk(logits, k, dim=-1)
         norm = torch.logsumexp(logits.float(), dim=-1, keepdim=True)
         shares = (best_logits.float() - norm).exp_()
-        # HAND-OVER: the only place that waits for the device.
-        return argmax.cpu().numpy(), best_tokens.cpu().numpy(), shares.cpu().numpy()
+        return _handed_over(argmax, best_tokens, shares)
     rows = logits.reshape(-1, vocab)
     if k == 0:
         best = rows.float().numpy().argmax(axis=1)
@@ -67,6 +66,29 @@ def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
     best, tokens, probs = found
     best = _numbers_only(rows, torch.tensor(best)).numpy()
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)
+
+
+def _handed_over(
+    argmax: torch.Tensor, top_tokens: torch.Tensor, top_probs: torch.Tensor
+) -> HostRows:
+    """The results on the host, after one copy and one wait for the device."""
+    k = top_tokens.shape[-1]
+    given = (argmax[..., None].int(), top_tokens.int(), top_probs.view(torch.int32))
+    packed = downloaded(torch.cat(given, dim=-1)).numpy()
+    best, tokens = packed[..., 0].astype(np.int64), packed[..., 1 : 1 + k].astype(np.int64)
+    return best, tokens, np.ascontiguousarray(packed[..., 1 + k :]).view(np.float32)
+
+
+def downloaded(tensor: torch.Tensor) -> torch.Tensor:
+    """A device's tensor on the host. HAND-OVER: the only place that waits for a step's results."""
+    if tensor.device.type != "cuda":
+        return tensor.cpu()
+    found = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    found.copy_(tensor, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(tensor.device))
+    event.synchronize()
+    return found
 
 
 def _numbers_only(rows: torch.Tensor, argmax: torch.Tensor) -> torch.Tensor:

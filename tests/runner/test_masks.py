@@ -1,5 +1,6 @@
 """Masks against a direct reading of the rule: same sequence, ancestor or prefix, within reach."""
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,16 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
-from draftwood.runner.masks import LayerKind, TreeMasks, layer_kinds
+from draftwood.runner.device_masks import DeviceMasks, ancestor_words
+from draftwood.runner.masks import (
+    LayerKind,
+    MaskBuffers,
+    MaskPlan,
+    Masks,
+    TreeMasks,
+    ancestors,
+    layer_kinds,
+)
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.path_logits import random_tree
 
@@ -23,6 +33,14 @@ def visible(kind: LayerKind, query: int, key: int) -> bool:
     if kind.window is not None and query - key >= kind.window:
         return False
     return kind.chunk is None or query // kind.chunk == key // kind.chunk
+
+
+def made(plan: MaskPlan) -> Masks:
+    return plan.build(torch.from_numpy(plan.numbers))
+
+
+def both(kinds: tuple[LayerKind, ...]) -> tuple[MaskBuffers, MaskBuffers]:
+    return TreeMasks(kinds, 2, torch.float32), DeviceMasks(kinds, 2, torch.float32, CPU)
 
 
 def by_the_rule(kind: LayerKind, length: int, tree: TokenTree) -> torch.Tensor:
@@ -45,16 +63,17 @@ def test_masks_follow_the_definition(
     kinds: tuple[LayerKind, ...], dtype: torch.dtype, padded: bool
 ) -> None:
     rng = np.random.default_rng(0)
-    masks = TreeMasks(kinds, 2, dtype, CPU, padded)
+    masks = DeviceMasks(kinds, 2, dtype, CPU) if padded else TreeMasks(kinds, 2, dtype)
     # Sizes go up and down, so that whatever a step leaves behind would show.
     for b, lengths in ((1, [5]), (3, [2, 30, 17]), (2, [31, 3]), (1, [0]), (3, [18, 32, 33])):
         trees = [random_tree(rng, int(rng.integers(1, 20)), 10_000) for _ in range(b)]
         done = [int(rng.integers(len(tree))) for tree in trees]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
-        step, built = masks.build(lengths, trees, done)
+        step, plan = masks.build(lengths, trees, done)
         if step is Visibility.OPEN:
             assert counts == [1] * b
             continue
+        built = made(plan)
         named = built if isinstance(built, dict) else {kinds[0].name: built}
         assert named.keys() == {kind.name for kind in kinds}
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
@@ -74,35 +93,65 @@ def test_masks_follow_the_definition(
 
 def test_one_token_that_sees_everything_needs_no_mask() -> None:
     single, pair = tree_of([1], [-1]), tree_of([1, 2], [-1, 0])
-    full = TreeMasks((FULL,), 1, torch.float32, CPU)
+    full = TreeMasks((FULL,), 1, torch.float32)
     assert full.build([9], [single], [0])[0] is Visibility.OPEN
     assert full.build([9, 3], [single, pair], [0, 1])[0] is Visibility.OPEN
     assert full.build([9, 3], [single, pair], [0, 0])[0] is Visibility.TREE
-    padded = TreeMasks((FULL,), 1, torch.float32, CPU, padded=True)
+    padded = DeviceMasks((FULL,), 1, torch.float32, CPU)
     assert padded.build([9], [single], [0])[0] is Visibility.OPEN
     assert padded.build([9, 3], [single] * 2, [0, 0])[0] is Visibility.TREE
-    sliding = TreeMasks((FULL, SLIDING), 1, torch.float32, CPU)
-    assert sliding.build([5], [single], [0])[0] is Visibility.OPEN
-    assert sliding.build([6], [single], [0])[0] is Visibility.TREE
+    for sliding in both((FULL, SLIDING)):
+        assert sliding.build([5], [single], [0])[0] is Visibility.OPEN
+        assert sliding.build([6], [single], [0])[0] is Visibility.TREE
+    sliding = TreeMasks((FULL, SLIDING), 1, torch.float32)
     assert sliding.build([5, 6], [single] * 2, [0, 0])[0] is Visibility.TREE
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])
 def test_chunks_of_a_prompt_are_causal(kinds: tuple[LayerKind, ...]) -> None:
-    masks = TreeMasks(kinds, 2, torch.float32, CPU)
     starts, counts = (4, 0), (5, 3)
-    visibility, found = masks.chunk(starts, counts)
-    built: Any = found
-    assert visibility is Visibility.CHUNK
-    assert masks.chunk([0, 0], [5, 3])[0] is Visibility.CAUSAL
-    for kind in kinds:
-        mask = built[kind.name] if len(kinds) > 1 else built
-        assert mask.shape == (2, 1, 5, 9)
-        for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
-            for query in range(count):
-                for key in range(9):
+    for masks, expected, group in zip(
+        both(kinds), (Visibility.CHUNK, Visibility.TREE), (1, 2), strict=True
+    ):
+        visibility, plan = masks.chunk(starts, counts)
+        built: Any = made(plan)
+        assert visibility is expected
+        for kind in kinds:
+            mask = built[kind.name] if len(kinds) > 1 else built
+            assert mask.shape == (2, 1, 5 * group, 9)
+            for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
+                for head, query, key in itertools.product(range(group), range(count), range(9)):
                     seen = key <= start + query and visible(kind, start + query, key)
-                    assert float(mask[i, 0, query, key]) == (0 if seen else -np.inf)
+                    row = 5 * head + query
+                    assert float(mask[i, 0, row, key]) == (0 if seen else -np.inf)
+
+
+def test_whole_prompts_need_no_mask() -> None:
+    on_cpu, on_device = both((FULL,))
+    assert on_cpu.chunk([0, 0], [5, 3])[0] is Visibility.CAUSAL
+    # On a device, float32 has no fused causal kernel for grouped heads.
+    assert on_device.chunk([0, 0], [5, 3])[0] is Visibility.TREE
+    for group, dtype in ((1, torch.float32), (2, torch.bfloat16)):
+        masks = DeviceMasks((FULL,), group, dtype, CPU)
+        assert masks.chunk([0, 0], [5, 3])[0] is Visibility.CAUSAL
+        assert masks.chunk([0, 1], [5, 3])[0] is Visibility.TREE
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 63, 64, 65, 200])
+def test_ancestor_words_are_the_ancestors(nodes: int) -> None:
+    parents = random_tree(np.random.default_rng(nodes), nodes, 100).parents.tolist()
+    words = ancestor_words(parents)
+    assert words.shape == (nodes, -(-nodes // 64))
+    bits = np.unpackbits(words.copy().view(np.uint8), axis=1, bitorder="little")
+    assert bits[:, :nodes].tolist() == ancestors(parents).tolist()
+    assert not bits[:, nodes:].any()
+
+
+def test_rows_of_a_mask_begin_where_attention_reads_them() -> None:
+    masks = DeviceMasks((FULL,), 3, torch.bfloat16, CPU)
+    mask: Any = made(masks.build([30], [tree_of([1, 2, 3], [-1, 0, 0])], [0])[1])
+    assert mask.shape == (1, 1, 9, 33)
+    assert mask.stride(2) % 16 == 0
 
 
 def test_layer_kinds_are_those_of_the_models() -> None:

@@ -11,6 +11,7 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
+from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.model_families import FAMILIES, VOCAB
@@ -68,12 +69,19 @@ def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
     return error
 
 
+def device_masks(runner: Runner) -> DeviceMasks:
+    """The masks of other devices than a CPU."""
+    on_cpu: Any = runner._forward_pass.masks
+    return DeviceMasks(on_cpu._kinds, on_cpu._group, on_cpu._dtype, torch.device("cpu"))
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_every_family_decodes_trees_in_a_ragged_batch(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, padded: bool
 ) -> None:
     """Also over padded queries, as on other devices than a CPU."""
-    monkeypatch.setattr(runner._forward_pass.masks, "padded", padded)
+    if padded:
+        monkeypatch.setattr(runner._forward_pass, "masks", device_masks(runner))
     rng = np.random.default_rng(1)
     model: Any = runner.model
     texts = random_prompts(rng, LENGTHS, VOCAB)
@@ -250,7 +258,7 @@ def test_a_released_row_is_zeroed(llama: Runner, monkeypatch: pytest.MonkeyPatch
     fresh = llama.open(20)
     llama.prefill([fresh], [[4, 5]], NOTHING)
     # Padded attention reads of each row as many entries as the longest sequence has.
-    monkeypatch.setattr(llama._forward_pass.masks, "padded", True)
+    monkeypatch.setattr(llama._forward_pass, "masks", device_masks(llama))
     found = llama.forward([slots[1], fresh], [tree_of([3], [-1])] * 2, NOTHING)
     assert all(bool(rows.logits.isfinite().all()) for rows in found)
 

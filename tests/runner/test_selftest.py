@@ -10,6 +10,7 @@ from torch import nn
 from draftwood.errors import DraftwoodError
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
+from draftwood.runner.selftest import tolerance
 from tests.factories.model_families import FAMILIES
 
 OF_PATHS = "nodes do not get the logits of their paths"
@@ -118,3 +119,16 @@ def test_the_end_of_a_short_window_is_tested(monkeypatch: pytest.MonkeyPatch) ->
         "draftwood.runner.masks.LayerKind.hidden", lambda _, queries, keys: keys + 0 * queries < -1
     )
     refused(FAMILIES["mistral_sliding"](), "self-test failed")
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("none", 2e-4), ("ieee", 2e-4), ("tf32", 1e-2)])
+def test_shorter_products_on_a_gpu_are_allowed_for(precision: str, allowed: float) -> None:
+    """Also if it was asked for with the newer of torch's two settings, which exclude each other."""
+    settings = torch.backends.cuda.matmul
+    before = settings.fp32_precision
+    settings.fp32_precision = precision
+    try:
+        assert tolerance(torch.float32, torch.device("cuda")) == allowed
+        assert tolerance(torch.float32, torch.device("cpu")) == 2e-4
+    finally:
+        settings.fp32_precision = before

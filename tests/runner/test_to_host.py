@@ -6,6 +6,7 @@ import torch
 
 from draftwood.runner import to_host as module
 from draftwood.runner.to_host import to_host
+from tests.simulated_cuda import SimulatedCuda
 
 
 @pytest.fixture(params=["few", "many", "long"], autouse=True)
@@ -136,3 +137,20 @@ def test_rows_that_two_stages_cannot_search() -> None:
         assert module._two_stages(logits, module._chunks(logits).amax(2), 4) is None
     logits = rows(2, 4096)[0]
     assert module._two_stages(logits, module._chunks(logits).amax(2), 65) is None
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_a_device_is_waited_for_once(k: int) -> None:
+    logits = torch.randn(2, 3, 90, generator=torch.Generator().manual_seed(k))
+    logits[0, 1, 5] = torch.nan
+    expected = to_host(logits, k, plain=True)
+    with SimulatedCuda() as device:
+        there = logits.to("cuda")
+        device.work.clear()
+        found = to_host(there, k)
+        assert (device.work.downloads.total(), device.work.waits.total()) == (1, 1)
+        assert not device.work.faults
+    assert [str(x.dtype) for x in found] == ["int64", "int64", "float32"]
+    assert found[0].tolist() == expected[0].tolist()
+    assert found[1].tolist() == expected[1].tolist()
+    assert np.array_equal(found[2], expected[2], equal_nan=True)

@@ -184,8 +184,9 @@ def _without_gc() -> Iterator[None]:
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    """Wait for all devices: which of them decodes, a contender may choose."""
+    for device in range(torch.cuda.device_count()):
+        torch.cuda.synchronize(device)
 
 
 def _uncovered(answers: Sequence[Answer], seconds: float) -> float:

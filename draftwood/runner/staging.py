@@ -1,0 +1,80 @@
+"""Numbers on their way from the host to the device: one upload for all that a forward needs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+_KEPT = 1024
+"""Numbers up to which a split on the host comes again and again, so that its views are kept."""
+
+
+class Staging:
+    """Host buffers that are sent to a device in turn; they grow as needed.
+
+    A buffer is written while the upload out of another one may still be under way. On a CPU there
+    is one buffer, which is not copied.
+
+    Args:
+        device: where the numbers go.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._on_host = device.type == "cpu"
+        self._cuda = device.type == "cuda"
+        self._events: list[torch.cuda.Event | None] = [None] if self._on_host else [None, None]
+        self._turn = 0
+        self._buffers: list[torch.Tensor] = []
+        self._grow(256)
+
+    def begin(self, size: int) -> NDArray[np.int64]:
+        """The next buffer, writable int64 ``[size]``."""
+        self._turn = (self._turn + 1) % len(self._buffers)
+        event = self._events[self._turn]
+        if event is not None:
+            event.synchronize()
+        return self.room(size)
+
+    def room(self, size: int) -> NDArray[np.int64]:
+        """The buffer of the last :meth:`begin`, with what is written there, ``[size]``."""
+        if size > len(self._buffers[0]):
+            self._grow(size)
+        return self._numbers[self._turn][:size]
+
+    def send(self, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
+        """The first numbers of the buffer on the device, split into int64 tensors."""
+        total, buffer = sum(sizes), self._buffers[self._turn]
+        if self._on_host:
+            key = tuple(sizes)
+            found = self._views.get(key)
+            if found is None:
+                found = buffer[:total].split(key)  # type: ignore[no-untyped-call]
+                if total <= _KEPT:
+                    self._views[key] = found
+            return found
+        self._sent[:total].copy_(buffer[:total], non_blocking=self._cuda)
+        if self._cuda:
+            event = self._events[self._turn]
+            if event is None:
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._events[self._turn] = event
+            event.record(torch.cuda.current_stream(self._device))
+        return self._sent[:total].split(list(sizes))  # type: ignore[no-untyped-call,no-any-return]
+
+    def _grow(self, size: int) -> None:
+        old = self._buffers
+        size = max(size, 2 * len(old[0])) if old else size
+        self._buffers = [
+            torch.zeros(size, dtype=torch.int64, pin_memory=self._cuda) for _ in self._events
+        ]
+        for before, after in zip(old, self._buffers, strict=False):
+            after[: len(before)] = before
+        self._numbers = [buffer.numpy() for buffer in self._buffers]
+        self._sent = (
+            self._buffers[0]
+            if self._on_host
+            else torch.empty(size, dtype=torch.int64, device=self._device)
+        )
+        self._views: dict[tuple[int, ...], Sequence[torch.Tensor]] = {}

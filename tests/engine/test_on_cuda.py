@@ -1,0 +1,121 @@
+"""Every method on the simulated CUDA device: the tokens of a CPU, and what a step asks for."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from draftwood import Engine, Request, SamplingParams, method
+from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.engine.request import Finished
+from draftwood.methods import recipes
+from draftwood.runner.attach import attach
+from tests.factories.eagle3_heads import HT, LAYERS, V, embedding, tiny_head
+from tests.factories.tiny_llama import tiny_llama
+from tests.simulated_cuda import SimulatedCuda, to_simulated
+
+PROMPTS = ((5, 6, 7, 5, 6, 7, 5, 6), (9, 3, 9, 3, 1))
+SAMPLINGS = {
+    "greedy": SamplingParams(),
+    "sampled": SamplingParams(temperature=0.8, top_p=0.9, top_k=30, seed=3),
+    "penalties": SamplingParams(
+        temperature=0.7, min_p=0.02, repetition_penalty=1.1, presence_penalty=0.3, seed=4
+    ),
+}
+ENDLESS: dict[str, Any] = {"eos_token_id": None, "bos_token_id": None}
+
+
+def target() -> nn.Module:
+    return tiny_llama(layers=LAYERS, vocab_size=V, hidden_size=HT, head_dim=6, **ENDLESS)
+
+
+def drafts(name: str) -> dict[str, nn.Module]:
+    """What a method drafts with, as its options."""
+    parts = set(recipes()[name].drafters.values())
+    found: dict[str, nn.Module] = {}
+    if "model" in parts:
+        found["draft"] = tiny_llama(seed=1, layers=1, vocab_size=V, **ENDLESS)
+    if "eagle3" in parts:
+        found["head"] = tiny_head()
+    return found
+
+
+def engine(
+    name: str, options: dict[str, nn.Module], *, on_device: bool, chunk: int = 512
+) -> Engine:
+    """An engine on a new target; on the simulated device within its context only."""
+    model = target()
+    for each in (model, *options.values()) if on_device else ():
+        to_simulated(each)
+        if isinstance(each, Eagle3Head):  # which borrows the target's
+            each.set_input_embeddings(to_simulated(embedding()))
+    return Engine(attach(model, packing=False, chunk=chunk), method(name, **options))
+
+
+def decoded(
+    name: str, sampling: SamplingParams, device: SimulatedCuda | None = None, chunk: int = 512
+) -> list[tuple[int, ...]]:
+    """Tokens of each prompt, both decoded at once."""
+    with device or nullcontext():
+        decoding = engine(name, drafts(name), on_device=device is not None, chunk=chunk)
+        if device is not None:  # the self-test runs the model's own attention
+            device.work.clear()
+        for prompt in PROMPTS:
+            decoding.add(Request(prompt, max_new_tokens=12, sampling=sampling))
+        found: dict[int, tuple[int, ...]] = {}
+        while decoding.busy:
+            for event in decoding.step():
+                if isinstance(event, Finished):
+                    assert event.completion.error is None
+                    found[event.request_id] = event.completion.tokens
+    return [found[i] for i in sorted(found)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("name", recipes())
+def test_a_method_has_the_tokens_of_a_cpu(name: str, sampling: str) -> None:
+    asked, device = SAMPLINGS[sampling], SimulatedCuda()
+    assert decoded(name, asked, device) == decoded(name, asked)
+    assert not device.work.faults
+
+
+def test_prompts_in_chunks_have_the_tokens_of_a_cpu() -> None:
+    device = SimulatedCuda()
+    asked = SAMPLINGS["greedy"]
+    assert decoded("goose", asked, device, chunk=2) == decoded("goose", asked)
+    assert not device.work.faults
+
+
+@pytest.mark.parametrize("name", ["ar", "pld", "tr", "iso3", "iso5", "goose", "auto"])
+def test_a_greedy_step_waits_once(name: str) -> None:
+    """One upload before the forward, one to commit a path that is no chain, and one download."""
+    steps, before = 0, 3
+    with SimulatedCuda() as device:
+        decoding = engine(name, {}, on_device=True)
+        decoding.add(Request(PROMPTS[0], max_new_tokens=40))
+        while decoding.busy:
+            decoding.step()
+            steps += 1
+            if steps == before:
+                device.work.clear()
+    assert steps > before
+    work = device.work.per(steps - before)
+    assert work["uploads"] <= 2
+    assert work["downloads"] == work["waits"] == 1
+
+
+def test_steps_may_be_inside_and_outside_of_inference_mode() -> None:
+    """What a step allocates, the next one writes, whichever mode the caller is in."""
+    with SimulatedCuda():
+        decoding = engine("goose", {}, on_device=True)
+        decoding.add(Request(PROMPTS[0], max_new_tokens=12))
+        events = []
+        with torch.inference_mode():
+            events += decoding.step()
+            events += decoding.step()
+        while decoding.busy:
+            events += decoding.step()
+    (found,) = [event.completion for event in events if isinstance(event, Finished)]
+    assert found.tokens == decoded("ar", SAMPLINGS["greedy"])[0]

@@ -32,7 +32,7 @@ from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
-from draftwood.runner.masks import MaskBuffers, TreeMasks, layer_kinds
+from draftwood.runner.masks import MaskBuilder, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
@@ -116,7 +116,7 @@ def attach(
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
         facts = (kinds, layout.group, layout.dtype)
-        masks: MaskBuffers = (
+        masks: MaskBuilder = (
             TreeMasks(*facts) if device.type == "cpu" else DeviceMasks(*facts, device)
         )
         info = TargetInfo(

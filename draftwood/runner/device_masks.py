@@ -9,33 +9,30 @@ forward for all layers. Queries are padded to the longest tree of the batch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from draftwood.runner.attention import Visibility
-from draftwood.runner.masks import LayerKind, MaskPlan, Masks, ReadyMasks, one_or_all
+from draftwood.runner.masks import (
+    WORD,
+    LayerKind,
+    MaskPlan,
+    Masks,
+    ancestor_words,
+    hidden_in_chunk,
+    one_or_all,
+    unmasked,
+)
 from draftwood.tree import TokenTree
 
-_WORD = 64
 _WIDTHS = 16
 """Rows of a mask begin at multiples of so many numbers: attention copies others in each layer."""
 
 
-def ancestor_words(parents: Sequence[int]) -> NDArray[np.int64]:
-    """Words ``[n, ceil(n / 64)]``: bit j of row i is set if node j is i or an ancestor of it."""
-    n = len(parents)
-    count = -(-n // _WORD)
-    bits = [1]
-    for i in range(1, n):
-        bits.append(bits[parents[i]] | 1 << i)
-    packed = b"".join([each.to_bytes(8 * count, "little") for each in bits])
-    return np.frombuffer(packed, dtype="<i8").reshape(n, count)
-
-
-@dataclass(frozen=True, eq=False)
-class _Shape:
+class _Shape(NamedTuple):
     """Of the masks of a forward: sequences, padded queries, nodes, words a node, and keys."""
 
     b: int
@@ -66,7 +63,7 @@ class TreePlan:
 
     def build(self, numbers: torch.Tensor) -> Masks:
         """See :class:`draftwood.runner.masks.MaskPlan`."""
-        b, q, nodes, words, kv = vars(self.shape).values()
+        b, q, nodes, words, kv = self.shape
         lengths, counts, done, depths, bits = numbers.split(  # type: ignore[no-untyped-call]
             (b, b, b, b * nodes, b * q * words)
         )
@@ -75,8 +72,8 @@ class TreePlan:
         place = keys - lengths
         own = (place >= 0) & (place < counts[:, None])
         node = place.clamp(0, nodes - 1)
-        word = (node // _WORD)[:, None].expand(b, q, kv)
-        found = bits.view(b, q, words).gather(2, word) >> (node % _WORD)[:, None]
+        word = (node // WORD)[:, None].expand(b, q, kv)
+        found = bits.view(b, q, words).gather(2, word) >> (node % WORD)[:, None]
         shown = torch.where(own[:, None], (found & 1).bool(), (place < 0)[:, None])
         if any(limited for _, limited in self.kinds):
             positions = torch.where(own, lengths + depths.gather(1, node), keys)
@@ -113,16 +110,11 @@ class ChunkPlan:
 
     def build(self, numbers: torch.Tensor) -> Masks:
         """See :class:`draftwood.runner.masks.MaskPlan`."""
-        keys = torch.arange(self.kv, device=numbers.device)
-        queries = torch.arange(self.q, device=numbers.device)
-        at = (numbers[:, None] + queries)[:, :, None]
-        later = keys > at
-        return one_or_all(
-            {
-                kind.name: additive(later | kind.hidden(at, keys), self.group, self.dtype)
-                for kind in self.kinds
-            }
-        )
+        masks = {}
+        for kind in self.kinds:
+            hidden = hidden_in_chunk(kind, numbers, self.q, self.kv)
+            masks[kind.name] = additive(hidden, self.group, self.dtype)
+        return one_or_all(masks)
 
 
 def additive(hidden: torch.Tensor, group: int, dtype: torch.dtype) -> torch.Tensor:
@@ -156,13 +148,12 @@ class DeviceMasks:
         self._reach = min(kind.reach for kind in kinds)
         # The fused causal kernel takes neither float32 nor, with a mask, grouped heads.
         self._causal = group == 1 or dtype.itemsize == 2
-        unmasked = torch.zeros(1, 1, 1, 1, dtype=dtype, device=device)
-        self._unmasked = ReadyMasks(one_or_all({kind.name: unmasked for kind in kinds}))
+        self._unmasked = unmasked(kinds, dtype, device)
 
     def build(
         self, lengths: Sequence[int], trees: Sequence[TokenTree], done: Sequence[int]
     ) -> tuple[Visibility, MaskPlan]:
-        """See :meth:`draftwood.runner.masks.TreeMasks.build`."""
+        """See :class:`draftwood.runner.masks.MaskBuilder`."""
         b = len(trees)
         sizes = list(map(len, trees))
         counts = [size - first for size, first in zip(sizes, done, strict=True)]
@@ -171,7 +162,7 @@ class DeviceMasks:
         if b == 1 and counts[0] == 1 and trees[0].depth == done[0] and ends[0] <= self._reach:
             return Visibility.OPEN, self._unmasked
         q, nodes, kv = max(counts), max(sizes), max(ends)
-        shape = _Shape(b, q, nodes, -(-nodes // _WORD), kv)
+        shape = _Shape(b, q, nodes, -(-nodes // WORD), kv)
         numbers = np.zeros(b * (3 + nodes + q * shape.words), dtype=np.int64)
         numbers[: 3 * b] = [*lengths, *sizes, *done]
         depths = numbers[3 * b : b * (3 + nodes)].reshape(b, nodes)
@@ -185,7 +176,7 @@ class DeviceMasks:
         return Visibility.TREE, TreePlan(numbers, shape, kinds, self._group, self._dtype)
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
-        """See :meth:`draftwood.runner.masks.TreeMasks.chunk`."""
+        """See :class:`draftwood.runner.masks.MaskBuilder`."""
         q, kv = max(counts), max(map(add, starts, counts))
         if self._causal and not any(starts) and kv <= self._reach:
             return Visibility.CAUSAL, self._unmasked

@@ -20,7 +20,7 @@ from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.eager import eager
-from draftwood.runner.masks import MaskBuffers, MaskPlan
+from draftwood.runner.masks import MaskBuilder, MaskPlan
 from draftwood.runner.rotary import at_extents
 from draftwood.runner.staging import Staging
 
@@ -73,7 +73,7 @@ class ForwardPass:
         self,
         model: Any,
         cache: KVCache,
-        masks: MaskBuffers,
+        masks: MaskBuilder,
         device: torch.device,
         direct_calls: DirectCalls | None = None,
         needs_extents: bool = False,
@@ -161,7 +161,7 @@ class ForwardPass:
         counts: Sequence[int],
         keep: Sequence[int],
         numbers: NDArray[np.int64],
-    ) -> "_Sent":
+    ) -> _Sent:
         """Upload the staged tokens with all other numbers of a forward."""
         n, b = sum(counts), len(rows)
         by_index = n if b > 1 or self.cache.scatter else 0

@@ -34,7 +34,7 @@ class MaskPlan(Protocol):
         ...
 
 
-class MaskBuffers(Protocol):
+class MaskBuilder(Protocol):
     """Makes the masks of a model's forwards."""
 
     @property
@@ -73,6 +73,9 @@ class ReadyMasks:
         """See :class:`MaskPlan`."""
         return self.masks
 
+
+WORD = 64
+"""Nodes in a word of ancestors."""
 
 _REACHES = {
     "full_attention": (None, None),
@@ -141,18 +144,40 @@ def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
 
 def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
     """0/1 matrix ``[n, n]``: 1 at ``(i, j)`` if node ``j`` is ``i`` or an ancestor of it."""
+    packed = ancestor_words(parents).view(np.uint8)
+    return np.unpackbits(packed, axis=1, count=len(parents), bitorder="little")
+
+
+def ancestor_words(parents: Sequence[int]) -> NDArray[np.int64]:
+    """Words ``[n, ceil(n / 64)]``: bit j of row i is set if node j is i or an ancestor of it."""
     n = len(parents)
-    width = (n + 7) // 8
+    count = -(-n // WORD)
     bits = [1]
     for i in range(1, n):
         bits.append(bits[parents[i]] | 1 << i)
-    packed = np.frombuffer(b"".join([b.to_bytes(width, "little") for b in bits]), dtype=np.uint8)
-    return np.unpackbits(packed.reshape(n, width), axis=1, count=n, bitorder="little")
+    packed = b"".join([each.to_bytes(8 * count, "little") for each in bits])
+    return np.frombuffer(packed, dtype="<i8").reshape(n, count)
 
 
 def one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
     """The masks as models take them: by kind of layer if there are several kinds."""
     return masks if len(masks) > 1 else next(iter(masks.values()))
+
+
+def unmasked(
+    kinds: Sequence[LayerKind], dtype: torch.dtype, device: torch.device | None = None
+) -> ReadyMasks:
+    """A mask of the right rank, for attention that needs none."""
+    mask = torch.zeros(1, 1, 1, 1, dtype=dtype, device=device)
+    return ReadyMasks(one_or_all({kind.name: mask for kind in kinds}))
+
+
+def hidden_in_chunk(kind: LayerKind, starts: torch.Tensor, q: int, kv: int) -> torch.Tensor:
+    """Keys ``[b, q, kv]`` that ``q`` consecutive tokens from ``starts`` ``[b]`` on do not see."""
+    keys = torch.arange(kv, device=starts.device)
+    at = (starts[:, None] + torch.arange(q, device=starts.device))[:, :, None]
+    found: torch.Tensor = (keys > at) | kind.hidden(at, keys)
+    return found
 
 
 class TreeMasks:
@@ -179,9 +204,7 @@ class TreeMasks:
         self._shape = (0, 0, 0)
         self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         self._dirty: list[tuple[int, int, int]] = []
-        # Of the right rank, for attention that needs no mask.
-        unmasked = torch.zeros(1, 1, 1, 1, dtype=dtype)
-        self._unmasked = ReadyMasks(one_or_all({kind.name: unmasked for kind in kinds}))
+        self._unmasked = unmasked(kinds, dtype)
 
     def build(
         self,
@@ -189,7 +212,7 @@ class TreeMasks:
         trees: Sequence[TokenTree],
         done: Sequence[int],
     ) -> tuple[Visibility, MaskPlan]:
-        """See :class:`MaskBuffers`."""
+        """See :class:`MaskBuilder`."""
         b = len(trees)
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
@@ -219,15 +242,13 @@ class TreeMasks:
         return Visibility.TREE, ReadyMasks(one_or_all(masks))
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
-        """See :class:`MaskBuffers`."""
+        """See :class:`MaskBuilder`."""
         q, kv = max(counts), max(map(add, starts, counts))
         if not any(starts) and kv <= self._reach:
             return Visibility.CAUSAL, self._unmasked
-        keys = torch.arange(kv)
-        queries = (torch.tensor(starts)[:, None] + torch.arange(q))[:, None, :, None]
         masks = {}
         for kind in self._kinds:
-            hidden = (keys > queries) | kind.hidden(queries, keys)
+            hidden = hidden_in_chunk(kind, torch.tensor(starts), q, kv)[:, None]
             mask = torch.zeros(hidden.shape, dtype=self._dtype)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
         return Visibility.CHUNK, ReadyMasks(one_or_all(masks))

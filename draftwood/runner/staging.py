@@ -10,6 +10,13 @@ _KEPT = 1024
 """Numbers up to which a split on the host comes again and again, so that its views are kept."""
 
 
+def recorded_event(device: torch.device) -> torch.cuda.Event:
+    """An event behind all that the device's current stream was asked for."""
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
 class Staging:
     """Host buffers that are sent to a device in turn; they grow as needed.
 
@@ -56,11 +63,7 @@ class Staging:
             return found
         self._sent[:total].copy_(buffer[:total], non_blocking=self._cuda)
         if self._cuda:
-            event = self._events[self._turn]
-            if event is None:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                self._events[self._turn] = event
-            event.record(torch.cuda.current_stream(self._device))
+            self._events[self._turn] = recorded_event(self._device)
         return self._sent[:total].split(list(sizes))  # type: ignore[no-untyped-call,no-any-return]
 
     def _grow(self, size: int) -> None:

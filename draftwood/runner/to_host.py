@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.runner.staging import recorded_event
+
 HostRows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
 # Between these logits, exp() and a sum over any vocabulary stay inside float32 without a shift.
@@ -85,9 +87,7 @@ def downloaded(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.cpu()
     found = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     found.copy_(tensor, non_blocking=True)
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(tensor.device))
-    event.synchronize()
+    recorded_event(tensor.device).synchronize()
     return found
 
 

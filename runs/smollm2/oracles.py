@@ -19,7 +19,7 @@ planned as by ``draftwood replay --batch`` (docs/replay.md). Prints one JSON obj
 import argparse
 import json
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -172,15 +172,15 @@ def limits(
     costs: StepCosts,
     load: BatchLoad,
     live: PricedHost,
-    show: Callable[[str], None],
+    title: str,
 ) -> dict[str, dict[str, float]]:
-    """Figures by perfect part; ``show`` is told each part that begins."""
+    """Figures by perfect part; each that begins is printed behind the title."""
     parts: dict[str, dict[str, float]] = {}
     for name, oracle in ORACLES.items():
-        show(name)
+        click.echo(f"{title}: {name}", err=True)
         with oracle():
             parts[name] = replayed(recording, one, costs, load, live)
-    show("cost")
+    click.echo(f"{title}: cost", err=True)
     return {
         **parts,
         "candidates": perfect(costs, load),
@@ -210,11 +210,7 @@ def main() -> None:
         try:
             for load in loads:
                 title = f"{path.stem}, batch {load.batch}"
-
-                def show(part: str, title: str = title) -> None:
-                    click.echo(f"{title}: {part}", err=True)
-
-                by_batch[str(load.batch)] = limits(recording, one, costs, load, live, show)
+                by_batch[str(load.batch)] = limits(recording, one, costs, load, live, title)
         finally:
             write(path, recording)
     origin = provenance(

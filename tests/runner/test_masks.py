@@ -10,13 +10,14 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
-from draftwood.runner.device_masks import DeviceMasks, ancestor_words
+from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.masks import (
     LayerKind,
-    MaskBuffers,
+    MaskBuilder,
     MaskPlan,
     Masks,
     TreeMasks,
+    ancestor_words,
     ancestors,
     layer_kinds,
 )
@@ -39,7 +40,7 @@ def made(plan: MaskPlan) -> Masks:
     return plan.build(torch.from_numpy(plan.numbers))
 
 
-def both(kinds: tuple[LayerKind, ...]) -> tuple[MaskBuffers, MaskBuffers]:
+def both(kinds: tuple[LayerKind, ...]) -> tuple[MaskBuilder, MaskBuilder]:
     return TreeMasks(kinds, 2, torch.float32), DeviceMasks(kinds, 2, torch.float32, CPU)
 
 

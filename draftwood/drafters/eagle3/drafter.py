@@ -84,9 +84,9 @@ class Eagle3Drafter(RolloutDrafter):
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed. Each of its tokens gets the features of its parent."""
         found, nodes = _features(outcome.rows), [ROOT, *outcome.path]
-        first = len(nodes)
+        count = len(nodes)
         # A copy, so that the other nodes' rows do not stay alive; of the first ones it is quicker.
-        own = found[:first].clone() if nodes[-1] == first - 1 else found[nodes]
+        own = found[:count].clone() if nodes[-1] == count - 1 else found[nodes]
         self._rollout.commit(slot, outcome.committed, own)
 
 

@@ -29,7 +29,7 @@ class Forecast:
         drafter_gain: what a neural drafter adds, relative to the headroom of the nodes that it is
             asked about (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
         catch_up: cost of the first draft forward of a step on top of its level: the neural drafter
-            reads what was committed since it last drafted. Spread over the steps that are left.
+            reads what was committed since it last drafted. Spread over as many steps as that took.
         level_costs: cost of a draft forward by its width in nodes, from 0 on.
     """
 

@@ -177,11 +177,11 @@ class Auto(Policy):
         gains: list[LevelGain] = []
         asked: set[int] = set()
         while self.neural and not pool.full:
-            headroom = self._promising(pool, asked, deepest, forecast)
-            nodes, most = sorted(headroom), sum(headroom.values())
-            cost = forecast.level_cost(len(nodes)) + (0.0 if widths else forecast.catch_up)
-            if not nodes or forecast.drafter_gain * most <= cost:
+            further = 0.0 if widths else forecast.catch_up
+            headroom = self._promising(pool, asked, deepest, forecast, further)
+            if not headroom:
                 break
+            nodes = sorted(headroom)
             widths.append(len(nodes))
             asked.update(nodes)
             before = pool.surplus(forecast.price)
@@ -193,7 +193,8 @@ class Auto(Policy):
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, fresh, deepest)
-            gains.append(LevelGain(most, pool.surplus(forecast.price) - before))
+            gained = pool.surplus(forecast.price) - before
+            gains.append(LevelGain(sum(headroom.values()), gained))
         report = Report(pool, budget, forecast.token_weight, tuple(gains))
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
         price: Price = yield Bid(values, pool.settled, tuple(widths), report)
@@ -277,11 +278,12 @@ class Auto(Policy):
         return fresh
 
     def _promising(
-        self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast
+        self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast, further: float
     ) -> dict[int, float]:
         """The nodes to ask the model about next, as many as gain most, with their headroom.
 
-        A parent is asked before its children.
+        None, if they do not gain more than the level and its ``further`` cost. A parent is asked
+        before its children.
         """
         parents, depths = pool.builder.parents, pool.builder.depths
         open_nodes = [
@@ -294,7 +296,7 @@ class Auto(Policy):
         likely = [node for node in open_nodes if pool.path[node] > forecast.price]
         found = {node: pool.headroom(node, forecast.price) for node in likely}
         best = sorted(likely, key=found.__getitem__, reverse=True)[: self.level]
-        gained, most, chosen = 0.0, 0.0, 0
+        gained, most, chosen = 0.0, further, 0
         for width, node in enumerate(best, 1):
             gained += forecast.drafter_gain * found[node]
             if (net := gained - forecast.level_cost(width)) > most:

@@ -220,9 +220,9 @@ class AutoTuner(Tuner):
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
         drafting = self._draft_seconds(bids)
         searched = any(bid is not None for bid in bids)
-        if searched and not any(bid is not None and bid.levels for bid in bids):
-            self.drafter_gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
         if searched:
+            if not any(bid is not None and bid.levels for bid in bids):
+                self.drafter_gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times

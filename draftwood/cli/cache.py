@@ -8,8 +8,8 @@ from rich.table import Table
 from draftwood.cli._options import console
 from draftwood.costs import cache as measured
 from draftwood.files import CacheEntry, cache_directory
+from draftwood.kernels import compiled
 from draftwood.models import converted
-from draftwood.runner.cpu import compiled
 
 
 @click.command()

@@ -32,6 +32,7 @@ from draftwood.protocols import (
     Verdict,
     Verification,
 )
+from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
@@ -102,8 +103,18 @@ class Phases:
         return drafted
 
     def score(self, batch: Batch, trees: Sequence[TokenTree]) -> list[TargetOutput]:
-        """Run the target's forward over all trees."""
-        rows = self._target.forward(batch.slots, trees, self._needs)
+        """Run the target's forward over all trees.
+
+        On another device than the CPU, tokens are drawn after all nodes in the same go. A CPU would
+        compute more than the verifier asks for.
+        """
+        ahead = DrawsAhead()
+        if self._target.info.device.type != "cpu":
+            for s, tree in zip(batch.live, trees, strict=True):
+                ahead.add(tree, s.sampler, s.history, s.noise)
+        submitted = self._target.submit(batch.slots, trees, self._needs, ahead.numbers)
+        drawn = ahead.draw(submitted) if ahead.any else ()
+        rows = submitted.rows(drawn)
         batch.watch.lap("target")
         return rows
 

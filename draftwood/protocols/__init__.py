@@ -45,8 +45,10 @@ from draftwood.protocols.step import (
     Verdict,
 )
 from draftwood.protocols.target import (
+    Computed,
     Needs,
     Origin,
+    Submitted,
     Target,
     TargetInfo,
     TargetOutput,
@@ -66,6 +68,7 @@ __all__ = [
     "Bid",
     "Built",
     "Candidates",
+    "Computed",
     "Continuation",
     "Continue",
     "Distributions",
@@ -97,6 +100,7 @@ __all__ = [
     "Setting",
     "StepReport",
     "StepTimes",
+    "Submitted",
     "Target",
     "TargetInfo",
     "TargetOutput",

@@ -41,10 +41,11 @@ class DraftNoise(Protocol):
         """A fresh generator; lanes (nodes of the growing tree) are independent."""
         ...
 
-    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The Exp(1) variates ``[size]`` that draw the target's token after a node at ``depth``.
+    def exponentials(self, depths: Sequence[int], size: int, device: torch.device) -> torch.Tensor:
+        """The Exp(1) variates that draw the target's tokens after nodes at some depths.
 
-        All are above 0. The token drawn is the one with the largest p / variate.
+        They are float64 ``[len(depths), size]``, on the device, and above 0. The token drawn is the
+        one with the largest p / variate.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -29,6 +29,8 @@ class TargetOutput:
         top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).
         top_probs: float32 ``[n, k]``, their softmax probabilities.
         features: ``[n, taps * H]`` hidden states entering the tapped layers, or None.
+        drawn: int64 ``[n]`` on the host, the token after each node by the request's random numbers,
+            -1 if none can follow; None if the tokens were not drawn with the forward.
     """
 
     logits: torch.Tensor
@@ -36,6 +38,45 @@ class TargetOutput:
     top_tokens: NDArray[np.int64]
     top_probs: NDArray[np.float32]
     features: torch.Tensor | None = None
+    drawn: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """The output of a target that computes at once; a :class:`Submitted`.
+
+    Attributes:
+        outputs: of each tree.
+        uploaded: the numbers on the device; None if the target uploads none.
+    """
+
+    outputs: list[TargetOutput]
+    uploaded: torch.Tensor | None = None
+
+    @property
+    def logits(self) -> Sequence[torch.Tensor]:
+        """Of each tree, ``[n, V]``."""
+        return [output.logits for output in self.outputs]
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        """The uploaded numbers.
+
+        Raises:
+            DraftwoodError: the target uploads none.
+        """
+        if self.uploaded is None:
+            raise DraftwoodError("this target uploads no numbers: its tokens are drawn on the host")
+        return self.uploaded
+
+    def rows(self, drawn: Sequence[torch.Tensor | None] = ()) -> list[TargetOutput]:
+        """The output, with the drawn tokens."""
+        if not drawn:
+            return self.outputs
+        return [
+            output if tokens is None else replace(output, drawn=tokens.cpu().numpy())
+            for output, tokens in zip(self.outputs, drawn, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -46,11 +87,14 @@ class Needs:
         top_k: tokens in the top-k of every row (0: none).
         prompt_rows: whether the top-k is needed at all positions of the prompt too.
         taps: target layers whose input hidden states are needed, in this order.
+        host: whether the argmax and the top-k are read; if not, they are empty, and nothing waits
+            for the device.
     """
 
     top_k: int = 0
     prompt_rows: bool = False
     taps: tuple[int, ...] = ()
+    host: bool = True
 
     def __or__(self, other: Needs) -> Needs:
         taps = self.taps or other.taps
@@ -60,7 +104,7 @@ class Needs:
                 "use one of them"
             )
         most = max(self.top_k, other.top_k)
-        return Needs(most, self.prompt_rows or other.prompt_rows, taps)
+        return Needs(most, self.prompt_rows or other.prompt_rows, taps, self.host or other.host)
 
 
 @dataclass(frozen=True)
@@ -103,6 +147,28 @@ class TargetInfo:
     layouts: tuple[str, ...] = ()
 
 
+class Submitted(Protocol):
+    """A forward that the device may still be running."""
+
+    @property
+    def logits(self) -> Sequence[torch.Tensor]:
+        """Of each tree, ``[n, V]`` on the device."""
+        ...
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        """The uploaded numbers, int64; valid until the next forward."""
+        ...
+
+    def rows(self, drawn: Sequence[torch.Tensor | None] = ()) -> list[TargetOutput]:
+        """Wait for the output; to be called once.
+
+        ``drawn`` are the tokens of :class:`TargetOutput`, int64 ``[n]`` on the device or None for
+        each tree, which come to the host with the rest.
+        """
+        ...
+
+
 class Target(Protocol):
     """The target model with its KV cache and slots."""
 
@@ -123,10 +189,17 @@ class Target(Protocol):
         """
         ...
 
-    def forward(
-        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
-    ) -> list[TargetOutput]:
-        """Score every node of every tree in one forward pass. The cache is not advanced."""
+    def submit(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Submitted:
+        """Begin to score every node of every tree in one forward pass.
+
+        The cache is not advanced. ``numbers``, int64, are uploaded with the forward's own.
+        """
         ...
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from draftwood.copies import Staging
 from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
@@ -22,7 +23,6 @@ from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.eager import eager
 from draftwood.runner.masks import MaskBuilder, MaskPlan
 from draftwood.runner.rotary import at_extents
-from draftwood.runner.staging import Staging
 
 _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """All but cuDNN, which torch may prefer, and which takes 0.3 seconds or more for each new shape."""
@@ -66,6 +66,9 @@ class ForwardPass:
     #: Added to all positions. The self-test uses it to reach far positions without a long text.
     shift: int = 0
 
+    #: The further numbers of the last run, on the device.
+    further: torch.Tensor
+
     #: Whether ``torch.compile`` must be switched off during a pass.
     compiled: bool = False
 
@@ -106,6 +109,7 @@ class ForwardPass:
         keep: Sequence[int] = (),
         hidden: torch.Tensor | None = None,
         min_extents: Sequence[int] = (),
+        further: NDArray[np.int64] | None = None,
     ) -> Any:
         """Run the model over the staged tokens, ``[1, n]``, and return its output.
 
@@ -122,6 +126,7 @@ class ForwardPass:
             hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
             min_extents: lower bound of each sequence's extents (:mod:`draftwood.runner.rotary`);
                 without one, a token's extent is its position plus one.
+            further: numbers for others that are uploaded, see :attr:`further`.
         """
         cache = self.cache
         lengths = list(map(add, starts, counts))
@@ -130,7 +135,7 @@ class ForwardPass:
             self._positions += self.shift
         # Before the buffer of the positions may grow and move.
         extents = self._extents(counts, min_extents)
-        sent = self._send(rows, starts, counts, keep, mask.numbers)
+        sent = self._send(rows, starts, counts, keep, mask.numbers, further)
         cache.begin(rows, starts, counts, sent.entries, sent.rows)
         extra: dict[str, Any] = {}
         if taps:
@@ -161,23 +166,27 @@ class ForwardPass:
         counts: Sequence[int],
         keep: Sequence[int],
         numbers: NDArray[np.int64],
+        further: NDArray[np.int64] | None,
     ) -> _Sent:
         """Upload the staged tokens with all other numbers of a forward."""
         n, b = sum(counts), len(rows)
         by_index = n if b > 1 or self.cache.scatter else 0
         padded = n if b > 1 and self.masks.padded else 0
         apart = rows if rows[-1] - rows[0] >= b else ()
-        sizes = (n, n, by_index, padded, len(apart), len(keep), len(numbers))
+        others = (apart, keep, numbers, () if further is None else further)
+        sizes = (n, n, by_index, padded, *map(len, others))
         into = self._staging.room(sum(sizes))
         if by_index:
             self._write_entries(rows, starts, counts, into[2 * n :])
         if padded:
             self._write_places(counts, into[3 * n :])
         begin = 2 * n + by_index + padded
-        for part in (apart, keep, numbers):
+        for part in others:
             into[begin : begin + len(part)] = part
             begin += len(part)
-        ids, positions, entries, places, picked, kept, given = self._staging.send(sizes)
+        ids, positions, entries, places, picked, kept, given, self.further = self._staging.send(
+            sizes
+        )
         return _Sent(
             ids,
             positions,

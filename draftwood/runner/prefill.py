@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.forward import ForwardPass, tapped_features
-from draftwood.runner.to_host import HostRows, to_host
+from draftwood.runner.to_host import HostRows, to_host, unread
 
 
 @dataclass(eq=False)
@@ -45,7 +45,9 @@ class PendingPrompt:
     def output(self) -> TargetOutput:
         """The finished prompt's output."""
         assert self.last is not None
-        argmax, tokens, probs = (np.concatenate(x) for x in zip(*self.parts, strict=True))
+        argmax, tokens, probs = unread()
+        if self.parts:
+            argmax, tokens, probs = (np.concatenate(x) for x in zip(*self.parts, strict=True))
         features = torch.cat(self.features) if self.features else None
         return TargetOutput(self.last, argmax, tokens, probs, features)
 
@@ -116,7 +118,7 @@ class ChunkedPrefill:
         logits, features = output.logits[0], tapped_features(output, needs.taps)
         # Of unfinished prompts nobody needs a row, and nothing waits for the device.
         rows: HostRows | None = None
-        if needs.prompt_rows or any(finished):
+        if needs.host and (needs.prompt_rows or any(finished)):
             rows = to_host(logits[None], needs.top_k, self.plain_topk)
         for prompt, n, end, over in zip(live, counts, ends, finished, strict=True):
             own = slice(end - n, end)

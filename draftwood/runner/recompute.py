@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import Cache
 
-from draftwood.protocols import Needs, TargetOutput
+from draftwood.protocols import Computed, Needs, Submitted, TargetOutput
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree
 
@@ -73,16 +74,17 @@ class RecomputingRunner(Runner):
             self._texts[slot] += map(int, prompt)
         return rows
 
-    def forward(
+    def submit(
         self,
         slots: Sequence[int],
         trees: Sequence[TokenTree],
         needs: Needs,
+        numbers: NDArray[np.int64] | None = None,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
         min_extents: Sequence[int] = (),
-    ) -> list[TargetOutput]:
-        """See :meth:`Runner.forward`; a second pass scores the nodes beyond the limit."""
+    ) -> Submitted:
+        """See :meth:`Runner.submit`; a second pass scores the nodes beyond the limit."""
         self._trees.update(zip(slots, trees, strict=True))
         lengths, limit = [self.length(slot) for slot in slots], self._limit
         beyond = [
@@ -94,34 +96,39 @@ class RecomputingRunner(Runner):
             if i not in beyond and slot in self._twins:
                 self._twins[slot].done = 0
         if not beyond:
-            return super().forward(slots, trees, needs, done, hidden, min_extents)
+            return super().submit(slots, trees, needs, numbers, done, hidden, min_extents)
         done = done or [0] * len(slots)
         near = [i for i in range(len(slots)) if lengths[i] != limit]
         found: dict[int, TargetOutput] = {}
         if near:
-            rows = super().forward(
-                [slots[i] for i in near],
-                [trees[i] for i in near],
-                needs,
-                [done[i] for i in near],
+            rows = (
+                super()
+                .submit(
+                    [slots[i] for i in near],
+                    [trees[i] for i in near],
+                    needs,
+                    done=[done[i] for i in near],
+                )
+                .rows()
             )
             found.update(zip(near, rows, strict=True))
         twins = self._straddling([slots[i] for i in beyond])
         for i, twin in zip(beyond, twins, strict=True):
             twin.done = min(twin.done, done[i])
-        rows = super().forward(
+        last = super().submit(
             [twin.slot for twin in twins],
             [trees[i] for i in beyond],
             needs,
+            numbers,
             [twin.done for twin in twins],
             min_extents=[limit + 1] * len(twins),
         )
-        for i, twin, far in zip(beyond, twins, rows, strict=True):
+        for i, twin, far in zip(beyond, twins, last.rows(), strict=True):
             far = _last(far, len(trees[i]) - done[i])
             positions = lengths[i] + trees[i].depths[done[i] :]
             found[i] = _joined(found[i], far, positions >= limit) if i in found else far
             twin.done = len(trees[i])
-        return [found[i] for i in range(len(slots))]
+        return Computed([found[i] for i in range(len(slots))], last.numbers)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """See :meth:`Runner.commit`."""

@@ -12,15 +12,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from draftwood.copies import Staging
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, TargetInfo, TargetOutput
+from draftwood.protocols import Needs, Submitted, TargetInfo, TargetOutput
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass, tapped_features
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
-from draftwood.runner.staging import Staging
-from draftwood.runner.to_host import to_host
+from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree
 
 
@@ -189,11 +190,24 @@ class Runner:
         hidden: Sequence[torch.Tensor] = (),
         min_extents: Sequence[int] = (),
     ) -> list[TargetOutput]:
-        """Score every node of every tree in one forward pass. The cache is not advanced.
+        """Score every node of every tree in one forward pass, see :meth:`submit`."""
+        return self.submit(slots, trees, needs, None, done, hidden, min_extents).rows()
+
+    def submit(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        numbers: NDArray[np.int64] | None = None,
+        done: Sequence[int] = (),
+        hidden: Sequence[torch.Tensor] = (),
+        min_extents: Sequence[int] = (),
+    ) -> Submitted:
+        """Begin to score every node of every tree in one forward pass. The cache is not advanced.
 
         ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
         ``hidden`` see :class:`draftwood.protocols.DraftModel`, for ``min_extents``
-        :meth:`prefill`.
+        :meth:`prefill`. ``numbers``, int64, are uploaded with the forward's own.
 
         Raises:
             DraftwoodError: a slot is not open, or is named twice.
@@ -229,20 +243,18 @@ class Runner:
                 needs.taps,
                 hidden=torch.cat(list(hidden))[None] if hidden else None,
                 min_extents=min_extents,
+                further=numbers,
             )
             features = tapped_features(output, needs.taps)
-            argmax, tokens, probs = to_host(output.logits, needs.top_k, self.plain_topk)
-            found = [
-                TargetOutput(
-                    output.logits[0, end - n : end],
-                    argmax[0, end - n : end],
-                    tokens[0, end - n : end],
-                    probs[0, end - n : end],
-                    None if features is None else features[0, end - n : end],
-                )
-                for n, end in zip(counts, ends, strict=True)
-            ]
-        return [found[i] for i in sorted(range(b), key=order.__getitem__)]
+        return SubmittedForward(
+            output.logits[0],
+            None if features is None else features[0],
+            counts,
+            order,
+            self._forward_pass.further,
+            needs,
+            self.plain_topk,
+        )
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Keep the root and the nodes of each path (root excluded) of the last forward."""

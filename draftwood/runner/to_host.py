@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.runner.staging import recorded_event
+from draftwood.copies import downloaded
 
 HostRows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
@@ -51,14 +51,40 @@ def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
         NaN; ``top_tokens`` int64 ``[b, q, k]``, likeliest first; ``top_probs`` float32
         ``[b, q, k]``, their softmax probabilities in float32. Equal logits come in any order.
     """
+    return to_host_with(logits, None, top_k, plain)[0]
+
+
+def unread() -> HostRows:
+    """What stands for rows that stay on the device."""
+    return np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
+
+
+def to_host_with(
+    logits: torch.Tensor, drawn: torch.Tensor | None, top_k: int, plain: bool = False
+) -> tuple[HostRows, NDArray[np.int64] | None]:
+    """As :func:`to_host`, with further tokens int64 ``[b, q]`` in the same copy."""
+    if plain or logits.device.type != "cpu":
+        return _from_device(logits, drawn, top_k)
+    tokens = None if drawn is None else drawn.numpy()
+    return _searched(logits, top_k), tokens
+
+
+def _from_device(
+    logits: torch.Tensor, drawn: torch.Tensor | None, top_k: int
+) -> tuple[HostRows, NDArray[np.int64] | None]:
+    argmax = _numbers_only(logits, logits.argmax(dim=-1))
+    best_logits, best_tokens = torch.topk(logits, min(top_k, logits.shape[-1]), dim=-1)
+    norm = torch.logsumexp(logits.float(), dim=-1, keepdim=True)
+    shares = (best_logits.float() - norm).exp_()
+    given = [argmax, best_tokens, shares] + ([] if drawn is None else [drawn])
+    best, tokens, probs, *rest = downloaded(given)
+    return (best, tokens, probs), rest[0] if rest else None
+
+
+def _searched(logits: torch.Tensor, top_k: int) -> HostRows:
+    """The results on a CPU."""
     b, q, vocab = logits.shape
     k = min(top_k, vocab)
-    if plain or logits.device.type != "cpu":
-        argmax = _numbers_only(logits, logits.argmax(dim=-1))
-        best_logits, best_tokens = torch.topk(logits, k, dim=-1)
-        norm = torch.logsumexp(logits.float(), dim=-1, keepdim=True)
-        shares = (best_logits.float() - norm).exp_()
-        return _handed_over(argmax, best_tokens, shares)
     rows = logits.reshape(-1, vocab)
     if k == 0:
         best = rows.float().numpy().argmax(axis=1)
@@ -68,27 +94,6 @@ def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
     best, tokens, probs = found
     best = _numbers_only(rows, torch.tensor(best)).numpy()
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)
-
-
-def _handed_over(
-    argmax: torch.Tensor, top_tokens: torch.Tensor, top_probs: torch.Tensor
-) -> HostRows:
-    """The results on the host, after one copy and one wait for the device."""
-    k = top_tokens.shape[-1]
-    given = (argmax[..., None].int(), top_tokens.int(), top_probs.view(torch.int32))
-    packed = downloaded(torch.cat(given, dim=-1)).numpy()
-    best, tokens = packed[..., 0].astype(np.int64), packed[..., 1 : 1 + k].astype(np.int64)
-    return best, tokens, np.ascontiguousarray(packed[..., 1 + k :]).view(np.float32)
-
-
-def downloaded(tensor: torch.Tensor) -> torch.Tensor:
-    """A device's tensor on the host. HAND-OVER: the only place that waits for a step's results."""
-    if tensor.device.type != "cuda":
-        return tensor.cpu()
-    found = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    found.copy_(tensor, non_blocking=True)
-    recorded_event(tensor.device).synchronize()
-    return found
 
 
 def _numbers_only(rows: torch.Tensor, argmax: torch.Tensor) -> torch.Tensor:

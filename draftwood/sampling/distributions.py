@@ -12,6 +12,8 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Drafter, Noise, TargetOutput
 from draftwood.sampling.history import History
+from draftwood.sampling.kernel import draw_with_kernel, kernel_for
+from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
 from draftwood.tree import TokenTree
 
@@ -32,6 +34,7 @@ class TreeDistributions:
 
     __slots__ = (
         "_argmax",
+        "_drawn",
         "_history",
         "_ids",
         "_length",
@@ -47,6 +50,7 @@ class TreeDistributions:
         self._logits = rows.logits
         # After a prefill the argmax may cover the whole prompt, the logits the last position only.
         self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]
+        self._drawn = rows.drawn
         self._tree = tree
         self._sampler = sampler
         self._history = history
@@ -64,9 +68,26 @@ class TreeDistributions:
         """
         if self._sampler.plain:
             return self._plain_argmax(node)
+        if self._drawn is not None:
+            found = int(self._drawn[node])
+            if found < 0 or self._argmax[node] < 0:
+                raise self._no_token_error(node)
+            return found
         if not self._sampler.do_sample:
             return self._argmax_of(node)
-        return noise.choose(int(self._tree.depths[node]), self.probabilities([node])[0])
+        depth = int(self._tree.depths[node])
+        if isinstance(noise, RequestNoise) and self._has_kernel:
+            scores, filters = self._unfiltered(node), self._sampler.filters
+            found = draw_with_kernel(scores, filters, *noise.address(depth))
+            if found < 0:
+                raise self._no_token_error(node)
+            return found
+        # Other noise, such as that of an enumeration, wants the weights.
+        return noise.choose(depth, self.probabilities([node])[0])
+
+    @property
+    def _has_kernel(self) -> bool:
+        return not self._sampler.stateful and kernel_for(self._logits)
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
@@ -111,9 +132,20 @@ class TreeDistributions:
             "ban fewer tokens or check the logits processors"
         )
 
-    def _scores(self, nodes: Sequence[int]) -> torch.Tensor:
+    def _unfiltered(self, node: int) -> torch.Tensor:
+        """Scores ``[V]`` before the sampler's filters; raw logits if nothing else is applied."""
+        self._check_history()
+        if self._sampler.only_filters:
+            return self._logits[node]
+        input_ids = self._history.view(self._tree.path_tokens(node))
+        return self._sampler.unfiltered(input_ids, self._row(node))[0]
+
+    def _check_history(self) -> None:
         if len(self._history) != self._length:
             raise DraftwoodError("the history grew; ask a tree's distributions before committing")
+
+    def _scores(self, nodes: Sequence[int]) -> torch.Tensor:
+        self._check_history()
         if self._sampler.reads_history:
             return torch.cat([self._path_scores(node) for node in nodes])
         rows = self._row(nodes[0]) if len(nodes) == 1 else self._logits[list(nodes)]

@@ -8,6 +8,7 @@ drafting method draw a token with the same numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,11 @@ class _Numbers:
         self._bits.state = self._state
         return self._generator
 
+    def words(self, position: int, size: int) -> NDArray[np.uint64]:
+        self.at(position, 0)
+        found: NDArray[np.uint64] = self._bits.random_raw(size)
+        return found
+
 
 def _key(seed: int, stream: Stream) -> Any:
     return np.array([seed, int(stream)], dtype=np.uint64)
@@ -77,6 +83,10 @@ class RequestNoise:
     def _accept(self) -> _Numbers:
         return _Numbers(self._seed, Stream.ACCEPT)
 
+    def address(self, depth: int) -> tuple[int, int]:
+        """Seed and position of the numbers that draw the token after a node at ``depth``."""
+        return self._seed, self.position + depth + 1
+
     def choose(self, depth: int, weights: torch.Tensor) -> int:
         """Draw the token after a node at ``depth`` in proportion to ``weights`` ``[V]``, all >= 0.
 
@@ -88,20 +98,32 @@ class RequestNoise:
 
     def gumbel_keys(self, depth: int, weights: torch.Tensor) -> torch.Tensor:
         """The keys of :meth:`choose`, float64 ``[V]``: exp of the perturbed log-weights."""
-        import torch
+        return weights / self.exponentials([depth], len(weights), weights.device)[0]
 
-        exponentials = torch.from_numpy(self.exponentials(depth, len(weights)))
-        return weights / exponentials.to(weights.device)
-
-    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
-        """The Exp(1) variates with which :meth:`choose` draws among ``size`` tokens, ``[size]``.
+    def exponentials(self, depths: Sequence[int], size: int, device: torch.device) -> torch.Tensor:
+        """The Exp(1) variates with which :meth:`choose` draws among ``size`` tokens.
 
         They depend on the seed and the absolute index of the drawn token, ``position + depth + 1``,
-        only. A smaller ``size`` gives a prefix of a larger one.
+        only. A smaller ``size`` gives a prefix of a larger one. On a device other than the CPU the
+        last bit of a logarithm may differ.
+
+        Returns:
+            float64 ``[len(depths), size]`` on the device.
         """
-        exponentials = self._token.at(self.position + depth + 1, 0).standard_exponential(size)
-        np.maximum(exponentials, np.finfo(np.float64).tiny, out=exponentials)
-        return exponentials
+        import torch
+
+        from draftwood.sampling import philox
+
+        if device.type == "cpu":
+            # NumPy's generator takes a tenth of the tensor operations' time.
+            words = [self._token.words(self.position + depth + 1, size) for depth in depths]
+            uniform = ((np.stack(words) >> np.uint64(12)) + 0.5) * 2.0**-52  # exact, in (0, 1)
+            return torch.from_numpy(-np.log(uniform))
+        # An upload would wait for the device.
+        positions = torch.arange(max(depths) + 1, device=device) + self.position + 1
+        chosen = torch.stack([positions[depth] for depth in depths])
+        seeds = torch.full_like(chosen, philox.signed(self._seed))
+        return philox.exponentials(seeds, chosen, size)
 
     def accepts(self, node: int, probability: float) -> bool:
         """Whether to accept ``node`` with this probability."""

@@ -95,6 +95,21 @@ def reads_history(processor: LogitsProcessor) -> bool:
     return type(processor) not in _ROW_BY_ROW
 
 
+def by_rows(processor: LogitsProcessor) -> bool:
+    """Whether it can be applied to paths of one length together, one in each row."""
+    if type(processor) is RepetitionPenaltyLogitsProcessor:
+        return processor.prompt_ignore_length is None
+    return type(processor) in (*_ROW_BY_ROW, *_BY_ROWS)
+
+
+# Each row's scores depend on its own token ids. Other processors may tell rows by their number.
+_BY_ROWS = (
+    PresenceFrequencyPenalty,
+    SequenceBiasLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
+
+
 # Stateless, according to transformers' source: their scores depend on their arguments alone.
 _STATELESS = frozenset(
     {

@@ -9,8 +9,14 @@ import torch
 from transformers import LogitsProcessor
 
 from draftwood.errors import DraftwoodError
+from draftwood.sampling.filters import Filters, split_filters
 from draftwood.sampling.params import SamplingParams
-from draftwood.sampling.processors import may_keep_state, processors_of, reads_history
+from draftwood.sampling.processors import (
+    by_rows,
+    may_keep_state,
+    processors_of,
+    reads_history,
+)
 from draftwood.sampling.stateful import PathProcessor
 from draftwood.sampling.top_p import quicker
 
@@ -100,12 +106,44 @@ class Sampler:
         """Whether scores depend on earlier tokens; if not, any rows can be scored together."""
         return any(map(reads_history, self._processors))
 
+    @cached_property
+    def by_rows(self) -> bool:
+        """Whether paths of one length can be scored together."""
+        return all(map(by_rows, self._processors))
+
+    @cached_property
+    def _split(self) -> tuple[tuple[LogitsProcessor, ...], Filters]:
+        return split_filters(self._processors)
+
+    @property
+    def filters(self) -> Filters:
+        """The filters at the end of the processors."""
+        return self._split[1]
+
+    @property
+    def only_filters(self) -> bool:
+        """Whether there are no processors before :attr:`filters`."""
+        return not self._split[0]
+
+    def unfiltered(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """As :meth:`scores`, before :attr:`filters`."""
+        return self._applied(self._split[0], input_ids, logits)
+
     def scores(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         """Processed scores float32 ``[n, V]`` of raw logits ``[n, V]``, which are not changed.
 
-        ``input_ids`` is int64 ``[1, L]``: the tokens before the next one, for a single row.
+        ``input_ids`` is int64 ``[1, L]``: the tokens before the next one, for a single row; with
+        :attr:`by_rows` ``[n, L]``.
         """
+        return self._applied(self._processors, input_ids, logits)
+
+    def _applied(
+        self,
+        processors: Sequence[LogitsProcessor],
+        input_ids: torch.Tensor,
+        logits: torch.Tensor,
+    ) -> torch.Tensor:
         scores = logits.to(torch.float32, copy=self._copies)
-        for processor in self._processors:
+        for processor in processors:
             scores = processor(input_ids, scores)
         return scores

@@ -88,13 +88,14 @@ def test_prompts_in_chunks_have_the_tokens_of_a_cpu() -> None:
     assert not device.work.faults
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("name", ["ar", "pld", "tr", "iso3", "iso5", "goose", "auto"])
-def test_a_greedy_step_waits_once(name: str) -> None:
+def test_a_step_waits_once(name: str, sampling: str) -> None:
     """One upload before the forward, one to commit a path that is no chain, and one download."""
     steps, before = 0, 3
     with SimulatedCuda() as device:
         decoding = engine(name, {}, on_device=True)
-        decoding.add(Request(PROMPTS[0], max_new_tokens=40))
+        decoding.add(Request(PROMPTS[0], max_new_tokens=40, sampling=SAMPLINGS[sampling]))
         while decoding.busy:
             decoding.step()
             steps += 1

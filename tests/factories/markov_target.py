@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
@@ -15,6 +16,7 @@ from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.protocols import (
+    Computed,
     DraftDtype,
     DraftHead,
     DraftModel,
@@ -138,6 +140,15 @@ class MarkovTarget:
                 TargetOutput(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs, features)
             )
         return found
+
+    def submit(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Computed:
+        return Computed(self.forward(slots, trees, needs))
 
     def forward(
         self,

@@ -21,12 +21,13 @@ def reference(seed: int, stream: Stream, position: int, lane: int) -> float:
 
 
 def exponentials(seed: int, position: int, count: int) -> list[float]:
-    """A token's Exp(1) variates from numpy's own generator."""
+    """A token's Exp(1) variates from the words of numpy's own generator."""
     bits = np.random.Philox(
         key=np.array([seed, Stream.TOKEN], dtype=np.uint64),
         counter=np.array([0, 0, position, 0], dtype=np.uint64),
     )
-    return [float(x) for x in np.random.Generator(bits).standard_exponential(count)]
+    words = [int(word) for word in bits.random_raw(count)]
+    return [-math.log(((word >> 12) + 0.5) / 2**52) for word in words]
 
 
 def first(noise: RequestNoise, depth: int, count: int = 1000) -> int:
@@ -78,6 +79,15 @@ def test_draft_generators_repeat_and_differ_by_lane() -> None:
     assert np.array_equal(noise.draft(0).random(1000), numbers)
     for other in (noise.draft(1), RequestNoise(3, 10).draft(0), RequestNoise(4, 9).draft(0)):
         assert not np.isin(other.random(1000), numbers).any()
+
+
+def test_exponentials_are_exponential_positive_and_prefixes() -> None:
+    noise = RequestNoise(5, 3)
+    cpu = torch.device("cpu")
+    found = noise.exponentials([0], 100_000, cpu)[0].numpy()
+    assert stats.kstest(found, "expon").pvalue > 1e-3
+    assert found.min() > 0
+    assert np.array_equal(noise.exponentials([4, 0], 10, cpu)[1], found[:10])
 
 
 def accept_number(noise: RequestNoise, node: int) -> float:

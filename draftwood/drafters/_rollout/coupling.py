@@ -17,42 +17,60 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from draftwood.copies import downloaded
 from draftwood.drafters._rollout.draws import distribution
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand
 
 
 def couple(
-    query: Expand, depths: Sequence[int], logits: torch.Tensor, vocabulary: VocabularyMap
-) -> Candidates:
+    asked: Sequence[tuple[Expand, torch.Tensor]], vocabulary: VocabularyMap
+) -> list[Candidates]:
     """The ``k`` tokens with the largest keys after each node, largest first.
 
     Args:
-        query: with noise.
-        depths: ``m``, of its nodes.
-        logits: float ``[m, Vd]``, the model's raw logits after each node; overwritten.
+        asked: queries with noise, each with the model's raw logits after its nodes, float
+            ``[m, Vd]``; these are overwritten.
         vocabulary: the model's.
 
     Returns:
-        Candidates of positive probability; ``logq`` is the log of a token's share in the sum of
-        all keys.
+        Candidates of positive probability for each query; ``logq`` is the log of a token's share in
+        the sum of all keys.
     """
+    largest = [each for query, logits in asked for each in _largest(query, logits, vocabulary)]
+    found = downloaded(largest) if largest else []
+    return [
+        _candidates(query, found[2 * i], found[2 * i + 1], vocabulary)
+        for i, (query, _) in enumerate(asked)
+    ]
+
+
+def _largest(
+    query: Expand, logits: torch.Tensor, vocabulary: VocabularyMap
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Outputs with the largest keys, int64 ``[m, k]``, and their shares, float32."""
     assert query.noise is not None
     q = distribution(query, logits, vocabulary)
-    size = len(vocabulary.of_token)
-    exponentials = {
-        depth: query.noise.exponentials(depth, size)[vocabulary.to_target] for depth in set(depths)
-    }
+    depths = [query.tree.depths[node] for node in query.nodes]
+    different = sorted(set(depths))
+    variates = query.noise.exponentials(different, len(vocabulary.of_token), q.device)
+    rows = vocabulary.of_outputs(variates)
+    if len(different) > 1:
+        rows = torch.stack([rows[different.index(depth)] for depth in depths])
     # In float64, like the target's keys: a tiny q must not vanish.
-    rows = torch.from_numpy(np.stack([exponentials[depth] for depth in depths]))
-    keys = q / rows.to(q.device)
+    keys = q / rows
     largest = keys.topk(min(query.k, keys.shape[1]), dim=1)
     shares = largest.values / keys.sum(dim=1, keepdim=True)
-    # HAND-OVER: m * k numbers.
-    picks, found = largest.indices.cpu().numpy(), shares.cpu().numpy()
-    real = found > 0  # false where q is 0 or NaN
+    return largest.indices, shares.float()
+
+
+def _candidates(
+    query: Expand, picks: NDArray[np.int64], shares: NDArray[np.float32], vocabulary: VocabularyMap
+) -> Candidates:
+    real = shares > 0  # false where q is 0 or NaN
     answer, columns = Candidates.none(query), slice(picks.shape[1])
     answer.tokens[:, columns] = np.where(real, vocabulary.to_target[picks], -1)
-    np.log(found, out=answer.logq[:, columns], where=real, casting="same_kind")
+    np.log(shares, out=answer.logq[:, columns], where=real)
     return answer

@@ -109,7 +109,7 @@ def distribution(query: Expand, logits: torch.Tensor, vocabulary: VocabularyMap)
     if query.temperature != 1:
         scores /= query.temperature
     if len(vocabulary.unmapped):
-        scores[:, vocabulary.unmapped] = -torch.inf
+        vocabulary.mask(scores)
     if query.exclude:
         for row, tokens in zip(scores, query.exclude, strict=True):
             row[vocabulary.outputs_of(tokens)] = -torch.inf

@@ -98,6 +98,7 @@ class DraftRollout:
         self._vocabulary = vocabulary
         self._readable_tokens = readable
         self._sequences: dict[int, _Sequence] = {}
+        self._widest = 0
         self.forwards = 0
 
     def begin(
@@ -167,12 +168,16 @@ class DraftRollout:
         able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]
         self._catch_up([sequence for sequence, _ in able])
         ranked = [q for _, q in able if q.draw is Draw.ONE_HOT]
-        width = max((q.k + max(map(len, q.exclude), default=0) for q in ranked), default=0)
-        while self._forward(able, Needs(top_k=width)):
+        # As wide as ever asked: a node may be asked again, for more.
+        for query in ranked:
+            longest = max(map(len, query.exclude), default=0)
+            self._widest = max(self._widest, query.k + longest)
+        while self._forward(able, Needs(top_k=self._widest, host=bool(ranked))):
             self.forwards += 1
+        answers = iter(self._answers(able))
         return [
-            self._answer(s, q) if fit else Candidates.none(q)
-            for s, q, fit in zip(sequences, queries, fits, strict=True)
+            next(answers) if fit else Candidates.none(q)
+            for q, fit in zip(queries, fits, strict=True)
         ]
 
     def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
@@ -227,7 +232,8 @@ class DraftRollout:
             ]
             vectors = [torch.cat(s.hidden) for s in behind if s.hidden]
             given = [each[:-1] for each in vectors]
-            self._model.prefill([s.slot for s in behind], backlogs, Needs(), given)
+            unread = Needs(host=False)
+            self._model.prefill([s.slot for s in behind], backlogs, unread, given)
             for sequence, each in zip(behind, vectors, strict=False):
                 sequence.hidden = [each[-1:].clone()]
             for sequence in behind:
@@ -260,10 +266,10 @@ class DraftRollout:
         if not members:
             return False
         unmapped = len(self._vocabulary.unmapped) > 0
-        wanted = Needs() if unmapped else needs
+        wanted = Needs(host=False) if unmapped else needs
         rows = self._model.forward([s.slot for s in members], trees, wanted, done, hidden)
         if unmapped:
-            rows = [self._vocabulary.mapped_output(each, needs.top_k) for each in rows]
+            rows = [self._vocabulary.mapped_output(each, needs) for each in rows]
         for sequence, before, found in zip(members, done, rows, strict=True):
             sequence.rows.append((before, found))
         return True
@@ -274,17 +280,35 @@ class DraftRollout:
             return tree
         return replace(tree, tokens=np.minimum(tree.tokens, self._readable_tokens - 1))
 
-    def _answer(self, sequence: _Sequence, query: Expand) -> Candidates:
-        entries = sequence.entries
-        assert entries is not None
-        places = [sequence.row(entries.entry(node)) for node in query.nodes]
+    def _answers(self, asked: Sequence[tuple[_Sequence, Expand]]) -> list[Candidates]:
+        """The answers; those to queries for coupled children wait for the device together."""
+        places = [_places(sequence, query) for sequence, query in asked]
+        coupled = [
+            (query, _logits(found))
+            for (_, query), found in zip(asked, places, strict=True)
+            if query.draw is Draw.COUPLED
+        ]
+        drawn = iter(couple(coupled, self._vocabulary))
+        return [
+            next(drawn) if query.draw is Draw.COUPLED else self._answer(sequence, query, found)
+            for (sequence, query), found in zip(asked, places, strict=True)
+        ]
+
+    def _answer(self, sequence: _Sequence, query: Expand, places: Sequence[Place]) -> Candidates:
         if query.draw is Draw.ONE_HOT:
             return rank(query, places, self._vocabulary, self.node_by_node)
-        if query.draw is Draw.COUPLED:
-            depths = [query.tree.depths[node] for node in query.nodes]
-            logits = torch.stack([rows.logits[row] for rows, row in places])
-            return couple(query, depths, logits, self._vocabulary)
-        return sequence.draws.draw(query, torch.stack([rows.logits[row] for rows, row in places]))
+        return sequence.draws.draw(query, _logits(places))
+
+
+def _places(sequence: _Sequence, query: Expand) -> list[Place]:
+    entries = sequence.entries
+    assert entries is not None
+    return [sequence.row(entries.entry(node)) for node in query.nodes]
+
+
+def _logits(places: Sequence[Place]) -> torch.Tensor:
+    """A copy ``[m, Vd]`` of the places' logits."""
+    return torch.stack([rows.logits[row] for rows, row in places])
 
 
 def _above(sequence: _Sequence, entries: RolloutEntries, before: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.copies import downloaded
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand, TargetOutput
 
@@ -85,7 +86,8 @@ def _ranked(rows: TargetOutput, row: int, k: int) -> tuple[NDArray[np.int64], ND
     # The row was ranked for a smaller k before.
     probs = torch.softmax(rows.logits[row].float(), dim=-1)
     top = probs.topk(min(k, probs.shape[0]))
-    return top.indices.cpu().numpy(), top.values.cpu().numpy()
+    best, shares = downloaded([top.indices, top.values])
+    return best, shares
 
 
 def _tempered(

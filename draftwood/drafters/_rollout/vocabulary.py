@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.copies import downloaded
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import TargetInfo, TargetOutput
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
 
 
 class VocabularyMap:
@@ -46,6 +47,8 @@ class VocabularyMap:
                 "use a draft model that has every token once"
             )
         self.unmapped = np.flatnonzero(to_target < 0)
+        self._unmapped: torch.Tensor | None = None
+        self._tokens: torch.Tensor | None = None
         self.of_token = np.full(target.vocab_size, -1, dtype=np.int64)
         self.of_token[tokens] = outputs
         self._from: slice | torch.Tensor
@@ -60,8 +63,14 @@ class VocabularyMap:
             self._from = torch.from_numpy(outputs).to(target.device)
             self._to = torch.from_numpy(tokens).to(target.device)
 
+    def mask(self, logits: torch.Tensor) -> None:
+        """Set the logits ``[.., Vd]`` of unmapped outputs to -inf, in place."""
+        if self._unmapped is None or self._unmapped.device != logits.device:
+            self._unmapped = torch.from_numpy(self.unmapped).to(logits.device)
+        logits[..., self._unmapped] = -torch.inf
+
     @torch.inference_mode()
-    def mapped_output(self, rows: TargetOutput, k: int) -> TargetOutput:
+    def mapped_output(self, rows: TargetOutput, needs: Needs) -> TargetOutput:
         """A forward's output with unmapped outputs masked, and the top-k of the others.
 
         The logits are masked in place, before anything is ranked or drawn. So q is a distribution
@@ -69,14 +78,26 @@ class VocabularyMap:
 
         Args:
             rows: logits ``[n, Vd]`` and ``features``; its other fields are replaced.
-            k: length of the top-k.
+            needs: what is read of them.
         """
         logits = rows.logits
-        logits[:, torch.from_numpy(self.unmapped).to(logits.device)] = -torch.inf
-        top = torch.softmax(logits.float(), dim=-1).topk(min(k, logits.shape[1]))
-        # HAND-OVER: n * k numbers.
-        outputs, shares = top.indices.cpu().numpy(), top.values.cpu().numpy()
+        self.mask(logits)
+        if not needs.host:
+            return rows
+        top = torch.softmax(logits.float(), dim=-1).topk(min(needs.top_k, logits.shape[1]))
+        outputs, shares = downloaded([top.indices, top.values])
         return replace(rows, top_tokens=outputs, top_probs=shares)
+
+    def of_outputs(self, values: torch.Tensor) -> torch.Tensor:
+        """Values ``[.., V]`` of the target's tokens as ``[.., Vd]`` of the outputs.
+
+        Those of outputs without a token mean nothing.
+        """
+        if self._equal:
+            return values
+        if self._tokens is None or self._tokens.device != values.device:
+            self._tokens = torch.from_numpy(np.maximum(self.to_target, 0)).to(values.device)
+        return values[..., self._tokens]
 
     def outputs_of(self, tokens: Iterable[int]) -> NDArray[np.int64]:
         """The outputs of some of the target's tokens; tokens without an output are left out."""

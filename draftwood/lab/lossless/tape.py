@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict
@@ -147,15 +146,20 @@ class TapeNoise:
             f"numbers for node {lane} were drawn outside a drafter: they cannot be enumerated"
         )
 
-    def exponentials(self, depth: int, size: int) -> NDArray[np.float64]:
+    def exponentials(
+        self,
+        depths: Sequence[int],
+        size: int,
+        device: torch.device,  # noqa: ARG002
+    ) -> torch.Tensor:
         """Random numbers of a token that is not drawn yet, which cannot be enumerated.
 
         Raises:
             EnumerationError: always.
         """
         raise EnumerationError(
-            f"the numbers of {size} tokens after depth {depth} were asked for outside a drafter: "
-            "they cannot be enumerated"
+            f"the numbers of {size} tokens after depths {[*depths]} were asked for outside a "
+            "drafter: they cannot be enumerated"
         )
 
     def sample(self, node: int) -> Tape:

@@ -1,4 +1,4 @@
-"""Attention of few queries by a kernel, ``kernels/attention.h``, on keys and values as cached.
+"""Attention of few queries by a kernel, ``attention.h``, on keys and values as cached.
 
 PyTorch's attention on a CPU shares no keys among the query heads of a group, or repeats them, and
 is written for many queries. A step has the queries of one tree, in each of some dozens of layers.
@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from draftwood.runner.cpu.kernels import kernels, readable
+from draftwood.kernels.functions import kernels, readable
 
 _DTYPES = (torch.float32, torch.bfloat16)
 _LANES, _WIDEST = 16, 512

@@ -1,4 +1,4 @@
-"""Runs decoder layers like Llama's by two kernels and the attention, ``kernels/layers.h``.
+"""Runs decoder layers like Llama's by two kernels and the attention, ``layers.h``.
 
 With few rows, a small model spends half of a step between its products: in Python, and in PyTorch's
 operations on a few kilobytes. A layer is recognised by its parts and by a test: the kernels have to
@@ -15,9 +15,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from draftwood.kernels.functions import Kernels, kernels, readable
 from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
-from draftwood.runner.cpu.kernels import Kernels, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear

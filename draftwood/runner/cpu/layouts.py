@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 from torch.nn.functional import linear as plain_linear
 
-from draftwood.runner.cpu.kernels import kernels
+from draftwood.kernels.functions import kernels
 from draftwood.runner.cpu.rows import RowsLinear
 
 Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]

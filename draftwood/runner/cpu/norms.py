@@ -1,4 +1,4 @@
-"""Replaces RMS norms by one operation: a kernel, ``kernels/norms.h``, or ``torch.rms_norm``.
+"""Replaces RMS norms by one operation: a kernel, ``norms.h``, or ``torch.rms_norm``.
 
 Modeling files write the norm as seven operations. On a CPU their dispatch costs a small model more
 than their arithmetic. Modules are recognised by a test, not by class: a module is patched if it
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor, nn, rms_norm
 
-from draftwood.runner.cpu.kernels import kernels, readable
+from draftwood.kernels.functions import kernels, readable
 from draftwood.runner.patched import PatchedForward
 
 Formula: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]

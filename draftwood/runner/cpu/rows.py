@@ -1,4 +1,4 @@
-"""Linears over few rows by a kernel, ``kernels/rows.h``, on the weight as it is stored.
+"""Linears over few rows by a kernel, ``rows.h``, on the weight as it is stored.
 
 With few rows, a product takes as long as reading the weight. PyTorch's products read it at a
 fraction of the memory's speed, or reorder it first. The compiled one reads it once for up to 64
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from draftwood.runner.cpu.kernels import kernels, readable
+from draftwood.kernels.functions import kernels, readable
 
 
 class _Product(ctypes.Structure):

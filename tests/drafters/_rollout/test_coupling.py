@@ -30,6 +30,11 @@ def logits(seed: int, rows: int = 1, size: int = V) -> torch.Tensor:
     return 2.0 * torch.randn((rows, size), generator=torch.Generator().manual_seed(seed))
 
 
+def variates(noise: RequestNoise, depth: int, size: int) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = noise.exponentials([depth], size, torch.device("cpu"))[0].numpy()
+    return found
+
+
 def ask(
     noise: RequestNoise | None,
     rows: torch.Tensor,
@@ -44,7 +49,8 @@ def ask(
     query = Expand(
         "draft", tree, depths, k, Draw.COUPLED, exclude, temperature=temperature, noise=noise
     )
-    return couple(query, depths, rows.clone(), of or outputs())
+    (found,) = couple([(query, rows.clone())], of or outputs())
+    return found
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
@@ -77,10 +83,25 @@ def test_the_score_is_the_share_in_the_sum_of_keys() -> None:
     noise, rows = RequestNoise(5, 7), logits(4, 2)
     found = ask(noise, rows, (1, 3), k=V)
     for row, depth in enumerate((1, 3)):
-        keys = torch.softmax(rows[row], -1).double().numpy() / noise.exponentials(depth, V)
+        keys = torch.softmax(rows[row], -1).double().numpy() / variates(noise, depth, V)
         order = np.argsort(-keys)
         assert found.tokens[row].tolist() == order.tolist()
         assert np.exp(found.logq[row]) == pytest.approx(keys[order] / keys.sum(), rel=1e-5)
+
+
+def test_queries_are_answered_together_as_alone() -> None:
+    asked = []
+    for seed, depths in enumerate([(1, 3), (2,), (0, 0, 4)]):
+        tree = TreeBuilder(0)
+        tree.add_chain([1] * max(depths), "chain")
+        noise = RequestNoise(seed, 5)
+        query = Expand("draft", tree, depths, 3, Draw.COUPLED, noise=noise)
+        asked.append((query, logits(seed, len(depths))))
+    found = couple([(query, rows.clone()) for query, rows in asked], outputs())
+    for (query, rows), own in zip(asked, found, strict=True):
+        (alone,) = couple([(query, rows.clone())], outputs())
+        assert own.tokens.tolist() == alone.tokens.tolist()
+        assert own.logq.tolist() == alone.logq.tolist()
 
 
 def test_zero_probability_tokens_are_not_proposed() -> None:
@@ -122,12 +143,11 @@ def test_a_head_with_another_token_order_uses_the_targets_variates() -> None:
 
 def test_more_variates_begin_with_fewer_variates() -> None:
     noise = RequestNoise(9, 1)
-    longest: NDArray[np.float64] = noise.exponentials(3, 1000)
+    longest = variates(noise, 3, 1000)
     for size in (1, 7, 999):
-        assert noise.exponentials(3, size).tolist() == longest[:size].tolist()
-    assert RequestNoise(9, 0).exponentials(4, 5).tolist() == longest[:5].tolist(), (
-        "by its own position"
-    )
+        assert variates(noise, 3, size).tolist() == longest[:size].tolist()
+    by_its_own_position = variates(RequestNoise(9, 0), 4, 5)
+    assert by_its_own_position.tolist() == longest[:5].tolist()
 
 
 def test_no_policy_may_draw_both_coupled_and_sampled_nodes() -> None:

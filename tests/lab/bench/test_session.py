@@ -68,7 +68,7 @@ def command(tmp_path_factory: pytest.TempPathFactory, checkpoint: str) -> list[s
     ]
     place.write_text("\n".join(map(json.dumps, items)))
     argv = ["bench", "--prompts", str(place), "--model", checkpoint, "--methods", METHODS]
-    more = ["--seeds", "0,3", "--temperature", "0.8", "--max-new-tokens", "16"]
+    more = ["--seeds", "0,3", "--temperature", "0.7", "--max-new-tokens", "16"]
     return [*argv, *more, "--threads", str(torch.get_num_threads())]
 
 

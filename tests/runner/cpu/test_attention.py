@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from draftwood.kernels.compiled import _command
 from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cpu.attention import attend
-from draftwood.runner.cpu.compiled import _command
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 

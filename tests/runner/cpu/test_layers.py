@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
+from draftwood.kernels.compiled import _command
 from draftwood.runner.attention import PREFIX, Visibility, register
-from draftwood.runner.cpu.compiled import _command
 from draftwood.runner.cpu.layers import MOST, FusedLayers, fuse_layers
 from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
 from draftwood.runner.cpu.norms import fuse_norms

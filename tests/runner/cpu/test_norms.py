@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from draftwood.kernels.compiled import _command
+from draftwood.kernels.functions import kernels
 from draftwood.runner.cpu import norms
-from draftwood.runner.cpu.compiled import _command
-from draftwood.runner.cpu.kernels import kernels
 from draftwood.runner.cpu.norms import FORMULAS, Formula, FusedNorm, fuse_norms
 from tests.factories.model_families import FAMILIES
 

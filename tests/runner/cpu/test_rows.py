@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from draftwood.runner.cpu.compiled import _command
+from draftwood.kernels.compiled import _command
 from draftwood.runner.cpu.rows import RowsLinear
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")

@@ -37,19 +37,6 @@ struct Attention {
     int64_t before(int64_t sequence) const { return starts ? starts[sequence] * q_row : sequence * q_batch; }
 };
 
-inline Floats larger(Floats a, Floats b) {
-    const Integers first = (Integers)(a > b);
-    return (Floats)(((Integers)a & first) | ((Integers)b & ~first));
-}
-
-inline float largest(Floats x) {
-    float lanes[LANES];
-    store(lanes, x);
-    float found = lanes[0];
-    for (int i = 1; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found;
-    return found;
-}
-
 // Products of M queries [M, width] with N keys into `scores` [M, SPAN].
 template <class T, int M, int N>
 inline void score_keys(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
@@ -124,7 +111,7 @@ template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t
             }
             Floats highest = load<Floats>(score);
             for (int64_t i = LANES; i < filled; i += LANES) highest = larger(highest, load<Floats>(score + i));
-            const float now = largest(highest), before = most[m], next = now > before ? now : before;
+            const float now = greatest(highest), before = most[m], next = now > before ? now : before;
             if (next == -__builtin_inff()) {  // nothing was visible so far
                 for (int64_t i = 0; i < filled; i++) score[i] = 0.0f;
                 continue;

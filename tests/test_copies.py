@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.runner.staging import Staging
+from draftwood.copies import Staging
 from tests.simulated_cuda import SimulatedCuda
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

@@ -7,8 +7,8 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE
-from draftwood.runner.cpu import compiled
-from draftwood.runner.cpu.compiled import VARIABLE, clear, entries, library
+from draftwood.kernels import compiled
+from draftwood.kernels.compiled import VARIABLE, clear, entries, library
 
 pytestmark = pytest.mark.skipif(compiled._command() is None, reason="no C++ compiler")
 

@@ -5,8 +5,8 @@ import ctypes
 import pytest
 import torch
 
-from draftwood.runner.cpu.compiled import _command
-from draftwood.runner.cpu.kernels import _TORCH, kernels, readable
+from draftwood.kernels.compiled import _command
+from draftwood.kernels.functions import _TORCH, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS, layouts
 
 needs_compiler = pytest.mark.skipif(_command() is None, reason="no C++ compiler")

@@ -1,10 +1,10 @@
-"""Kernels in C++ for few rows on a CPU, compiled for this machine's processor on first use.
+"""The kernels as functions, made on first use.
 
-They run in PyTorch's own threads. Every one has a twin in PyTorch, which computes the same up to
-rounding where there is no compiler.
+Those in C++ are compiled for this machine's processor, and run in PyTorch's own threads.
 """
 
 import ctypes
+from collections.abc import Callable
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor
 
-from draftwood.runner.cpu.compiled import library
+from draftwood.kernels.compiled import library
 
 SOURCES = Path(__file__).parent
 
@@ -27,6 +27,7 @@ _ARGUMENTS: Final = {
     "attention": [c_void_p],
     "before_attention": [c_void_p] * 4 + [c_int64] + [c_void_p] * 4 + [c_int64],
     "after_attention": [c_void_p] * 5 + [c_int64],
+    "draw": [c_void_p],
 }
 """The arguments of each function, in the order of its C++."""
 
@@ -50,6 +51,7 @@ class Kernels:
         attention: of attention.h.
         before_attention: of layers.h.
         after_attention: of layers.h.
+        draw: of draws.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
 
@@ -58,6 +60,7 @@ class Kernels:
     attention: Function
     before_attention: Function
     after_attention: Function
+    draw: Function
     openmp: int
 
 
@@ -74,11 +77,30 @@ def kernels() -> Kernels | None:
         function = getattr(found, f"draftwood_{name}")
         function.argtypes, function.restype = arguments, None
         functions[name] = function
+    functions["draw"].restype = c_int64
     return Kernels(**functions, openmp=ctypes.addressof(openmp))
 
 
 _kept: list[_OpenMP] = []
 """What the kernels point to."""
+
+
+Draw: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""``draw_on_gpu`` of ``gpu_draws.py``."""
+
+
+def draw_for(scores: Tensor) -> Draw | None:
+    """The kernel that draws from rows of scores on their GPU; None if there is none."""
+    return _gpu_draw() if type(scores) is Tensor and scores.is_cuda else None
+
+
+@cache
+def _gpu_draw() -> Draw | None:
+    try:
+        from draftwood.kernels.gpu_draws import draw_on_gpu
+    except ImportError:
+        return None
+    return draw_on_gpu
 
 
 def readable(x: Tensor, dtype: torch.dtype) -> bool:

@@ -139,6 +139,19 @@ inline float total(Floats x) {
     return lanes[0];
 }
 
+inline Floats larger(Floats a, Floats b) {
+    const Integers first = (Integers)(a > b);
+    return (Floats)(((Integers)a & first) | ((Integers)b & ~first));
+}
+
+inline float greatest(Floats x) {
+    float lanes[LANES];
+    store(lanes, x);
+    float found = lanes[0];
+    for (int i = 1; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found;
+    return found;
+}
+
 constexpr float LEAST = -87.0f;  // e^x of less is taken as 0
 
 // e^x for x <= 0 to two units in the last place (Cephes' polynomial); 0 below LEAST.

@@ -1,6 +1,7 @@
-"""Numbers on their way from the host to the device: one upload for all that a forward needs."""
+"""Copies between the host and a device: one upload before a forward, one download after it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,39 @@ def recorded_event(device: torch.device) -> torch.cuda.Event:
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
     return event
+
+
+def downloaded(tensors: Sequence[torch.Tensor]) -> list[NDArray[Any]]:
+    """Tensors of one device on the host, after one copy and one wait. HAND-OVER.
+
+    Args:
+        tensors: float32, or integers that int32 holds; int64 stays int64.
+    """
+    device = tensors[0].device
+    if device.type == "cpu":
+        return [tensor.numpy() for tensor in tensors]
+    flat = [
+        (each if each.is_floating_point() else each.int()).contiguous().view(torch.int32).flatten()
+        for each in tensors
+    ]
+    packed = flat[0] if len(flat) == 1 else torch.cat(flat)
+    if device.type == "cuda":
+        there = torch.empty(packed.shape, dtype=torch.int32, pin_memory=True)
+        there.copy_(packed, non_blocking=True)
+        recorded_event(device).synchronize()
+    else:
+        there = packed.cpu()
+    sizes = [each.numel() for each in tensors]
+    numbers = np.split(there.numpy(), np.cumsum(sizes)[:-1])
+    return [
+        _as_was(part.reshape(each.shape), each) for part, each in zip(numbers, tensors, strict=True)
+    ]
+
+
+def _as_was(numbers: NDArray[np.int32], tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.is_floating_point():
+        return numbers.view(np.float32)
+    return numbers.astype(np.int64) if tensor.dtype == torch.int64 else numbers
 
 
 class Staging:

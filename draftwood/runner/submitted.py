@@ -1,0 +1,94 @@
+"""A forward whose output is still on the device."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+
+from draftwood.protocols import Needs, TargetOutput
+from draftwood.runner.to_host import to_host_with, unread
+
+
+class SubmittedForward:
+    """A :class:`draftwood.protocols.Submitted`.
+
+    Args:
+        logits: ``[n, V]`` of all trees behind one another.
+        features: of the tapped layers, ``[n, taps * H]``, or None.
+        counts: nodes of each tree.
+        order: for each tree in this order, its index in the caller's.
+        numbers: the uploaded numbers of the caller.
+        needs: what is copied to the host.
+        plain: see :func:`draftwood.runner.to_host.to_host`.
+    """
+
+    def __init__(
+        self,
+        logits: torch.Tensor,
+        features: torch.Tensor | None,
+        counts: Sequence[int],
+        order: Sequence[int],
+        numbers: torch.Tensor,
+        needs: Needs,
+        plain: bool,
+    ) -> None:
+        self._logits, self._features = logits, features
+        ends = accumulate(counts)
+        self._spans = [slice(end - n, end) for n, end in zip(counts, ends, strict=True)]
+        self._places = sorted(range(len(order)), key=order.__getitem__)
+        self._order = order
+        self._needs, self._plain = needs, plain
+        self.numbers = numbers
+
+    @property
+    def logits(self) -> Sequence[torch.Tensor]:
+        """Of each tree, ``[n, V]`` on the device."""
+        return [self._logits[self._spans[place]] for place in self._places]
+
+    def rows(self, drawn: Sequence[torch.Tensor | None] = ()) -> list[TargetOutput]:
+        """Wait for the output."""
+        with torch.inference_mode():
+            found = self._read(drawn) if self._needs.host else self._unread()
+        return [found[place] for place in self._places]
+
+    def _read(self, drawn: Sequence[torch.Tensor | None]) -> list[TargetOutput]:
+        given = [drawn[index] for index in self._order] if drawn else []
+        (argmax, tokens, probs), draws = to_host_with(
+            self._logits[None], self._together(given), self._needs.top_k, self._plain
+        )
+        found = [
+            replace(
+                output, argmax=argmax[0, span], top_tokens=tokens[0, span], top_probs=probs[0, span]
+            )
+            for output, span in zip(self._unread(), self._spans, strict=True)
+        ]
+        if draws is None:
+            return found
+        return [
+            output if own is None else replace(output, drawn=draws[0, span])
+            for output, own, span in zip(found, given, self._spans, strict=True)
+        ]
+
+    def _unread(self) -> list[TargetOutput]:
+        """The output that stays on the device."""
+        return [
+            TargetOutput(
+                self._logits[span],
+                *unread(),
+                None if self._features is None else self._features[span],
+            )
+            for span in self._spans
+        ]
+
+    def _together(self, given: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+        """The drawn tokens of all trees ``[1, n]``, zeros for trees without; None without any."""
+        if all(tokens is None for tokens in given):
+            return None
+        parts = [
+            self._logits.new_zeros(span.stop - span.start, dtype=torch.int64)
+            if tokens is None
+            else tokens
+            for tokens, span in zip(given, self._spans, strict=True)
+        ]
+        return torch.cat(parts)[None]

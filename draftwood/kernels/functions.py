@@ -27,6 +27,7 @@ _ARGUMENTS: Final = {
     "attention": [c_void_p],
     "before_attention": [c_void_p] * 4 + [c_int64] + [c_void_p] * 4 + [c_int64],
     "after_attention": [c_void_p] * 5 + [c_int64],
+    "stack": [c_void_p],
     "draw": [c_void_p],
 }
 """The arguments of each function, in the order of its C++."""
@@ -51,6 +52,7 @@ class Kernels:
         attention: of attention.h.
         before_attention: of layers.h.
         after_attention: of layers.h.
+        stack: of stack.h.
         draw: of draws.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
@@ -60,6 +62,7 @@ class Kernels:
     attention: Function
     before_attention: Function
     after_attention: Function
+    stack: Function
     draw: Function
     openmp: int
 

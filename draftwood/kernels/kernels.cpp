@@ -5,3 +5,4 @@
 #include "layers.h"
 #include "norms.h"
 #include "rows.h"
+#include "stack.h"

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from operator import add
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import Cache
 
 from draftwood.errors import DraftwoodError
@@ -68,6 +70,7 @@ class KVCache(Cache):
         self._entries: torch.Tensor | None = None
         self._picked: torch.Tensor | None = None
         self._kv = 0
+        self.first_row = 0
 
     # --- slots ------------------------------------------------------------------------------------
 
@@ -152,7 +155,8 @@ class KVCache(Cache):
         for row, start, count in zip(rows, starts, counts, strict=True):
             self._touched[row] = max(self._touched[row], start + count)
         self._kv = max(map(add, starts, counts))
-        first = rows[0]
+        self.first_row = first = rows[0]
+        self._begin, self._count = first * self.stride + starts[0], counts[0]
         self._picked = picked
         self._entries = entries
         if entries is None:
@@ -203,6 +207,22 @@ class KVCache(Cache):
         group, i = self._places[index]
         picked = self.tensors[group][i, :, : self._kv].index_select(0, self._picked)  # type: ignore[arg-type]
         return picked.transpose(1, 2)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the present forward reads rows that do not lie behind one another."""
+        return self._picked is not None
+
+    def entries(self) -> NDArray[np.int64]:
+        """The entries that the present forward writes, int64 ``[n]``; for a cache on the CPU."""
+        if self._entries is not None:
+            found: NDArray[np.int64] = self._entries.numpy()
+            return found
+        return np.arange(self._begin, self._begin + self._count)
+
+    def flat(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer, ``[entries, heads, width]``; new when the cache grows."""
+        return self._flats[2 * layer], self._flats[2 * layer + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
         """Entries that the current forward reads; models use it only without positions."""

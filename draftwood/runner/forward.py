@@ -147,8 +147,9 @@ class ForwardPass:
         step: Visibility | Varlen = visibility
         if len(rows) > 1:
             step = Varlen(visibility, counts, lengths, sent.places)
+        fused_layers = self._fused_layers.reading(taps)
         without_compile = eager() if self.compiled else nullcontext()
-        with self._direct_calls, self._fused_layers, extents, without_compile, self._backends():
+        with self._direct_calls, fused_layers, extents, without_compile, self._backends():
             return self._model(
                 input_ids=sent.ids[None],
                 attention_mask=mask.build(sent.numbers),

@@ -15,14 +15,14 @@ from torch import Tensor
 from draftwood.kernels.functions import kernels, readable
 
 _DTYPES = (torch.float32, torch.bfloat16)
-_LANES, _WIDEST = 16, 512
+LANES, WIDEST = 16, 512
 """The kernel takes heads whose width is a multiple of the first, up to the second."""
 
 _SIZES: Final = ("batch", "heads", "kv_heads", "queries", "keys", "width")
 _STRIDES: Final = tuple(f"{each}_{axis}" for each in "qkv" for axis in ("batch", "head", "row"))
 
 
-class _Attention(ctypes.Structure):
+class Attention(ctypes.Structure):
     """``Attention`` of attention.h."""
 
     _fields_ = (
@@ -75,17 +75,17 @@ def attend(
     batch, kv_heads, keys, _ = key.shape
     if (
         compiled is None
-        or width % _LANES
-        or width > _WIDEST
+        or width % LANES
+        or width > WIDEST
         or value.shape != key.shape
         or not keys > 0
         or (sequences is not None and sequences.fewest_keys < 1)
-        or not all(_rows(x, dtype) for x in (query, key, value))
-        or (mask is not None and not _rows(mask, dtype))
+        or not all(readable_rows(x, dtype) for x in (query, key, value))
+        or (mask is not None and not readable_rows(mask, dtype))
     ):
         return None
     out = query.new_empty((len(query), queries, heads, width))
-    call = _Attention(
+    call = Attention(
         compiled.openmp,
         query.data_ptr(),
         key.data_ptr(),
@@ -105,6 +105,6 @@ def attend(
     return out
 
 
-def _rows(x: Tensor, dtype: torch.dtype) -> bool:
+def readable_rows(x: Tensor, dtype: torch.dtype) -> bool:
     """Whether the kernel may read x, and elements of a row lie beside each other."""
     return readable(x, dtype) and (x.stride(-1) == 1 or x.shape[-1] == 1)

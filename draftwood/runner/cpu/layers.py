@@ -1,4 +1,4 @@
-"""Runs decoder layers like Llama's by two kernels and the attention, ``layers.h``.
+"""Runs decoder layers like Llama's by kernels: one by one, ``layers.h``, or as a stack.
 
 With few rows, a small model spends half of a step between its products: in Python, and in PyTorch's
 operations on a few kilobytes. A layer is recognised by its parts and by a test: the kernels have to
@@ -21,6 +21,7 @@ from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear
+from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, supported
 
 MOST: Final = 64
 """Most rows for which the kernels are used."""
@@ -64,23 +65,59 @@ class _Layer(ctypes.Structure):
 
 
 class FusedLayers:
-    """The layers of a model that the kernels run, in force inside ``with layers:``."""
+    """The layers of a model that the kernels run, in force inside ``with layers.reading(taps):``.
+
+    Args:
+        layers: in the order of the model.
+    """
 
     def __init__(self, layers: "Sequence[FusedLayer]" = ()) -> None:
         self._layers = layers
+        self._stacks = _stacked(layers)
+        self._taps: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self._layers)
+
+    def reading(self, taps: Sequence[int]) -> "FusedLayers":
+        """These layers, for a forward in which the inputs of some layers, by index, are read."""
+        self._taps = taps
+        return self
 
     def __enter__(self) -> None:
         if any_global_hook():
             return
         for layer in self._layers:
             layer.enter()
+        for stack, members in self._stacks:
+            if all(layer.entered and not layer.hooked for layer in members):
+                stack.begin(self._taps)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for layer in self._layers:
             layer.exit()
+        for stack, _members in self._stacks:
+            stack.end(completed=kind is None)
+
+
+def _stacked(layers: "Sequence[FusedLayer]") -> "list[tuple[LayerStack, list[FusedLayer]]]":
+    """Stacks of layers of one shape that follow one another, two or more, with their members."""
+    runs: list[list[FusedLayer]] = []
+    for layer in layers:
+        last = runs[-1][-1] if runs else None
+        if last is None or layer.shape != last.shape or layer.index != last.index + 1:
+            runs.append([])
+        runs[-1].append(layer)
+    found = []
+    for members in runs:
+        if len(members) > 1 and supported(members[0].shape):
+            stack = LayerStack(
+                [each.address for each in members], members[0].shape, members[0].index
+            )
+            for place, layer in enumerate(members):
+                layer.stack, layer.place = stack, place
+            found.append((stack, members))
+    return found
 
 
 def fuse_layers(model: nn.Module) -> FusedLayers:
@@ -169,11 +206,24 @@ class FusedLayer:
         layer: the decoder layer.
         parts: its parts.
         compiled: the kernels.
+
+    Attributes:
+        dtype: of its weights.
+        shape: its sizes.
+        index: its place in the cache.
+        address: of its ``Layer`` of layers.h.
+        entered: whether the layer calls this object.
+        stack: of which it is a layer, and
+        place: which one.
     """
+
+    stack: LayerStack | None = None
+    place: int = 0
+    entered: bool = False
 
     def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
         self.module = layer
-        self._kernels, self._attention = compiled, parts.attention
+        self._kernels = compiled
         self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
@@ -210,18 +260,28 @@ class FusedLayer:
             self.width,
             self.dtype is torch.bfloat16,
         )
-        self._address = ctypes.addressof(self._layer)
+        self.address = ctypes.addressof(self._layer)
         self.group = self._q // self._kv
+        self.index: int = parts.attention.layer_idx  # type: ignore[assignment]
+        sizes = (self.hidden, self._q, self._kv, self._inner, self.width)
+        scale: float = parts.attention.scaling  # type: ignore[assignment]
+        self.shape = StackShape(*sizes, scale, self.dtype)
 
     def enter(self) -> None:
         """Have the layer call this object, if its parts are what they were."""
-        if "forward" not in self.module.__dict__ and self._unchanged():
+        self.entered = "forward" not in self.module.__dict__ and self._unchanged()
+        if self.entered:
             self.module.__dict__["forward"] = self
 
     def exit(self) -> None:
         """Have the layer call its own ``forward``."""
         if self.module.__dict__.get("forward") is self:
             del self.module.__dict__["forward"]
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook of the layer itself may do something."""
+        return _acting(self.module._forward_hooks) or _acting(self.module._forward_pre_hooks)
 
     def _unchanged(self) -> bool:
         return (
@@ -246,6 +306,10 @@ class FusedLayer:
         **kwargs: Any,
     ) -> Any:
         visibility: Any = kwargs.get("draftwood_visibility")
+        stack = self.stack
+        if stack is not None and position_embeddings is not None and stack.holds(hidden_states):
+            passed = Passed(attention_mask, past_key_values, position_embeddings, visibility)
+            return stack.handed_on(self.place, passed)
         kind = visibility.visibility if isinstance(visibility, Varlen) else visibility
         if (
             kind not in (Visibility.TREE, Visibility.OPEN)
@@ -266,43 +330,44 @@ class FusedLayer:
                 position_embeddings=position_embeddings,
                 **kwargs,
             )
-        return self._run(
-            hidden_states, attention_mask, past_key_values, position_embeddings, visibility
-        )
+        passed = Passed(attention_mask, past_key_values, position_embeddings, visibility)
+        if stack is not None:
+            result = stack.computed(self.place, hidden_states, passed)
+            if result is not None:
+                return result
+        y = self._run(hidden_states, passed)
+        if stack is not None:
+            stack.watch(self.place, hidden_states, y, passed)
+        return y
 
     def _takes(self, x: Tensor) -> bool:
         return readable(x, self.dtype) and x.is_contiguous()
 
-    def _run(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        cache: Any,
-        factors: tuple[Tensor, Tensor],
-        visibility: Visibility | Varlen,
-    ) -> Tensor:
+    def _run(self, x: Tensor, passed: Passed) -> Tensor:
         b, n, hidden = x.shape
         rows, q, kv = b * n, self._q, self._kv
-        cos, sin = factors
+        cos, sin = passed.factors
         # In one piece: queries, keys, values, and what the kernels write in between.
         space = x.new_empty(rows * (q + 2 * kv + hidden + 2 * self._inner))
         queries, keys, values, work = space.split_with_sizes(
             [rows * q, rows * kv, rows * kv, rows * (hidden + 2 * self._inner)]
         )
         self._kernels.before_attention(
-            *(self._address, x.data_ptr(), cos.data_ptr(), sin.data_ptr()),
+            *(self.address, x.data_ptr(), cos.data_ptr(), sin.data_ptr()),
             cos.numel() // self.width,
             *(queries.data_ptr(), keys.data_ptr(), values.data_ptr(), work.data_ptr(), rows),
         )
         query, key, value = (
             each.view(b, n, -1, self.width).transpose(1, 2) for each in (queries, keys, values)
         )
-        index, scaling = self._attention.layer_idx, self._attention.scaling
-        key, value = cache.update(key, value, index)
-        attended = fused_attention(query, key, value, mask, scaling, visibility)  # type: ignore[arg-type]
+        cache: Any = passed.cache
+        key, value = cache.update(key, value, self.index)
+        attended = fused_attention(
+            query, key, value, passed.mask, self.shape.scale, passed.visibility
+        )
         y = torch.empty_like(x)
         self._kernels.after_attention(
-            *(self._address, attended.data_ptr(), x.data_ptr(), y.data_ptr(), work.data_ptr()),
+            *(self.address, attended.data_ptr(), x.data_ptr(), y.data_ptr(), work.data_ptr()),
             rows,
         )
         return y

@@ -1,0 +1,58 @@
+// Consecutive decoder layers like Llama's on few rows, with their attention over cached keys and values.
+
+#pragma once
+
+#include "attention.h"
+#include "layers.h"
+
+namespace {
+
+struct Stack {
+    const OpenMP* openmp;
+    const Layer* const* layers;
+    void *const *keys, *const *values;  // of each layer, [entries, kv_heads * width]
+    int64_t count;                      // of layers
+    const void *x, *cos, *sin;          // [rows, hidden]; [period, width]
+    void *y, *work;                     // [rows, hidden]; [rows, 2 (q + kv + hidden + inner)]
+    int64_t rows, period;
+    const int64_t* entries;  // where the cache keeps the rows
+    int64_t shift;           // elements before the first entry that attention sees
+    Attention attention;     // of all layers, without queries, keys, values and output
+};
+
+template <class T> void keep(T* cached, const T* rows, const int64_t* entries, int64_t count, int64_t width) {
+    for (int64_t row = 0; row < count; row++) std::memcpy(cached + entries[row] * width, rows + row * width, width * sizeof(T));
+}
+
+template <class T> void run_layers(const Stack& s) {
+    const Layer& first = *s.layers[0];
+    const int64_t rows = s.rows, kv = first.k.outputs, hidden = first.o.outputs;
+    T *q = static_cast<T*>(s.work), *k = q + rows * first.q.outputs, *v = k + rows * kv, *attended = v + rows * kv;
+    T *other = attended + rows * first.q.outputs, *work = other + rows * hidden;
+    const T *x = static_cast<const T*>(s.x), *cos = static_cast<const T*>(s.cos), *sin = static_cast<const T*>(s.sin);
+    for (int64_t i = 0; i < s.count; i++) {
+        const Layer& layer = *s.layers[i];
+        T *keys = static_cast<T*>(s.keys[i]), *values = static_cast<T*>(s.values[i]);
+        T* y = (s.count - i) % 2 ? static_cast<T*>(s.y) : other;  // the last one's is s.y
+        before(layer, x, cos, sin, s.period, q, k, v, work, rows);
+        keep(keys, k, s.entries, rows, kv);
+        keep(values, v, s.entries, rows, kv);
+        Attention attention = s.attention;
+        attention.q = q;
+        attention.k = keys + s.shift;
+        attention.v = values + s.shift;
+        attention.out = attended;
+        draftwood_attention(&attention);
+        after(layer, attended, x, y, work, rows);
+        x = y;
+    }
+}
+
+}  // namespace
+
+extern "C" void draftwood_stack(const Stack* stack) {
+    if (stack->attention.narrow)
+        run_layers<bfloat16>(*stack);
+    else
+        run_layers<float>(*stack);
+}

@@ -1,0 +1,261 @@
+"""Runs consecutive fused layers, attention and cache included, in one call, ``stack.h``.
+
+A model calls its layers one by one. The first layer of a stack computes what the last one returns,
+and the others pass it on. That is right only if the model hands each layer what the one before
+returned, and nothing else that changes from layer to layer. So the first forward runs layer by
+layer, and watches.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_int64, c_void_p
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from draftwood.errors import DraftwoodError
+from draftwood.kernels.compiled import VARIABLE
+from draftwood.kernels.functions import kernels
+from draftwood.runner.attention import Varlen, Visibility
+from draftwood.runner.cache import KVCache
+from draftwood.runner.cpu.attention import LANES, WIDEST, Attention, readable_rows
+
+_POINTER = ctypes.sizeof(c_void_p)
+
+
+class _Stack(ctypes.Structure):
+    """``Stack`` of stack.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("openmp", "layers", "keys", "values")),
+        ("count", c_int64),
+        *((name, c_void_p) for name in ("x", "cos", "sin", "y", "work")),
+        ("rows", c_int64),
+        ("period", c_int64),
+        ("entries", c_void_p),
+        ("shift", c_int64),
+        ("attention", Attention),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """What a layer is called with, beside its hidden states.
+
+    Attributes:
+        mask: of the attention.
+        cache: of keys and values.
+        factors: rotary cosines and sines, ``[1, n, width]``.
+        visibility: how queries see keys.
+    """
+
+    mask: Tensor | None
+    cache: object
+    factors: tuple[Tensor, Tensor]
+    visibility: Visibility | Varlen
+
+    def same(self, other: "Passed") -> bool:
+        """Whether the other's are the same objects."""
+        return (
+            self.mask is other.mask
+            and self.cache is other.cache
+            and self.factors[0] is other.factors[0]
+            and self.factors[1] is other.factors[1]
+            and self.visibility is other.visibility
+        )
+
+
+@dataclass(frozen=True)
+class StackShape:
+    """Sizes that the layers of a stack share.
+
+    Attributes:
+        hidden: of the hidden states.
+        q: of the queries of all heads.
+        kv: of the keys, or values, of all heads.
+        inner: of the MLP.
+        width: of a head.
+        scale: of attention scores.
+        dtype: of weights and hidden states.
+    """
+
+    hidden: int
+    q: int
+    kv: int
+    inner: int
+    width: int
+    scale: float
+    dtype: torch.dtype
+
+
+class LayerStack:
+    """Consecutive layers of a model, run in one call from one cut to the next.
+
+    Args:
+        layers: address of each layer's ``Layer`` of layers.h.
+        shape: of all of them.
+        first: index of the first one in the cache.
+
+    Attributes:
+        active: whether the stack is in force in the present forward.
+        proven: whether the model hands on what a layer returns; None: it is not known yet.
+    """
+
+    def __init__(self, layers: Sequence[int], shape: StackShape, first: int) -> None:
+        compiled = kernels()
+        assert compiled is not None, "layers are fused by kernels"
+        self._kernels, self._shape, self._first = compiled, shape, first
+        self._layers = (c_void_p * len(layers))(*layers)
+        self._cuts: frozenset[int] = frozenset()
+        self._tensors: object = None
+        self._result: Tensor | None = None
+        self._place = self._stop = 0
+        self._seen: tuple[int, Tensor, Tensor, Passed] | None = None
+        self.active = False
+        self.proven: bool | None = None
+
+    def begin(self, cuts: Sequence[int]) -> None:
+        """Take part in a forward, in which the inputs of some layers, by index, are read."""
+        self.active = True
+        self._cuts = frozenset(cut - self._first for cut in cuts)
+        self._result = self._seen = None
+
+    def end(self, *, completed: bool) -> None:
+        """End the forward.
+
+        Raises:
+            DraftwoodError: the model did not call all layers that were computed.
+        """
+        left = self._result is not None and self._place + 1 < self._stop
+        self.active, self._result = False, None
+        if left and completed:
+            raise _changed()
+
+    def holds(self, x: Tensor) -> bool:
+        """Whether x is the result of layers that the model has still to call."""
+        return x is self._result and self._place + 1 < self._stop
+
+    def handed_on(self, place: int, passed: Passed) -> Tensor:
+        """The result, once the model calls the next layer with it.
+
+        Raises:
+            DraftwoodError: this is another layer than the next one, or it is given something else.
+        """
+        if place != self._place + 1 or not passed.same(self._passed):
+            raise _changed()
+        self._place = place
+        assert self._result is not None
+        return self._result
+
+    def computed(self, place: int, x: Tensor, passed: Passed) -> Tensor | None:
+        """What the layers from a place to the next cut return; None if it is to run by itself.
+
+        Raises:
+            DraftwoodError: the layer's result was computed before, from other hidden states.
+        """
+        if not self.active or not self.proven:
+            return None
+        if self._result is not None and self._place + 1 < self._stop:
+            raise _changed()
+        if place and place not in self._cuts:
+            return None
+        later = [cut for cut in self._cuts if cut > place]
+        self._place, self._passed = place, passed
+        self._stop = min(later, default=len(self._layers))
+        self._result = self._computed(place, self._stop, x, passed)
+        return self._result
+
+    def watch(self, place: int, x: Tensor, y: Tensor, passed: Passed) -> None:
+        """Note what a layer was given and returned, to learn whether they are handed on."""
+        if not self.active or self.proven is not None:
+            return
+        seen = self._seen
+        self._seen = None
+        if place > 0:
+            if seen is None or seen[0] != place - 1:
+                return
+            _, before, copy, others = seen
+            if x is not before or not torch.equal(x, copy) or not passed.same(others):
+                self.proven = False
+                return
+        if place + 1 == len(self._layers):
+            self.proven = True
+        else:
+            self._seen = place, y, y.clone(), passed
+
+    def _computed(self, begin: int, stop: int, x: Tensor, passed: Passed) -> Tensor | None:
+        """The result of the layers from one place to another; None if the kernel cannot."""
+        shape, cache, visibility = self._shape, passed.cache, passed.visibility
+        if not isinstance(cache, KVCache) or cache.gathers or len(x) != 1 or stop - begin < 2:
+            return None
+        sequences, kind, batch = None, visibility, 1
+        if isinstance(visibility, Varlen):
+            kind, batch = visibility.visibility, len(visibility.counts)
+            if visibility.places is not None or min(visibility.lengths) < 1:
+                return None
+            sequences = visibility.sequences.addresses
+        mask = passed.mask if kind is Visibility.TREE else None
+        if kind is Visibility.TREE and (mask is None or not readable_rows(mask, shape.dtype)):
+            return None
+        if cache.tensors is not self._tensors and not self._point(cache):
+            return None
+        rows, entries = x.shape[1], cache.entries()
+        y = torch.empty_like(x)
+        work = x.new_empty(2 * rows * (shape.q + shape.kv + shape.hidden + shape.inner))
+        each = cache.stride * shape.kv
+        cos, sin = passed.factors
+        call = _Stack(
+            self._kernels.openmp,
+            *(ctypes.addressof(a) + begin * _POINTER for a in (self._layers, *self._cached)),
+            stop - begin,
+            *(tensor.data_ptr() for tensor in (x, cos, sin, y, work)),
+            rows,
+            cos.numel() // shape.width,
+            entries.ctypes.data,
+            cache.first_row * each,
+            Attention(
+                self._kernels.openmp,
+                *(None, None, None),
+                None if mask is None else mask.data_ptr(),
+                None,
+                *(batch, shape.q // shape.width, shape.kv // shape.width, rows),
+                *(cache.get_seq_length(), shape.width),
+                *(rows * shape.q, shape.width, shape.q),
+                *(each, shape.width, shape.kv) * 2,
+                *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
+                shape.scale,
+                shape.dtype is torch.bfloat16,
+                *(sequences or (None, None)),
+            ),
+        )
+        self._kernels.stack(ctypes.addressof(call))
+        return y
+
+    def _point(self, cache: KVCache) -> bool:
+        """Find the layers' keys and values in the cache; False if they are not as expected."""
+        self._tensors, shape = None, self._shape
+        pairs = [cache.flat(self._first + i) for i in range(len(self._layers))]
+        for tensor in (each for pair in pairs for each in pair):
+            if tensor.dtype is not shape.dtype or tensor.shape[2] != shape.width:
+                return False
+            if tensor.shape[1] * shape.width != shape.kv or not tensor.is_contiguous():
+                return False
+        self._cached = [
+            (c_void_p * len(pairs))(*(tensor.data_ptr() for tensor in tensors))
+            for tensors in zip(*pairs, strict=True)
+        ]
+        self._tensors = cache.tensors
+        return True
+
+
+def supported(shape: StackShape) -> bool:
+    """Whether the attention kernel takes heads of this shape."""
+    return shape.width % LANES == 0 and shape.width <= WIDEST and shape.q % shape.kv == 0
+
+
+def _changed() -> DraftwoodError:
+    return DraftwoodError(
+        "the model no longer hands what a decoder layer returns to the next one, which was "
+        f"computed in advance: set {VARIABLE}=off, so that layers run one by one"
+    )

@@ -1,0 +1,256 @@
+"""A stack of layers computes what its layers do one by one, and never something else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from draftwood.errors import DraftwoodError
+from draftwood.kernels.compiled import _command
+from draftwood.protocols import Needs, TargetOutput
+from draftwood.runner import attach as attaching
+from draftwood.runner.attach import attach
+from draftwood.runner.attention import PREFIX, Visibility, register
+from draftwood.runner.cache import KVCache, Plane
+from draftwood.runner.cpu.layers import FusedLayers
+from draftwood.runner.cpu.layouts import WHOLE
+from draftwood.runner.cpu.stack import LayerStack
+from draftwood.runner.runner import Runner
+from draftwood.tree import tree_of
+from tests.factories.tiny_llama import tiny_llama
+from tests.runner.cpu.test_layers import fused
+
+pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
+
+TREES = [tree_of([5, 6, 7, 8], [-1, 0, 0, 1]), tree_of([9], [-1]), tree_of([4, 3], [-1, 0])]
+PROMPTS = [[1, 2, 3, 4, 5], [6, 7], [8, 9, 1]]
+
+
+@pytest.fixture(autouse=True)
+def _rows_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every weight is multiplied as it is stored, without timing."""
+    monkeypatch.setattr(attaching, "cached_layouts", lambda w, **_: [WHOLE] * len(w))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of layers that stacks have computed."""
+    found: list[int] = []
+    run = LayerStack._computed
+
+    def counted(self: LayerStack, begin: int, stop: int, *rest: Any) -> Tensor | None:
+        result = run(self, begin, stop, *rest)
+        if result is not None:
+            found.append(stop - begin)
+        return result
+
+    monkeypatch.setattr(LayerStack, "_computed", counted)
+    return found
+
+
+def stack_of(layers: FusedLayers) -> LayerStack:
+    [(stack, _)] = layers._stacks
+    return stack
+
+
+def of_runner(runner: Runner) -> LayerStack:
+    return stack_of(runner._forward_pass._fused_layers)
+
+
+@contextmanager
+def one_by_one(stack: LayerStack) -> Iterator[None]:
+    """A context in which the layers run by themselves."""
+    stack.proven, before = False, stack.proven
+    try:
+        yield
+    finally:
+        stack.proven = before
+
+
+def forward(runner: Runner, slots: list[int], taps: tuple[int, ...]) -> list[TargetOutput]:
+    return runner.forward(slots, TREES[: len(slots)], Needs(taps=taps))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("requests", [1, 3])
+@pytest.mark.parametrize("taps", [(), (0,), (2,), (1, 3)], ids=str)
+def test_a_stack_equals_its_layers(
+    taps: tuple[int, ...], requests: int, dtype: torch.dtype, calls: list[int]
+) -> None:
+    model: Any = tiny_llama(layers=4, head_dim=16)
+    runner = attach(model.to(dtype))
+    stack = of_runner(runner)
+    assert stack.proven, "the self-test has run it"
+    slots = [runner.open(20) for _ in range(requests)]
+    runner.prefill(slots, PROMPTS[:requests], Needs())
+    with one_by_one(stack):
+        expected = forward(runner, slots, taps)
+    calls.clear()
+    found = forward(runner, slots, taps)
+    # A stack of one layer is no stack.
+    parts = {(): [4], (0,): [4], (2,): [2, 2], (1, 3): [2]}
+    assert calls == parts[taps]
+    for own, other in zip(found, expected, strict=True):
+        assert torch.equal(own.logits, other.logits)
+        if taps:
+            assert own.features is not None
+            assert other.features is not None
+            assert torch.equal(own.features, other.features)
+    # What it wrote into the cache serves the next forward, also after the cache has grown.
+    runner.commit(slots, [()] * requests)
+    runner.cache.reserve(8, 200)
+    with one_by_one(stack):
+        expected = forward(runner, slots, taps)
+    for own, other in zip(forward(runner, slots, taps), expected, strict=True):
+        assert torch.equal(own.logits, other.logits)
+
+
+@pytest.mark.parametrize("family", ["Mistral", "Qwen2", "Qwen3"])
+def test_families_have_stacks(family: str, calls: list[int]) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 97, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    config = getattr(transformers, f"{family}Config")(**sizes, **heads)
+    torch.manual_seed(0)
+    runner = attach(getattr(transformers, f"{family}ForCausalLM")(config).eval())
+    slot = runner.open(20)
+    runner.prefill([slot], PROMPTS[:1], Needs())
+    found = forward(runner, [slot], ())
+    assert calls
+    with one_by_one(of_runner(runner)):
+        assert torch.equal(forward(runner, [slot], ())[0].logits, found[0].logits)
+
+
+def test_rows_apart_in_the_cache_are_left_to_the_layers(calls: list[int]) -> None:
+    runner = attach(tiny_llama(layers=3, head_dim=16))
+    slots = [runner.open(20) for _ in range(3)]
+    runner.prefill(slots, PROMPTS, Needs())
+    calls.clear()
+    apart = [slots[0], slots[2]]
+    found = forward(runner, apart, ())
+    assert not calls
+    alone = runner.forward(apart[1:], TREES[1:2], Needs())
+    assert calls
+    torch.testing.assert_close(found[1].logits, alone[0].logits, rtol=0, atol=1e-5)
+
+
+def test_a_hook_of_a_layer_is_heard(calls: list[int]) -> None:
+    """Such as one that adds a vector to what a layer returns."""
+    model = tiny_llama(layers=3, head_dim=16)
+    runner = attach(model)
+    slot = runner.open(20)
+    runner.prefill([slot], PROMPTS[:1], Needs())
+    before = forward(runner, [slot], ())[0].logits
+    calls.clear()
+    handle = model.model.layers[1].register_forward_hook(lambda _, __, output: output + 1)
+    steered = forward(runner, [slot], ())[0].logits
+    assert not calls
+    assert not torch.allclose(steered, before, atol=1e-3)
+    handle.remove()
+    assert torch.equal(forward(runner, [slot], ())[0].logits, before)
+    assert calls
+
+
+# --- layers called by hand ------------------------------------------------------------------------
+
+
+class ByHand:
+    """Two layers, a cache, and what they are called with."""
+
+    def __init__(self) -> None:
+        self.model: Any = tiny_llama(layers=2, head_dim=16)
+        register("sdpa")
+        self.model.set_attn_implementation(PREFIX + "sdpa")
+        self.layers = fused(self.model)
+        self.stack = stack_of(self.layers)
+        attention: Any = self.model.model.layers[0].self_attn
+        config: Any = self.model.config
+        plane = Plane(
+            config.num_key_value_heads, attention.head_dim, torch.float32, torch.device("cpu")
+        )
+        self.cache = KVCache([(plane, plane)] * 2)
+        self.cache.open(40)
+        generator = torch.Generator().manual_seed(2)
+        self.x = torch.randn(1, 3, config.hidden_size, generator=generator)
+        factors = torch.randn(2, 1, 3, attention.head_dim, generator=generator)
+        self.given: dict[str, Any] = {
+            "attention_mask": None,
+            "position_embeddings": (factors[0], factors[1]),
+            "past_key_values": self.cache,
+            "draftwood_visibility": Visibility.OPEN,
+        }
+
+    def run(self, *, between: float = 1.0, layers: int = 2, **changed: Any) -> Tensor:
+        """The output, with what one layer returns multiplied before the next."""
+        self.cache.begin([0], [0], [3], None)
+        first, second = self.model.model.layers
+        with torch.inference_mode(), self.layers.reading(()):
+            x = first(self.x, **self.given)
+            if layers == 1:
+                return x  # type: ignore[no-any-return]
+            x = x if between == 1 else x * between
+            return second(x, **self.given | changed)  # type: ignore[no-any-return]
+
+
+def test_layers_that_are_not_handed_on_are_no_stack(calls: list[int]) -> None:
+    hand = ByHand()
+    doubled = hand.run(between=2)
+    assert hand.stack.proven is False
+    assert torch.equal(hand.run(between=2), doubled)
+    assert not calls
+    plain = hand.run()
+    assert not torch.allclose(plain, doubled, atol=1e-2)
+
+
+@pytest.mark.parametrize("other", ["attention_mask", "position_embeddings"])
+def test_layers_that_are_given_different_things_are_no_stack(other: str) -> None:
+    hand = ByHand()
+    own: dict[str, Any] = {
+        "attention_mask": torch.zeros(1, 1, 3 * 2, 3),
+        "position_embeddings": tuple(each.clone() for each in hand.given["position_embeddings"]),
+    }
+    hand.run(**{other: own[other]})
+    assert hand.stack.proven is False
+
+
+def test_a_change_after_it_was_proven_is_an_error_and_no_wrong_result(calls: list[int]) -> None:
+    hand = ByHand()
+    plain = hand.run()
+    assert hand.stack.proven
+    assert torch.equal(hand.run(), plain)
+    assert calls == [2]
+    cos, sin = hand.given["position_embeddings"]
+    wrong: list[dict[str, Any]] = [
+        {"between": 2},
+        {"layers": 1},
+        {"position_embeddings": (sin, cos)},
+    ]
+    for each in wrong:
+        with pytest.raises(DraftwoodError, match="no longer hands what a decoder layer returns"):
+            hand.run(**each)
+        assert torch.equal(hand.run(), plain), "the next forward is as before"
+
+
+def test_a_layer_that_was_not_reached_is_no_proof() -> None:
+    hand = ByHand()
+    hand.run(layers=1)
+    assert hand.stack.proven is None
+    hand.run()
+    assert hand.stack.proven
+
+
+def test_an_exception_on_the_way_is_not_hidden() -> None:
+    hand = ByHand()
+    hand.run()
+    hand.cache.begin([0], [0], [3], None)
+
+    def interrupted() -> None:
+        with torch.inference_mode(), hand.layers.reading(()):
+            hand.model.model.layers[0](hand.x, **hand.given)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()

@@ -70,8 +70,10 @@ def draw_on_gpu(
     count = triton.cdiv(size, BLOCK)
     best = torch.empty((n, count), dtype=torch.float64, device=scores.device)
     tokens = torch.empty((n, count), dtype=torch.int64, device=scores.device)
-    _draw_blocks[(n, count)](
-        *(scores, scores.stride(0), size, seeds, positions, levels, best, tokens, count),
-        BLOCK=BLOCK,
-    )
+    # Triton launches on the current device, which may be another one.
+    with torch.cuda.device_of(scores):
+        _draw_blocks[(n, count)](
+            *(scores, scores.stride(0), size, seeds, positions, levels, best, tokens, count),
+            BLOCK=BLOCK,
+        )
     return tokens.gather(1, best.argmax(dim=1, keepdim=True))[:, 0]

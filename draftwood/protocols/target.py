@@ -25,7 +25,7 @@ class TargetOutput:
         logits: float ``[n, V]`` on the target's device, before any processor. After a prefill
             only the last position's row is stored: ``[1, V]``.
         argmax: int64 ``[n]`` on the host; the first index of the largest logit, -1 where a logit of
-            the row is not a number.
+            the row is not a number. It and the top-k are empty if they are not needed on the host.
         top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).
         top_probs: float32 ``[n, k]``, their softmax probabilities.
         features: ``[n, taps * H]`` hidden states entering the tapped layers, or None.

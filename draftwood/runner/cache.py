@@ -58,6 +58,7 @@ class KVCache(Cache):
             seen[plane] += 1
         self.rows = 0
         self.stride = 0
+        self.generation = 0  # of the tensors, which are new when the cache has grown
         self.tensors: list[torch.Tensor] = []
         self._flats: list[torch.Tensor] = []
         self._row: dict[int, int] = {}
@@ -248,6 +249,7 @@ class KVCache(Cache):
             grown = max(entries, self.stride * 3 // 2) if used else entries
             entries = -(-grown // _GRAIN) * _GRAIN
         self.rows, self.stride = max(rows, self.rows), max(entries, self.stride)
+        self.generation += 1
         self.tensors, flats = [], []
         with torch.inference_mode():
             for g, (plane, n) in enumerate(self._groups):

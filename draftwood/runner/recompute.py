@@ -254,12 +254,14 @@ def _joined(near: TargetOutput, far: TargetOutput, beyond: Any) -> TargetOutput:
     """The rows of ``far`` where ``beyond``, bool ``[n]``, is true, else those of ``near``."""
     column = beyond[:, None]
     there = torch.from_numpy(column).to(near.logits.device)
-    joined = TargetOutput(
-        torch.where(there, far.logits, near.logits),
-        np.where(beyond, far.argmax, near.argmax),
-        np.where(column, far.top_tokens, near.top_tokens),
-        np.where(column, far.top_probs, near.top_probs),
-    )
+    joined = replace(near, logits=torch.where(there, far.logits, near.logits), features=None)
+    if len(near.argmax):  # empty if nothing is read on the host
+        joined = replace(
+            joined,
+            argmax=np.where(beyond, far.argmax, near.argmax),
+            top_tokens=np.where(column, far.top_tokens, near.top_tokens),
+            top_probs=np.where(column, far.top_probs, near.top_probs),
+        )
     if near.features is None or far.features is None:
         return joined
     return replace(joined, features=torch.where(there, far.features, near.features))

@@ -23,7 +23,8 @@ from draftwood.sampling.sampler import Sampler
 from draftwood.tree import TokenTree
 
 MOST = 1 << 24
-"""Random numbers that are made at once; 128 MB."""
+"""Random numbers that tensor operations make at once, if one request needs no more; 128 MB, and
+several times that on the way."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class DrawsAhead:
 
         Returns:
             int64 ``[n]`` for each tree, -1 where no token can follow; None if they are left to the
-            verifier. They mean nothing for a row of logits that holds a NaN.
+            verifier.
         """
         logits, taken = submitted.logits, _Taken(submitted.numbers)
         found: list[torch.Tensor | None] = [None] * self._count
@@ -108,12 +109,19 @@ class DrawsAhead:
                 levels, n = len(request.levels), len(request.tree)
                 places = taken.next(levels), taken.next(levels), taken.next(n)
             scores = _scores(request, logits[request.index], taken)
+            kernel = draw_for(scores)
             if places is None:
-                found[request.index] = _possible(scores.argmax(dim=-1), scores)
+                highest = scores.amax(dim=-1)
+                tokens = scores.argmax(dim=-1).masked_fill_(~(highest > -torch.inf), -1)
+                found[request.index] = tokens
+            elif kernel is not None:
+                found[request.index] = _possible(kernel(scores, *places), scores)
             else:
                 sampled.append(_Scored(request.index, scores, *places))
-        for scored, tokens in zip(sampled, _drawn(sampled), strict=True):
-            found[scored.index] = _possible(tokens, scored.scores)
+        for scored, noise in zip(sampled, _noises(sampled), strict=True):
+            # The log of RequestNoise.choose's keys, but for the sum of the weights.
+            keys = scored.scores - noise.index_select(0, scored.depths)
+            found[scored.index] = _possible(keys.argmax(dim=-1), scored.scores)
         return found
 
 
@@ -139,20 +147,6 @@ class _Scored:
 def _possible(tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Tokens ``[n]``, -1 for rows of scores without a finite maximum."""
     return tokens.masked_fill(~scores.amax(dim=-1).isfinite(), -1)
-
-
-def _drawn(sampled: Sequence[_Scored]) -> Iterator[torch.Tensor]:
-    """The tokens of each request, by the largest log of a key of RequestNoise.choose.
-
-    The sum of the weights is left out of it.
-    """
-    kernel = draw_for(sampled[0].scores) if sampled else None
-    if kernel is not None:
-        for each in sampled:
-            yield kernel(each.scores, each.seeds, each.positions, each.depths)
-        return
-    for each, noise in zip(sampled, _noises(sampled), strict=True):
-        yield (each.scores - noise.index_select(0, each.depths)).argmax(dim=-1)
 
 
 def _noises(sampled: Sequence[_Scored]) -> Iterator[torch.Tensor]:
@@ -194,7 +188,7 @@ def _scores(request: _Request, logits: torch.Tensor, taken: _Taken) -> torch.Ten
         return sampler.scores(taken.next(0)[None], logits)
     history = taken.next(request.tokens)
     nodes = [taken.next(len(level)) for level in request.levels]
-    found = torch.empty(logits.shape, device=logits.device)
+    found = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
     for depth, level in enumerate(nodes):
         path = taken.next(depth * len(level)).view(len(level), depth)
         ids = torch.cat([history.expand(len(level), -1), path], dim=1)

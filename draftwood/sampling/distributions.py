@@ -70,7 +70,7 @@ class TreeDistributions:
             return self._plain_argmax(node)
         if self._drawn is not None:
             found = int(self._drawn[node])
-            if found < 0 or self._argmax[node] < 0:
+            if found < 0:
                 raise self._no_token_error(node)
             return found
         if not self._sampler.do_sample:

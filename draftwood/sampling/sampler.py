@@ -75,6 +75,7 @@ class Sampler:
         if not self.stateful:
             return self
         found = copy(self)
+        found.__dict__.pop("_split", None)  # of the old processors
         found._processors = tuple(
             p.fresh() if isinstance(p, PathProcessor) else p for p in self._processors
         )

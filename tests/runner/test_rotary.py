@@ -253,6 +253,19 @@ def test_text_may_be_added_and_rolled_back_across_the_limit() -> None:
         runner.detach()
 
 
+def test_a_tree_across_the_limit_may_stay_on_the_device() -> None:
+    runner = attach(TURNING["longrope"]())
+    [text] = prompts_of((TURN + 8,))
+    slot = runner.open(60)
+    runner.prefill([slot], [text[: TURN - 2]], Needs())
+    tree = tree_of(text[TURN - 2 : TURN + 4], [-1, 0, 1, 2, 3, 4])
+    [read] = runner.forward([slot], [tree], Needs(top_k=3))
+    [unread] = runner.forward([slot], [tree], Needs(host=False))
+    assert torch.equal(unread.logits, read.logits)
+    assert (len(read.argmax), len(unread.argmax)) == (6, 0)
+    runner.detach()
+
+
 @pytest.mark.parametrize("draft", TURNING)
 def test_a_draft_model_may_cross_the_limit_too(draft: str) -> None:
     prompts = prompts_of(LENGTHS)

@@ -31,6 +31,10 @@ SETTINGS: list[dict[str, Any]] = [
     {"top_p": 0.5},
     {"top_p": 0.99},
     {"min_p": 0.1},
+    {"min_p": 1.0},
+    {"top_k": 10**6},
+    {"temperature": 1e-5, "top_p": 0.3},
+    {"top_p": 0.99999999},
     {"temperature": 0.8, "top_k": 30, "top_p": 0.9},
     {"temperature": 1.5, "top_k": 500, "top_p": 0.95, "min_p": 0.02},
 ]

@@ -77,7 +77,7 @@ class VocabularyMap:
         over the target's tokens.
 
         Args:
-            rows: logits ``[n, Vd]`` and ``features``; its other fields are replaced.
+            rows: logits ``[n, Vd]`` and ``features``; its top-k is replaced if it is read.
             needs: what is read of them.
         """
         logits = rows.logits

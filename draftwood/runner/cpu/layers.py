@@ -21,7 +21,7 @@ from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear
-from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, supported
+from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
 
 MOST: Final = 64
 """Most rows for which the kernels are used."""
@@ -96,8 +96,9 @@ class FusedLayers:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for layer in self._layers:
             layer.exit()
-        for stack, _members in self._stacks:
-            stack.end(completed=kind is None)
+        ended = [stack.end() for stack, _ in self._stacks]
+        if kind is None and not all(ended):
+            raise changed()
 
 
 def _stacked(layers: "Sequence[FusedLayer]") -> "list[tuple[LayerStack, list[FusedLayer]]]":
@@ -265,7 +266,12 @@ class FusedLayer:
         self.index: int = parts.attention.layer_idx  # type: ignore[assignment]
         sizes = (self.hidden, self._q, self._kv, self._inner, self.width)
         scale: float = parts.attention.scaling  # type: ignore[assignment]
-        self.shape = StackShape(*sizes, scale, self.dtype)
+        attention = (
+            getattr(layer, "attention_type", None),
+            getattr(parts.attention, "layer_type", None),
+            getattr(parts.attention, "sliding_window", None),
+        )
+        self.shape = StackShape(*sizes, scale, self.dtype, attention)
 
     def enter(self) -> None:
         """Have the layer call this object, if its parts are what they were."""

@@ -78,6 +78,7 @@ class StackShape:
         width: of a head.
         scale: of attention scores.
         dtype: of weights and hidden states.
+        attention: what tells kinds of attention apart, which get different masks.
     """
 
     hidden: int
@@ -87,6 +88,7 @@ class StackShape:
     width: int
     scale: float
     dtype: torch.dtype
+    attention: object = None
 
 
 class LayerStack:
@@ -108,9 +110,13 @@ class LayerStack:
         self._kernels, self._shape, self._first = compiled, shape, first
         self._layers = (c_void_p * len(layers))(*layers)
         self._cuts: frozenset[int] = frozenset()
-        self._tensors: object = None
-        self._result: Tensor | None = None
+        self._pointed: tuple[KVCache, int] | None = None  # whose entries ``_cached`` points to
+        # Of what was computed in advance: the last layer that was called, the first one that was
+        # not computed, and what all of them return and are called with.
         self._place = self._stop = 0
+        self._result: Tensor | None = None
+        self._passed: Passed | None = None
+        # While nothing is proven: the last layer called, its output, a copy, its arguments.
         self._seen: tuple[int, Tensor, Tensor, Passed] | None = None
         self.active = False
         self.proven: bool | None = None
@@ -121,16 +127,11 @@ class LayerStack:
         self._cuts = frozenset(cut - self._first for cut in cuts)
         self._result = self._seen = None
 
-    def end(self, *, completed: bool) -> None:
-        """End the forward.
-
-        Raises:
-            DraftwoodError: the model did not call all layers that were computed.
-        """
+    def end(self) -> bool:
+        """End the forward; returns whether the model called all layers that were computed."""
         left = self._result is not None and self._place + 1 < self._stop
-        self.active, self._result = False, None
-        if left and completed:
-            raise _changed()
+        self.active, self._result, self._passed, self._seen = False, None, None, None
+        return not left
 
     def holds(self, x: Tensor) -> bool:
         """Whether x is the result of layers that the model has still to call."""
@@ -142,10 +143,11 @@ class LayerStack:
         Raises:
             DraftwoodError: this is another layer than the next one, or it is given something else.
         """
-        if place != self._place + 1 or not passed.same(self._passed):
-            raise _changed()
-        self._place = place
         assert self._result is not None
+        assert self._passed is not None
+        if place != self._place + 1 or not passed.same(self._passed):
+            raise changed()
+        self._place = place
         return self._result
 
     def computed(self, place: int, x: Tensor, passed: Passed) -> Tensor | None:
@@ -157,12 +159,12 @@ class LayerStack:
         if not self.active or not self.proven:
             return None
         if self._result is not None and self._place + 1 < self._stop:
-            raise _changed()
+            raise changed()
         if place and place not in self._cuts:
             return None
-        later = [cut for cut in self._cuts if cut > place]
+        layers = len(self._layers)
         self._place, self._passed = place, passed
-        self._stop = min(later, default=len(self._layers))
+        self._stop = min((cut for cut in self._cuts if place < cut < layers), default=layers)
         self._result = self._computed(place, self._stop, x, passed)
         return self._result
 
@@ -198,7 +200,7 @@ class LayerStack:
         mask = passed.mask if kind is Visibility.TREE else None
         if kind is Visibility.TREE and (mask is None or not readable_rows(mask, shape.dtype)):
             return None
-        if cache.tensors is not self._tensors and not self._point(cache):
+        if (cache, cache.generation) != self._pointed and not self._point(cache):
             return None
         rows, entries = x.shape[1], cache.entries()
         y = torch.empty_like(x)
@@ -234,7 +236,7 @@ class LayerStack:
 
     def _point(self, cache: KVCache) -> bool:
         """Find the layers' keys and values in the cache; False if they are not as expected."""
-        self._tensors, shape = None, self._shape
+        self._pointed, shape = None, self._shape
         pairs = [cache.flat(self._first + i) for i in range(len(self._layers))]
         for tensor in (each for pair in pairs for each in pair):
             if tensor.dtype is not shape.dtype or tensor.shape[2] != shape.width:
@@ -245,7 +247,7 @@ class LayerStack:
             (c_void_p * len(pairs))(*(tensor.data_ptr() for tensor in tensors))
             for tensors in zip(*pairs, strict=True)
         ]
-        self._tensors = cache.tensors
+        self._pointed = cache, cache.generation
         return True
 
 
@@ -254,7 +256,8 @@ def supported(shape: StackShape) -> bool:
     return shape.width % LANES == 0 and shape.width <= WIDEST and shape.q % shape.kv == 0
 
 
-def _changed() -> DraftwoodError:
+def changed() -> DraftwoodError:
+    """The error of a model that does something else than it did when its stack was proven."""
     return DraftwoodError(
         "the model no longer hands what a decoder layer returns to the next one, which was "
         f"computed in advance: set {VARIABLE}=off, so that layers run one by one"

@@ -27,6 +27,14 @@ from tests.runner.cpu.test_layers import fused
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
 TREES = [tree_of([5, 6, 7, 8], [-1, 0, 0, 1]), tree_of([9], [-1]), tree_of([4, 3], [-1, 0])]
+SIZES: dict[str, int] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "vocab_size": 97,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
 PROMPTS = [[1, 2, 3, 4, 5], [6, 7], [8, 9, 1]]
 
 
@@ -111,9 +119,7 @@ def test_a_stack_equals_its_layers(
 
 @pytest.mark.parametrize("family", ["Mistral", "Qwen2", "Qwen3"])
 def test_families_have_stacks(family: str, calls: list[int]) -> None:
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 97, "num_hidden_layers": 3}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    config = getattr(transformers, f"{family}Config")(**sizes, **heads)
+    config = getattr(transformers, f"{family}Config")(**SIZES, num_hidden_layers=3)
     torch.manual_seed(0)
     runner = attach(getattr(transformers, f"{family}ForCausalLM")(config).eval())
     slot = runner.open(20)
@@ -122,6 +128,49 @@ def test_families_have_stacks(family: str, calls: list[int]) -> None:
     assert calls
     with one_by_one(of_runner(runner)):
         assert torch.equal(forward(runner, [slot], ())[0].logits, found[0].logits)
+
+
+@pytest.mark.parametrize("taps", [(), (1, 4), (2, 3), (4, 5)], ids=str)
+def test_a_layer_that_is_not_fused_parts_two_stacks(taps: tuple[int, ...]) -> None:
+    """Inputs are read before, between and behind the layers of a stack."""
+    model: Any = tiny_llama(layers=5, head_dim=16)
+    model.model.layers[2].mlp.act_fn = torch.nn.GELU()
+    runner = attach(model)
+    stacks = [stack for stack, _ in runner._forward_pass._fused_layers._stacks]
+    assert [stack.proven for stack in stacks] == [True, True]
+    slots = [runner.open(20) for _ in range(2)]
+    runner.prefill(slots, PROMPTS[:2], Needs())
+    found = forward(runner, slots, taps)
+    with one_by_one(stacks[0]), one_by_one(stacks[1]):
+        expected = forward(runner, slots, taps)
+    for own, other in zip(found, expected, strict=True):
+        assert torch.equal(own.logits, other.logits)
+        if taps:
+            assert own.features is not None
+            assert other.features is not None
+            assert torch.equal(own.features, other.features)
+
+
+def test_layers_of_several_kinds_of_attention_are_no_stack() -> None:
+    """Their masks are the same only while a text is shorter than the window."""
+    kinds = ["full_attention", "sliding_attention"] * 2
+    config = transformers.Qwen3Config(
+        **SIZES, layer_types=kinds, use_sliding_window=True, sliding_window=24, num_hidden_layers=4
+    )
+    torch.manual_seed(0)
+    model: Any = transformers.Qwen3ForCausalLM(config).eval()
+    runner = attach(model)
+    assert len(runner._forward_pass._fused_layers) == 4
+    assert not runner._forward_pass._fused_layers._stacks
+    slot = runner.open(80)
+    text = [5 + i % 7 for i in range(40)]
+    runner.prefill([slot], [text], Needs())
+    (found,) = forward(runner, [slot], ())
+    runner.detach()
+    path = [*text, *(int(TREES[0].tokens[node]) for node in (0, 1, 3))]
+    with torch.inference_mode():
+        logits = model(torch.tensor([path])).logits[0, -1]
+    torch.testing.assert_close(found.logits[3], logits, rtol=0, atol=1e-4)
 
 
 def test_rows_apart_in_the_cache_are_left_to_the_layers(calls: list[int]) -> None:

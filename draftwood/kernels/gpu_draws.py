@@ -71,7 +71,7 @@ def draw_on_gpu(
     best = torch.empty((n, count), dtype=torch.float64, device=scores.device)
     tokens = torch.empty((n, count), dtype=torch.int64, device=scores.device)
     # Triton launches on the current device, which may be another one.
-    with torch.cuda.device_of(scores):
+    with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
         _draw_blocks[(n, count)](
             *(scores, scores.stride(0), size, seeds, positions, levels, best, tokens, count),
             BLOCK=BLOCK,

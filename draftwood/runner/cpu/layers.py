@@ -7,7 +7,7 @@ its parts are what they were: not replaced, not moved, without hooks.
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +22,7 @@ from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
+from draftwood.runner.cpu.watched import Watched, acting, place
 
 MOST: Final = 64
 """Most rows for which the kernels are used."""
@@ -32,12 +33,6 @@ _NORMS: Final = ("input_layernorm", "post_attention_layernorm")
 _HEAD_NORMS: Final = ("q_norm", "k_norm")
 _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Difference from the layer's own result, over the largest change that the layer makes."""
-
-_CAPTURING: Final = "transformers.utils.output_capturing"
-"""Module of the hooks that transformers leaves on attentions once hidden states were asked for.
-
-They do nothing unless attentions are asked for, and fused attention has none to give.
-"""
 
 
 class _Linear(ctypes.Structure):
@@ -74,6 +69,7 @@ class FusedLayers:
     def __init__(self, layers: "Sequence[FusedLayer]" = ()) -> None:
         self._layers = layers
         self._stacks = _stacked(layers)
+        self._watched = Watched.all_of([layer.watched for layer in layers])
         self._taps: Sequence[int] = ()
 
     def __len__(self) -> int:
@@ -87,8 +83,9 @@ class FusedLayers:
     def __enter__(self) -> None:
         if any_global_hook():
             return
+        unchanged = self._watched.unchanged()
         for layer in self._layers:
-            layer.enter()
+            layer.enter(unchanged=unchanged)
         for stack, members in self._stacks:
             if all(layer.entered and not layer.hooked for layer in members):
                 stack.begin(self._taps)
@@ -216,6 +213,7 @@ class FusedLayer:
         entered: whether the layer calls this object.
         stack: of which it is a layer, and
         place: which one.
+        watched: what has to stay as it was.
     """
 
     stack: LayerStack | None = None
@@ -228,33 +226,36 @@ class FusedLayer:
         self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
-        self._children = [
+        children = [
             (owner._modules, name, child)
             for owner in (layer, parts.attention, parts.mlp)
             for name, child in owner._modules.items()
         ]
         # Only the layer's own forward calls these.
-        self._uncalled = [
-            (each, type(each).forward) for each in (parts.attention, parts.mlp, parts.activation)
-        ]
-        every = (*(child for _, _, child in self._children if child is not None), *modules)
-        self._hooks = [
-            hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)
-        ]
-        # Its patched forward is taken off when the model is detached.
-        self._patched = [(module.__dict__, module.__dict__["forward"]) for module in modules]
-        self._places = [
-            (module._parameters, name, _place(module._parameters, name))
-            for module in modules
-            for name in module._parameters
-        ]
+        uncalled = (parts.attention, parts.mlp, parts.activation)
+        every = (*(child for _, _, child in children if child is not None), *modules)
+        self.watched = Watched(
+            children=children,
+            # Its patched forward is taken off when the model is detached.
+            forwards=[(module.__dict__, module.__dict__["forward"]) for module in modules]
+            + [(module.__dict__, None) for module in uncalled],
+            methods=[(module, type(module).forward) for module in uncalled],
+            places=[
+                (module._parameters, name, place(module._parameters, name))
+                for module in modules
+                for name in module._parameters
+            ],
+            hooks=[
+                hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)
+            ],
+        )
         shapes = [linear.module.weight.shape for linear in parts.linears]
         (self._q, self.hidden), (self._kv, _), _, _, (self._inner, _), _, _ = shapes
         self.width = int(parts.attention.head_dim)  # type: ignore[arg-type]
         self._layer = _Layer(
             compiled.openmp,
             *(
-                _Linear(*(_place(linear.module._parameters, n) for n in ("weight", "bias")), *shape)
+                _Linear(*(place(linear.module._parameters, n) for n in ("weight", "bias")), *shape)
                 for linear, shape in zip(parts.linears, shapes, strict=True)
             ),
             *(_norm(norm) for norm in parts.norms),
@@ -273,9 +274,14 @@ class FusedLayer:
         )
         self.shape = StackShape(*sizes, scale, self.dtype, attention)
 
-    def enter(self) -> None:
-        """Have the layer call this object, if its parts are what they were."""
-        self.entered = "forward" not in self.module.__dict__ and self._unchanged()
+    def enter(self, *, unchanged: bool = False) -> None:
+        """Have the layer call this object, if its parts are what they were.
+
+        ``unchanged``: they are.
+        """
+        self.entered = "forward" not in self.module.__dict__ and (
+            unchanged or self.watched.unchanged()
+        )
         if self.entered:
             self.module.__dict__["forward"] = self
 
@@ -287,19 +293,7 @@ class FusedLayer:
     @property
     def hooked(self) -> bool:
         """Whether a hook of the layer itself may do something."""
-        return _acting(self.module._forward_hooks) or _acting(self.module._forward_pre_hooks)
-
-    def _unchanged(self) -> bool:
-        return (
-            not any(map(_acting, filter(None, self._hooks)))
-            and all(modules.get(name) is child for modules, name, child in self._children)
-            and all(members.get("forward") is forward for members, forward in self._patched)
-            and not any(
-                "forward" in module.__dict__ or type(module).forward is not forward
-                for module, forward in self._uncalled
-            )
-            and all(_place(table, name) == place for table, name, place in self._places)
-        )
+        return acting(self.module._forward_hooks) or acting(self.module._forward_pre_hooks)
 
     def __call__(
         self,
@@ -379,22 +373,10 @@ class FusedLayer:
         return y
 
 
-def _acting(hooks: Mapping[int, Any]) -> bool:
-    """Whether one of these hooks may do something in a forward of the engine."""
-    return any(getattr(hook, "__module__", None) != _CAPTURING for hook in hooks.values())
-
-
-def _place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:
-    """Where a parameter is in memory; None if there is none."""
-    # Past a dictionary that restores a packed weight.
-    found = dict.get(parameters, name)
-    return None if found is None else found.data_ptr()
-
-
 def _norm(norm: FusedNorm | None) -> _Norm:
     if norm is None:
         return _Norm(None, 0.0, 0)
-    return _Norm(_place(norm.module._parameters, "weight"), norm.eps, norm.formula is early)
+    return _Norm(place(norm.module._parameters, "weight"), norm.eps, norm.formula is early)
 
 
 class _OneForward:

@@ -27,7 +27,7 @@ from tests.runner.cpu.test_layers import fused
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
 TREES = [tree_of([5, 6, 7, 8], [-1, 0, 0, 1]), tree_of([9], [-1]), tree_of([4, 3], [-1, 0])]
-SIZES: dict[str, int] = {
+SIZES: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
     "vocab_size": 97,
@@ -158,7 +158,8 @@ def test_layers_of_several_kinds_of_attention_are_no_stack() -> None:
         **SIZES, layer_types=kinds, use_sliding_window=True, sliding_window=24, num_hidden_layers=4
     )
     torch.manual_seed(0)
-    model: Any = transformers.Qwen3ForCausalLM(config).eval()
+    model: Any = transformers.Qwen3ForCausalLM(config)
+    model.eval()
     runner = attach(model)
     assert len(runner._forward_pass._fused_layers) == 4
     assert not runner._forward_pass._fused_layers._stacks

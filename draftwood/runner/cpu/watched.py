@@ -1,0 +1,79 @@
+"""Parts of modules that must stay what they were, for code that computes in their place."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from torch import nn
+
+CAPTURING = "transformers.utils.output_capturing"
+"""Module of the hooks that transformers leaves on attentions once hidden states were asked for.
+
+They do nothing unless attentions are asked for, and fused attention has none to give.
+"""
+
+
+def acting(hooks: Mapping[int, Any]) -> bool:
+    """Whether one of these hooks may do something in a forward of the engine."""
+    return any(getattr(hook, "__module__", None) != CAPTURING for hook in hooks.values())
+
+
+def place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:
+    """Where a parameter is in memory; None if there is none."""
+    # Past a dictionary that restores a packed weight.
+    found = dict.get(parameters, name)
+    return None if found is None else found.data_ptr()
+
+
+@dataclass
+class Watched:
+    """What is looked at before each forward; hundreds of things, so that lists are compared.
+
+    Attributes:
+        children: dictionaries of child modules, with a name and the child that it had.
+        forwards: dictionaries of modules, with the ``forward`` that they had, or None.
+        methods: modules, with the ``forward`` of their class.
+        places: dictionaries of parameters, with a name and where it was.
+        hooks: dictionaries of hooks; those of transformers' capturing may come.
+    """
+
+    children: list[tuple[dict[str, Any], str, nn.Module | None]]
+    forwards: list[tuple[dict[str, Any], Any]]
+    methods: list[tuple[nn.Module, Callable[..., Any]]]
+    places: list[tuple[dict[str, Any], str, int | None]]
+    hooks: list[Mapping[int, Any]]
+
+    def __post_init__(self) -> None:
+        self._children = _columns(self.children, 3)
+        self._forwards = _columns(self.forwards, 2)
+        self._modules, self._methods = _columns(self.methods, 2)
+        self._places = _columns(self.places, 3)
+
+    @classmethod
+    def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
+        """What several watch, together."""
+        return cls(
+            [row for part in parts for row in part.children],
+            [row for part in parts for row in part.forwards],
+            [row for part in parts for row in part.methods],
+            [row for part in parts for row in part.places],
+            [row for part in parts for row in part.hooks],
+        )
+
+    def unchanged(self) -> bool:
+        """Whether everything is what it was. Lists of modules and functions compare by identity."""
+        tables, names, children = self._children
+        members, forwards = self._forwards
+        parameters, fields, places = self._places
+        return (
+            not any(acting(hooks) for hooks in self.hooks if hooks)
+            and [*map(dict.get, tables, names)] == children
+            and [*map(dict.get, members, repeat("forward"))] == forwards
+            and [type(module).forward for module in self._modules] == self._methods
+            and [*map(place, parameters, fields)] == places
+        )
+
+
+def _columns(rows: list[Any], count: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]

@@ -109,12 +109,11 @@ class DrawsAhead:
                 levels, n = len(request.levels), len(request.tree)
                 places = taken.next(levels), taken.next(levels), taken.next(n)
             scores = _scores(request, logits[request.index], taken)
-            kernel = draw_for(scores)
             if places is None:
                 highest = scores.amax(dim=-1)
                 tokens = scores.argmax(dim=-1).masked_fill_(~(highest > -torch.inf), -1)
                 found[request.index] = tokens
-            elif kernel is not None:
+            elif (kernel := draw_for(scores)) is not None:
                 found[request.index] = _possible(kernel(scores, *places), scores)
             else:
                 sampled.append(_Scored(request.index, scores, *places))

@@ -69,19 +69,14 @@ class TreeDistributions:
         if self._sampler.plain:
             return self._plain_argmax(node)
         if self._drawn is not None:
-            found = int(self._drawn[node])
-            if found < 0:
-                raise self._no_token_error(node)
-            return found
+            return self._checked(node, int(self._drawn[node]))
         if not self._sampler.do_sample:
             return self._argmax_of(node)
         depth = int(self._tree.depths[node])
         if isinstance(noise, RequestNoise) and self._has_kernel:
             scores, filters = self._unfiltered(node), self._sampler.filters
             found = draw_with_kernel(scores, filters, *noise.address(depth))
-            if found < 0:
-                raise self._no_token_error(node)
-            return found
+            return self._checked(node, found)
         # Other noise, such as that of an enumeration, wants the weights.
         return noise.choose(depth, self.probabilities([node])[0])
 
@@ -108,10 +103,13 @@ class TreeDistributions:
         return p
 
     def _plain_argmax(self, node: int) -> int:
-        found = int(self._argmax[node])
-        if found < 0:
+        return self._checked(node, int(self._argmax[node]))
+
+    def _checked(self, node: int, token: int) -> int:
+        """The token after a node; an error if it is negative, as there is none."""
+        if token < 0:
             raise self._no_token_error(node)
-        return found
+        return token
 
     def _argmax_of(self, node: int) -> int:
         scores = self._scores([node])[0]

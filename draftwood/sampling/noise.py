@@ -120,10 +120,11 @@ class RequestNoise:
             uniform = ((np.stack(words) >> np.uint64(12)) + 0.5) * 2.0**-52  # exact, in (0, 1)
             return torch.from_numpy(-np.log(uniform))
         # An upload would wait for the device.
-        positions = torch.arange(max(depths) + 1, device=device) + self.position + 1
-        chosen = torch.stack([positions[depth] for depth in depths])
-        seeds = torch.full_like(chosen, philox.signed(self._seed))
-        return philox.exponentials(seeds, chosen, size)
+        positions = torch.cat(
+            [torch.full((1,), self.address(depth)[1], device=device) for depth in depths]
+        )
+        seeds = torch.full_like(positions, philox.signed(self._seed))
+        return philox.exponentials(seeds, positions, size)
 
     def accepts(self, node: int, probability: float) -> bool:
         """Whether to accept ``node`` with this probability."""

@@ -7,9 +7,7 @@ from the recording. So this run and every later replay see the same rows and gro
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
@@ -18,7 +16,6 @@ from draftwood.lab.replay.rows import NO_TOKEN, RankedRows
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import (
     Candidates,
-    Computed,
     Continuation,
     Drafter,
     DrafterSpec,
@@ -86,13 +83,9 @@ class RecordingTarget(ReplayTarget):
         live = self._target.prefill(self._of_model(slots), prompts, Needs(taps=needs.taps))
         return _with_features(found, live)
 
-    def submit(
-        self,
-        slots: Sequence[int],
-        trees: Sequence[TokenTree],
-        needs: Needs,
-        numbers: NDArray[np.int64] | None = None,  # noqa: ARG002 - draws are made on the host
-    ) -> Computed:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """Score the trees; record their rows at full width if a drafter reads rows."""
         width = self._width if needs.top_k else 0
         live = self._target.submit(
@@ -103,8 +96,7 @@ class RecordingTarget(ReplayTarget):
                 text, root = self._slots[slot].text, self._slots[slot].root
                 nodes = text.paths.insert(root, tree.tokens.tolist(), tree.parents.tolist())
                 text.rows.put(nodes, width, found.top_tokens, found.top_probs)
-        replayed = super().submit(slots, trees, needs)
-        return Computed(_with_features(replayed.outputs, live))
+        return _with_features(super().forward(slots, trees, needs), live)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Commit the paths, in the model too."""

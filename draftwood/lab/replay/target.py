@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.recording import MissingRowError, Text
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN
 from draftwood.lab.replay.weightless import WeightlessTarget, output
-from draftwood.protocols import Computed, Needs, TargetInfo, TargetOutput
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
 
@@ -68,13 +67,9 @@ class ReplayTarget(WeightlessTarget[ReplayedText]):
             found.append(self._output(text, range(first, len(prompt)), needs, logits=1))
         return found
 
-    def submit(
-        self,
-        slots: Sequence[int],
-        trees: Sequence[TokenTree],
-        needs: Needs,
-        numbers: NDArray[np.int64] | None = None,  # noqa: ARG002 - draws are made on the host
-    ) -> Computed:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """Recorded output for the trees' nodes.
 
         Raises:
@@ -87,7 +82,7 @@ class ReplayTarget(WeightlessTarget[ReplayedText]):
             nodes = [state.root]
             state.text.paths.extend(nodes, tree.tokens.tolist(), tree.parents.tolist())
             found.append(self._output(state.text, nodes, needs, logits=len(nodes)))
-        return Computed(found)
+        return found
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Move the roots past the accepted paths.

@@ -1,5 +1,6 @@
 """A target without weights: slots, and output without logits."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -8,14 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import TargetInfo, TargetOutput
+from draftwood.protocols import Computed, Needs, TargetInfo, TargetOutput
+from draftwood.tree import TokenTree
 
 S = TypeVar("S")
 
 _NO_LOGITS = torch.zeros((1, 1))
 
 
-class WeightlessTarget(Generic[S]):
+class WeightlessTarget(ABC, Generic[S]):
     """The part of a :class:`draftwood.protocols.Target` for greedy decoding that needs no weights.
 
     ``_slots`` holds the state of each prefilled slot.
@@ -39,6 +41,22 @@ class WeightlessTarget(Generic[S]):
         """Free a slot."""
         self._open.remove(slot)
         self._slots.pop(slot, None)
+
+    @abstractmethod
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
+        """The output for the trees' nodes."""
+
+    def submit(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        numbers: NDArray[np.int64] | None = None,  # noqa: ARG002 - tokens are drawn on the host
+    ) -> Computed:
+        """The output of :meth:`forward`, computed at once."""
+        return Computed(self.forward(slots, trees, needs))
 
     def embedding(self) -> torch.nn.Module:
         """Not available: there are no weights.

@@ -206,8 +206,7 @@ class FusedLayer:
         compiled: the kernels.
 
     Attributes:
-        dtype: of its weights.
-        shape: its sizes.
+        shape: its sizes and dtype.
         index: its place in the cache.
         address: of its ``Layer`` of layers.h.
         entered: whether the layer calls this object.
@@ -225,7 +224,7 @@ class FusedLayer:
         self._kernels = compiled
         self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
-        self.dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
+        dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
         children = [
             (owner._modules, name, child)
             for owner in (layer, parts.attention, parts.mlp)
@@ -250,8 +249,8 @@ class FusedLayer:
             ],
         )
         shapes = [linear.module.weight.shape for linear in parts.linears]
-        (self._q, self.hidden), (self._kv, _), _, _, (self._inner, _), _, _ = shapes
-        self.width = int(parts.attention.head_dim)  # type: ignore[arg-type]
+        (q, hidden), (kv, _), _, _, (inner, _), _, _ = shapes
+        width = int(parts.attention.head_dim)  # type: ignore[arg-type]
         self._layer = _Layer(
             compiled.openmp,
             *(
@@ -259,20 +258,18 @@ class FusedLayer:
                 for linear, shape in zip(parts.linears, shapes, strict=True)
             ),
             *(_norm(norm) for norm in parts.norms),
-            self.width,
-            self.dtype is torch.bfloat16,
+            width,
+            dtype is torch.bfloat16,
         )
         self.address = ctypes.addressof(self._layer)
-        self.group = self._q // self._kv
         self.index: int = parts.attention.layer_idx  # type: ignore[assignment]
-        sizes = (self.hidden, self._q, self._kv, self._inner, self.width)
         scale: float = parts.attention.scaling  # type: ignore[assignment]
         attention = (
             getattr(layer, "attention_type", None),
             getattr(parts.attention, "layer_type", None),
             getattr(parts.attention, "sliding_window", None),
         )
-        self.shape = StackShape(*sizes, scale, self.dtype, attention)
+        self.shape = StackShape(hidden, q, kv, inner, width, scale, dtype, attention)
 
     def enter(self, *, unchanged: bool = False) -> None:
         """Have the layer call this object, if its parts are what they were.
@@ -316,9 +313,9 @@ class FusedLayer:
             or past_key_values is None
             or position_embeddings is None
             or torch.is_grad_enabled()
-            or hidden_states.numel() > self._most * self.hidden
+            or hidden_states.numel() > self._most * self.shape.hidden
             or not all(self._takes(x) for x in (hidden_states, *position_embeddings))
-            or position_embeddings[0].shape[-1] != self.width
+            or position_embeddings[0].shape[-1] != self.shape.width
         ):
             return type(self.module).forward(
                 self.module,
@@ -341,24 +338,25 @@ class FusedLayer:
         return y
 
     def _takes(self, x: Tensor) -> bool:
-        return readable(x, self.dtype) and x.is_contiguous()
+        return readable(x, self.shape.dtype) and x.is_contiguous()
 
     def _run(self, x: Tensor, passed: Passed) -> Tensor:
         b, n, hidden = x.shape
-        rows, q, kv = b * n, self._q, self._kv
+        rows, q, kv, inner = b * n, self.shape.q, self.shape.kv, self.shape.inner
+        width = self.shape.width
         cos, sin = passed.factors
         # In one piece: queries, keys, values, and what the kernels write in between.
-        space = x.new_empty(rows * (q + 2 * kv + hidden + 2 * self._inner))
+        space = x.new_empty(rows * (q + 2 * kv + hidden + 2 * inner))
         queries, keys, values, work = space.split_with_sizes(
-            [rows * q, rows * kv, rows * kv, rows * (hidden + 2 * self._inner)]
+            [rows * q, rows * kv, rows * kv, rows * (hidden + 2 * inner)]
         )
         self._kernels.before_attention(
             *(self.address, x.data_ptr(), cos.data_ptr(), sin.data_ptr()),
-            cos.numel() // self.width,
+            cos.numel() // width,
             *(queries.data_ptr(), keys.data_ptr(), values.data_ptr(), work.data_ptr(), rows),
         )
         query, key, value = (
-            each.view(b, n, -1, self.width).transpose(1, 2) for each in (queries, keys, values)
+            each.view(b, n, -1, width).transpose(1, 2) for each in (queries, keys, values)
         )
         cache: Any = passed.cache
         key, value = cache.update(key, value, self.index)
@@ -389,13 +387,14 @@ class _OneForward:
 def _agrees(layer: FusedLayer) -> bool:
     """Whether the kernels compute what the layer does, for random rows and rotary factors."""
     generator = torch.Generator().manual_seed(0)
-    dtype, n = layer.dtype, 3
+    shape, n = layer.shape, 3
+    dtype, group = shape.dtype, shape.q // shape.kv
 
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(dtype)
+    def drawn(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=generator).to(dtype)
 
-    x, factors = drawn(1, n, layer.hidden), (drawn(1, n, layer.width), drawn(1, n, layer.width))
-    mask = torch.full((n, n), -torch.inf).triu(1).to(dtype).repeat(layer.group, 1)[None, None]
+    x, factors = drawn(1, n, shape.hidden), (drawn(1, n, shape.width), drawn(1, n, shape.width))
+    mask = torch.full((n, n), -torch.inf).triu(1).to(dtype).repeat(group, 1)[None, None]
     given: dict[str, Any] = {
         "attention_mask": mask,
         "position_embeddings": factors,

@@ -88,7 +88,7 @@ class StackShape:
     width: int
     scale: float
     dtype: torch.dtype
-    attention: object = None
+    attention: object
 
 
 class LayerStack:
@@ -129,13 +129,18 @@ class LayerStack:
 
     def end(self) -> bool:
         """End the forward; returns whether the model called all layers that were computed."""
-        left = self._result is not None and self._place + 1 < self._stop
+        left = self._left
         self.active, self._result, self._passed, self._seen = False, None, None, None
         return not left
 
+    @property
+    def _left(self) -> bool:
+        """Whether the model has still to call layers that were computed."""
+        return self._result is not None and self._place + 1 < self._stop
+
     def holds(self, x: Tensor) -> bool:
         """Whether x is the result of layers that the model has still to call."""
-        return x is self._result and self._place + 1 < self._stop
+        return x is self._result and self._left
 
     def handed_on(self, place: int, passed: Passed) -> Tensor:
         """The result, once the model calls the next layer with it.
@@ -158,7 +163,7 @@ class LayerStack:
         """
         if not self.active or not self.proven:
             return None
-        if self._result is not None and self._place + 1 < self._stop:
+        if self._left:
             raise changed()
         if place and place not in self._cuts:
             return None

@@ -185,9 +185,9 @@ def test_unread_rows_of_rejected_nodes_have_no_tokens(at: Stage) -> None:
         target.prefill([slot], [text.prompt], Needs())
         if rejected:
             with pytest.raises(MissingRowError, match="no row of the target"):
-                target.submit([slot], [tree], Needs(4))
+                target.forward([slot], [tree], Needs(4))
             continue
-        (rows,) = target.submit([slot], [tree], Needs(4)).rows()
+        (rows,) = target.forward([slot], [tree], Needs(4))
         assert rows.argmax.tolist() == [text.tokens[1], text.tokens[2], at.facts.vocab_size]
         assert rows.top_tokens[0].tolist() == text.rows.tokens[text.context, :4].tolist()
         assert rows.top_tokens[2].tolist() == [-1] * 4

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from draftwood.lab.replay.simulated.language import Language, State
 from draftwood.lab.replay.weightless import WeightlessTarget, output
-from draftwood.protocols import Computed, Needs, TargetInfo, TargetOutput
+from draftwood.protocols import Needs, TargetInfo, TargetOutput
 from draftwood.tree import TokenTree
 
 _UNBOUNDED = 1 << 30
@@ -49,13 +48,9 @@ class SimulatedTarget(WeightlessTarget[SimulatedText]):
             found.append(self._rows(states[first:], needs, logits=1))
         return found
 
-    def submit(
-        self,
-        slots: Sequence[int],
-        trees: Sequence[TokenTree],
-        needs: Needs,
-        numbers: NDArray[np.int64] | None = None,  # noqa: ARG002 - draws are made on the host
-    ) -> Computed:
+    def forward(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
+    ) -> list[TargetOutput]:
         """The language's rows after every node."""
         found = []
         for slot, tree in zip(slots, trees, strict=True):
@@ -65,7 +60,7 @@ class SimulatedTarget(WeightlessTarget[SimulatedText]):
                 states.append(self._language.after(above, token))
             self._slots[slot].tree = states
             found.append(self._rows(states, needs, logits=len(states)))
-        return Computed(found)
+        return found
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Append the root and the path."""

@@ -45,6 +45,25 @@ def downloaded(tensors: Sequence[torch.Tensor]) -> list[NDArray[Any]]:
     ]
 
 
+def uploaded(parts: Sequence[NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
+    """Integers on a device, after one copy that the host does not wait for.
+
+    Those of a CPU share their memory.
+    """
+    if device.type == "cpu":
+        return [torch.from_numpy(part) for part in parts]
+    cuda = device.type == "cuda"
+    sizes = [part.size for part in parts]
+    here = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=cuda)
+    np.concatenate([part.ravel() for part in parts], out=here.numpy())
+    there = torch.empty(here.shape, dtype=torch.int64, device=device)
+    there.copy_(here, non_blocking=cuda)
+    return [
+        sent.view(part.shape)
+        for sent, part in zip(there.split(sizes), parts, strict=True)  # type: ignore[no-untyped-call]
+    ]
+
+
 def _as_was(numbers: NDArray[np.int32], tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.is_floating_point():
         return numbers.view(np.float32)
@@ -59,16 +78,21 @@ class Staging:
 
     Args:
         device: where the numbers go.
+        size: numbers for which there is room to begin with.
+
+    Attributes:
+        generation: changes when the numbers' address on the device does.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, size: int = 256) -> None:
         self._device = device
         self._on_host = device.type == "cpu"
         self._cuda = device.type == "cuda"
         self._events: list[torch.cuda.Event | None] = [None] if self._on_host else [None, None]
         self._turn = 0
         self._buffers: list[torch.Tensor] = []
-        self._grow(256)
+        self.generation = 0
+        self._grow(size)
 
     def begin(self, size: int) -> NDArray[np.int64]:
         """The next buffer, writable int64 ``[size]``."""
@@ -101,6 +125,7 @@ class Staging:
         return self._sent[:total].split(list(sizes))  # type: ignore[no-untyped-call,no-any-return]
 
     def _grow(self, size: int) -> None:
+        self.generation += 1
         old = self._buffers
         size = max(size, 2 * len(old[0])) if old else size
         self._buffers = [

@@ -117,7 +117,7 @@ def measure_target(
                 probes[size, context, batch] = _forward(
                     target, slots[:batch], [tree] * batch, needs, clock
                 )
-        return time_in_rounds(probes, deadline, clock)
+        return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
 
 
 def measure_levels(
@@ -163,17 +163,29 @@ def _measured_levels(
             for batch, width in product(grid.batches, grid.sizes):
                 level = _level(drafter, source, target, slots[:batch], width, clock)
                 probes[width, context, batch] = level
-        return time_in_rounds(probes, deadline, clock)
+        return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
 
 
 def time_in_rounds(
-    probes: Mapping[GridPoint, Probe], deadline: float, clock: Clock
+    probes: Mapping[GridPoint, Probe], deadline: float, clock: Clock, *, warm: bool = False
 ) -> list[Sample]:
     """Run the probes in rounds until the deadline; returns lower quartiles after the first round.
 
     Probes that the first round did not reach before the deadline have no sample. The first two
     always have one.
+
+    Args:
+        probes: by what they time.
+        deadline: on the clock.
+        clock: seconds.
+        warm: call each probe once before, for which the deadline waits: on a GPU a forward of new
+            shapes compiles kernels and is recorded.
     """
+    if warm:
+        begin = clock()
+        for probe in probes.values():
+            probe()
+        deadline += clock() - begin
     times: dict[GridPoint, list[float]] = {}
     rounds = 0
     while not rounds or clock() < deadline:
@@ -240,6 +252,11 @@ def _forward(
         return clock() - start
 
     return probe
+
+
+def _compiles(target: Target) -> bool:
+    """Whether the first forward of a shape takes longer than the others."""
+    return target.info.device.type != "cpu"
 
 
 def _synchronize(device: torch.device) -> None:

@@ -46,6 +46,9 @@ from draftwood.protocols import (
 
 logger = logging.getLogger(__name__)
 
+_AHEAD = 256
+"""New tokens for which a request gets memory when it begins; more comes as it grows."""
+
 
 class Engine:
     """Decodes requests with one method on one target.
@@ -248,7 +251,7 @@ class Engine:
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
             s = self._waiting[0]
-            s.slot = self.target.open(len(s.request.ids) + s.limit + most)
+            s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
             self._active[s.number] = self._waiting.popleft()
             joining.append(s)
         if not joining:

@@ -5,7 +5,6 @@ Those in C++ are compiled for this machine's processor, and run in PyTorch's own
 
 import ctypes
 import logging
-from collections.abc import Callable
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -89,29 +88,6 @@ def kernels() -> Kernels | None:
 
 _kept: list[_OpenMP] = []
 """What the kernels point to."""
-
-
-DrawOnGpu: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""``draw_on_gpu`` of ``gpu_draws.py``."""
-
-
-def draw_for(scores: Tensor) -> DrawOnGpu | None:
-    """The kernel that draws from rows of scores on their GPU; None if there is none."""
-    return draw_on(scores.device) if type(scores) is Tensor and scores.is_cuda else None
-
-
-@cache
-def draw_on(device: torch.device) -> DrawOnGpu | None:
-    """The kernel that draws on a device, if it runs there."""
-    try:
-        from draftwood.kernels.gpu_draws import draw_on_gpu
-
-        zeros = torch.zeros(1, dtype=torch.int64, device=device)
-        draw_on_gpu(torch.zeros((1, 4), device=device), zeros, zeros, zeros)
-    except Exception as error:  # noqa: BLE001 - Triton needs a C compiler, and a GPU that it knows
-        logger.warning("tokens are drawn by tensor operations, which take longer: %s", error)
-        return None
-    return draw_on_gpu
 
 
 def readable(x: Tensor, dtype: torch.dtype) -> bool:

@@ -5,6 +5,7 @@ a self-test.
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
+from draftwood.kernels.gpu import attention_on
 from draftwood.models import eos_of, fingerprint_of, origin_of
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attached_models import (
@@ -29,16 +31,19 @@ from draftwood.runner.cpu.layers import FusedLayers, fuse_layers
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import PackedLinear, pack
+from draftwood.runner.cuda_graphs import CudaGraphs
 from draftwood.runner.device_masks import DeviceMasks
+from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
-from draftwood.runner.masks import MaskBuilder, TreeMasks, layer_kinds
-from draftwood.runner.probe import OWN_ATTENTION, probe_cache
+from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
+from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
 from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
 from draftwood.runner.runner import Runner
 from draftwood.runner.selftest import Reference, check_reference, make_references
+from draftwood.runner.static import StaticForward
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +120,7 @@ def attach(
                 undo.callback(patch.undo)
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
-        facts = (kinds, layout.group, layout.dtype)
-        masks: MaskBuilder = (
-            TreeMasks(*facts) if device.type == "cpu" else DeviceMasks(*facts, device)
-        )
+        masks = _mask_builders(kinds, layout, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
             context_limit=context_limit_of(config) or UNBOUNDED,
@@ -137,14 +139,18 @@ def attach(
         for rotary_patch in rotary:
             undo.callback(rotary_patch.undo)
         forward_pass = ForwardPass(
-            model, cache, masks, device, direct_calls, bool(rotary), fused_layers
+            model, cache, masks[0], device, direct_calls, bool(rotary), fused_layers
         )
+        # Rotary factors that depend on the texts' lengths ask for these in every forward.
+        if isinstance(masks[0], DeviceTrees) and not rotary:
+            graphs = CudaGraphs(device)
+            forward_pass.static = StaticForward(forward_pass.call, cache, device, graphs)
+            undo.callback(setattr, forward_pass, "static", None)
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
         with working("comparing the logits of a tree with those of its paths"):
-            for reference in references:
-                check_reference(runner, reference)
+            _check(runner, forward_pass, masks, references)
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(
@@ -159,6 +165,47 @@ def attach(
         len(fused_layers),
     )
     return runner
+
+
+def _mask_builders(
+    kinds: tuple[LayerKind, ...], layout: CacheLayout, device: torch.device
+) -> list[MaskBuilder]:
+    """What can make the masks of a model, the best first."""
+    facts = (kinds, layout.group, layout.dtype)
+    if device.type == "cpu":
+        return [TreeMasks(*facts)]
+    kernel = None
+    if device.type == "cuda" and layout.attended_as_cached:
+        shapes = frozenset((key.heads, key.width, value.width) for key, value in layout.layers)
+        kernel = attention_on(device, layout.dtype, layout.group, shapes)
+    masks: list[MaskBuilder] = [DeviceMasks(*facts, device)]
+    return masks if kernel is None else [DeviceTrees(kernel, *facts, device), *masks]
+
+
+def _check(
+    runner: Runner,
+    forward_pass: ForwardPass,
+    masks: Sequence[MaskBuilder],
+    references: Sequence[Reference],
+) -> None:
+    """Compare the logits of trees, with the first masks with which they are right.
+
+    Raises:
+        DraftwoodError: they are right with none.
+    """
+    for each in masks[:-1]:
+        forward_pass.masks = each
+        try:
+            for reference in references:
+                check_reference(runner, reference)
+        except Exception as error:  # noqa: BLE001 - a kernel may not even compile
+            logger.warning("trees attend with masks, as the kernel failed: %s", error)
+            forward_pass.static = None
+        else:
+            return
+    forward_pass.masks = masks[-1]
+    for reference in references:
+        check_reference(runner, reference)
 
 
 def runner_of(model: Any) -> Runner:

@@ -6,12 +6,13 @@ original runs, so plain ``generate`` computes the same as before.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -75,10 +76,46 @@ class Varlen:
 
 @dataclass
 class HeadGroups:
-    """Causal attention that records the numbers of query heads that share a key head."""
+    """Causal attention that records what it is given.
+
+    Attributes:
+        sizes: numbers of query heads that share a key head.
+        planes: heads and width of the keys and of the values, layer by layer.
+    """
 
     sizes: set[int] = field(default_factory=set)
+    planes: list[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=list)
 
+
+class KernelAttention(ABC):
+    """Attention that a kernel computes over the whole cache, without masks."""
+
+    @abstractmethod
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor,
+        scaling: float | None,
+        softcap: float | None,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Attention output ``[1, n, heads, d]``.
+
+        Args:
+            query: ``[1, heads, n, d]``, of all sequences behind one another.
+            key: ``[rows, kv_heads, entries, d]``, the whole cache.
+            value: as ``key``.
+            mask: stands in for the mask of the layer's kind.
+            scaling: of the scores; None: ``d ** -0.5``.
+            softcap: of the scores, see :func:`_unfused`.
+            sinks: ``[heads]``, see :func:`_unfused`.
+        """
+
+
+Step: TypeAlias = Visibility | Varlen | KernelAttention
+"""How the queries of a forward see its keys."""
 
 # Arguments that do not change the result, given that the mask is ours.
 _HARMLESS = frozenset(
@@ -128,7 +165,7 @@ def _delegating(original: str) -> AttentionFunction:
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        draftwood_visibility: Visibility | Varlen | HeadGroups | None = None,
+        draftwood_visibility: Step | HeadGroups | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         if draftwood_visibility is None:
@@ -147,12 +184,19 @@ def _delegating(original: str) -> AttentionFunction:
             )
         if isinstance(draftwood_visibility, HeadGroups):
             draftwood_visibility.sizes.add(query.shape[1] // key.shape[1])
+            given_planes = [(each.shape[1], each.shape[3]) for each in (key, value)]
+            draftwood_visibility.planes.append((given_planes[0], given_planes[1]))
             draftwood_visibility = Visibility.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
         cap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
         given = (query, key, value, attention_mask, scaling)
-        if cap is None and sinks is None:
+        if isinstance(draftwood_visibility, KernelAttention):
+            assert attention_mask is not None
+            output = draftwood_visibility.attend(
+                query, key, value, attention_mask, scaling, cap, sinks
+            )
+        elif cap is None and sinks is None:
             output = fused_attention(*given, draftwood_visibility)
         elif isinstance(draftwood_visibility, Varlen):
             output = _by_sequence(

@@ -16,13 +16,17 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from draftwood.copies import Staging
-from draftwood.runner.attention import Varlen, Visibility
+from draftwood.runner.attention import Step, Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
+from draftwood.runner.device_trees import SeenPlan
 from draftwood.runner.eager import eager
-from draftwood.runner.masks import MaskBuilder, MaskPlan
+from draftwood.runner.masks import MaskBuilder, MaskPlan, Masks
+from draftwood.runner.ramps import Ramps
 from draftwood.runner.rotary import at_extents
+from draftwood.runner.scored import Scored, scored
+from draftwood.runner.static import StaticForward
 
 _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """All but cuDNN, which torch may prefer, and which takes 0.3 seconds or more for each new shape."""
@@ -36,7 +40,8 @@ class _Sent(NamedTuple):
         positions: of the tokens.
         entries: cache entries of the tokens; None if they lie behind one another.
         places: of the tokens among padded queries; None if none are padded.
-        rows: of the sequences in the cache; None if they lie behind one another.
+        rows: of the sequences in the cache; None if they lie behind one another and no kernel
+            reads them.
         keep: positions in ``[n]`` whose logits are returned.
         numbers: those of the masks.
     """
@@ -69,6 +74,9 @@ class ForwardPass:
     #: The further numbers of the last run, on the device.
     further: torch.Tensor
 
+    #: Runs trees in buckets, where a device repeats recorded forwards.
+    static: StaticForward | None = None
+
     #: Whether ``torch.compile`` must be switched off during a pass.
     compiled: bool = False
 
@@ -90,13 +98,13 @@ class ForwardPass:
         self._fused_layers = fused_layers or FusedLayers()
         self._needs_extents = needs_extents
         self._staging = Staging(device)
-        self._ramp = np.arange(1024)
+        self._ramps = Ramps()
 
     def lanes(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writable token ids and positions, ``[n]`` each, of the next :meth:`run`."""
         numbers = self._staging.begin(2 * n)
-        self._positions = numbers[n:]
-        return numbers[:n], self._positions
+        self._ids, self._positions = numbers[:n], numbers[n:]
+        return self._ids, self._positions
 
     def run(
         self,
@@ -110,8 +118,8 @@ class ForwardPass:
         hidden: torch.Tensor | None = None,
         min_extents: Sequence[int] = (),
         further: NDArray[np.int64] | None = None,
-    ) -> Any:
-        """Run the model over the staged tokens, ``[1, n]``, and return its output.
+    ) -> Scored:
+        """Run the model over the staged tokens, ``[1, n]``.
 
         The tokens of several sequences lie behind one another: nothing is padded to the longest.
 
@@ -128,37 +136,74 @@ class ForwardPass:
                 without one, a token's extent is its position plus one.
             further: numbers for others that are uploaded, see :attr:`further`.
         """
+        if self.shift:
+            self._positions += self.shift
+        if self.static is not None and isinstance(mask, SeenPlan) and visibility is Visibility.TREE:
+            tokens = (self._ids, self._positions)
+            others = np.empty(0, dtype=np.int64) if further is None else further
+            found = self.static.run(rows, starts, mask, *tokens, taps, hidden, others)
+            if found is not None:
+                output, self.further = found
+                return output
         cache = self.cache
         lengths = list(map(add, starts, counts))
         cache.reserve(0, max(lengths))
-        if self.shift:
-            self._positions += self.shift
         # Before the buffer of the positions may grow and move.
         extents = self._extents(counts, min_extents)
-        sent = self._send(rows, starts, counts, keep, mask.numbers, further)
-        cache.begin(rows, starts, counts, sent.entries, sent.rows)
+        by_kernel = isinstance(mask, SeenPlan)
+        sent = self._send(rows, starts, counts, keep, mask.numbers, further, by_kernel)
+        cache.begin(rows, starts, counts, sent.entries, sent.rows, whole=by_kernel)
+        step: Step = visibility
+        if isinstance(mask, SeenPlan):
+            assert sent.rows is not None
+            step = mask.attention(mask.seen(sent.numbers, sent.rows))
+        elif len(rows) > 1:
+            step = Varlen(visibility, counts, lengths, sent.places)
+        masks, kept = mask.build(sent.numbers), sent.keep if keep else None
+        with extents:
+            return self.call(sent.ids[None], sent.positions[None], masks, step, taps, hidden, kept)
+
+    def call(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        masks: Masks,
+        step: Step,
+        taps: tuple[int, ...],
+        hidden: torch.Tensor | None,
+        keep: torch.Tensor | None = None,
+    ) -> Scored:
+        """Call the model with numbers on the device, after the cache's :meth:`KVCache.begin`.
+
+        Args:
+            ids: int64 ``[1, n]``.
+            positions: of the tokens.
+            masks: as the model takes them.
+            step: how queries see keys.
+            taps: layers whose input hidden states are returned.
+            hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
+            keep: positions in ``[n]`` whose logits are returned; None: all.
+        """
         extra: dict[str, Any] = {}
         if taps:
             extra["output_hidden_states"] = list(taps)
-        if keep:
-            extra["logits_to_keep"] = sent.keep
+        if keep is not None:
+            extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
-        step: Visibility | Varlen = visibility
-        if len(rows) > 1:
-            step = Varlen(visibility, counts, lengths, sent.places)
         fused_layers = self._fused_layers.reading(taps)
         without_compile = eager() if self.compiled else nullcontext()
-        with self._direct_calls, fused_layers, extents, without_compile, self._backends():
-            return self._model(
-                input_ids=sent.ids[None],
-                attention_mask=mask.build(sent.numbers),
-                position_ids=sent.positions[None],
-                past_key_values=cache,
+        with self._direct_calls, fused_layers, without_compile, self._backends():
+            output = self._model(
+                input_ids=ids,
+                attention_mask=masks,
+                position_ids=positions,
+                past_key_values=self.cache,
                 use_cache=True,
                 draftwood_visibility=step,
                 **extra,
             )
+        return scored(output, taps)
 
     def _send(
         self,
@@ -168,12 +213,13 @@ class ForwardPass:
         keep: Sequence[int],
         numbers: NDArray[np.int64],
         further: NDArray[np.int64] | None,
+        by_kernel: bool,
     ) -> _Sent:
         """Upload the staged tokens with all other numbers of a forward."""
         n, b = sum(counts), len(rows)
         by_index = n if b > 1 or self.cache.scatter else 0
         padded = n if b > 1 and self.masks.padded else 0
-        apart = rows if rows[-1] - rows[0] >= b else ()
+        apart = rows if by_kernel or rows[-1] - rows[0] >= b else ()
         others = (apart, keep, numbers, () if further is None else further)
         sizes = (n, n, by_index, padded, *map(len, others))
         into = self._staging.room(sum(sizes))
@@ -208,23 +254,12 @@ class ForwardPass:
         """Write each token's cache entry."""
         stride = self.cache.stride
         firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
-        self._write_ramps(firsts, counts, into)
+        self._ramps.write(firsts, counts, into)
 
     def _write_places(self, counts: Sequence[int], into: NDArray[np.int64]) -> None:
         """Write each token's place among padded queries."""
         q = max(counts)
-        self._write_ramps(range(0, q * len(counts), q), counts, into)
-
-    def _write_ramps(
-        self, firsts: Sequence[int], counts: Sequence[int], into: NDArray[np.int64]
-    ) -> None:
-        """Write counts of consecutive numbers, one behind the other."""
-        longest, begin = max(counts), 0
-        if longest > self._ramp.size:
-            self._ramp = np.arange(2 * longest)
-        for first, count in zip(firsts, counts, strict=True):
-            np.add(self._ramp[:count], first, out=into[begin : begin + count])
-            begin += count
+        self._ramps.write(range(0, q * len(counts), q), counts, into)
 
     def _backends(self) -> AbstractContextManager[None]:
         """A context in which attention uses no kernel that is planned anew for every length."""
@@ -239,14 +274,3 @@ class ForwardPass:
         if min_extents:
             np.maximum(extents, np.repeat(min_extents, counts) + self.shift, out=extents)
         return at_extents(extents[None])
-
-
-def tapped_features(output: Any, taps: tuple[int, ...]) -> torch.Tensor | None:
-    """Hidden states entering the tapped layers, ``[1, n, taps * H]``; without taps None.
-
-    Without taps, a model that takes a vector beside each token gives its own ``[1, n, H]``.
-    """
-    if not taps:
-        returned: torch.Tensor | None = getattr(output, "hidden", None)
-        return returned
-    return torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)

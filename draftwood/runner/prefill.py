@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
-from draftwood.runner.forward import ForwardPass, tapped_features
+from draftwood.runner.forward import ForwardPass
 from draftwood.runner.to_host import HostRows, to_host, unread
+
+_TOKENS = 1 << 13
+"""Tokens of a forward over prompts at most: their activations take memory."""
+_LOGITS = 1 << 27
+"""Logits of such a forward at most: 256 MB in bfloat16."""
 
 
 @dataclass(eq=False)
@@ -59,13 +64,15 @@ class ChunkedPrefill:
     Attributes:
         forward_pass: the model with its cache.
         needs: what drafters want computed.
-        chunk: tokens per sequence and forward.
+        chunk: most tokens per sequence and forward.
+        vocab_size: width of the logits.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
     """
 
     forward_pass: ForwardPass
     needs: Needs
     chunk: int
+    vocab_size: int
     plain_topk: bool = False
 
     def run(self, prompts: Sequence[PendingPrompt]) -> list[TargetOutput]:
@@ -82,13 +89,18 @@ class ChunkedPrefill:
         done = 0
         live = sorted(prompts, key=lambda prompt: cache.row(prompt.slot))
         while live:
-            q = min(self.chunk, max(len(prompt.tokens) for prompt in live) - done)
+            q = min(self._most(len(live)), max(len(prompt.tokens) for prompt in live) - done)
             self._run_chunk(live, done, q)
             done += q
             live = [prompt for prompt in live if len(prompt.tokens) > done]
         for prompt in prompts:
             cache.resize(prompt.slot, prompt.start + len(prompt.tokens))
         return [prompt.output() for prompt in prompts]
+
+    def _most(self, prompts: int) -> int:
+        """Most tokens of each of so many prompts in a forward."""
+        tokens = _LOGITS // self.vocab_size if self.needs.prompt_rows else _TOKENS
+        return max(1, min(self.chunk, tokens // prompts))
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""
@@ -105,7 +117,7 @@ class ChunkedPrefill:
         last = last or [ends[-1] - 1]  # models compute at least one row
         keep = () if needs.prompt_rows else last
         hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
-        output = self.forward_pass.run(
+        logits, features = self.forward_pass.run(
             [cache.row(prompt.slot) for prompt in live],
             starts,
             counts,
@@ -115,7 +127,6 @@ class ChunkedPrefill:
             torch.cat(hidden)[None] if hidden else None,
             [prompt.min_extent for prompt in live],
         )
-        logits, features = output.logits[0], tapped_features(output, needs.taps)
         # Of unfinished prompts nobody needs a row, and nothing waits for the device.
         rows: HostRows | None = None
         if needs.host and (needs.prompt_rows or any(finished)):
@@ -123,7 +134,7 @@ class ChunkedPrefill:
         for prompt, n, end, over in zip(live, counts, ends, finished, strict=True):
             own = slice(end - n, end)
             if features is not None:
-                prompt.features.append(features[0, own])
+                prompt.features.append(features[own])
             if rows is not None and needs.prompt_rows:
                 prompt.parts.append(_part(rows, own))
             if over:

@@ -28,12 +28,15 @@ class CacheLayout:
         group: query heads per key head.
         vocab_size: width of the logits.
         dtype: of the keys, and so of masks.
+        attended_as_cached: whether attention gets keys and values of these shapes. Models with
+            latent attention cache less and expand it in each layer.
     """
 
     layers: tuple[tuple[Plane, Plane], ...]
     group: int
     vocab_size: int
     dtype: torch.dtype
+    attended_as_cached: bool
 
 
 class _Recorder(Cache):
@@ -104,4 +107,11 @@ def probe_cache(
             "different ways, which one mask cannot serve; decode it without draftwood"
         )
     found = tuple(recorder.seen[i] for i in range(layers))
-    return CacheLayout(found, groups.sizes.pop(), logits.shape[-1], found[0][0].dtype)
+    cached = [tuple((plane.heads, plane.width) for plane in planes) for planes in found]
+    return CacheLayout(
+        found,
+        groups.sizes.pop(),
+        logits.shape[-1],
+        found[0][0].dtype,
+        attended_as_cached=cached == groups.planes,
+    )

@@ -19,7 +19,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, Submitted, TargetInfo, TargetOutput
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
-from draftwood.runner.forward import ForwardPass, tapped_features
+from draftwood.runner.forward import ForwardPass
+from draftwood.runner.model_state import model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
 from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree
@@ -97,6 +98,8 @@ class Runner:
         for linear in self._packed:
             linear.refresh()
         self._forward_pass.compiled = is_compiled(self.model)
+        if self._forward_pass.static is not None:
+            self._forward_pass.static.model_state = model_state(self.model)
         return self.cache.open(capacity)
 
     def release(self, slot: int) -> None:
@@ -179,7 +182,10 @@ class Runner:
             prompt.min_extent = 0 if prompt.start else len(prompt.tokens)
             if min_extents:
                 prompt.min_extent = min_extents[i]
-        return ChunkedPrefill(self._forward_pass, needs, self.chunk, self.plain_topk).run(given)
+        prefill = ChunkedPrefill(
+            self._forward_pass, needs, self.chunk, self.info.vocab_size, self.plain_topk
+        )
+        return prefill.run(given)
 
     def forward(
         self,
@@ -245,10 +251,8 @@ class Runner:
                 min_extents=min_extents,
                 further=numbers,
             )
-            features = tapped_features(output, needs.taps)
         return SubmittedForward(
-            output.logits[0],
-            None if features is None else features[0],
+            *output,
             counts,
             order,
             self._forward_pass.further,

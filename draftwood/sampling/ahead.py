@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.kernels.functions import draw_for
+from draftwood.kernels.gpu import draw_for
 from draftwood.protocols import Submitted
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -57,12 +57,12 @@ class DrawsAhead:
     def add(self, tree: TokenTree, sampler: Sampler, history: History, noise: RequestNoise) -> None:
         """Add the next request of the batch.
 
-        It is left to the verifier if the argmax of its logits is its next token, if a processor
-        cannot be applied to several nodes at once, or if the tree has sampled nodes.
+        It is left to the verifier if the argmax of its logits is its next token, or if a processor
+        cannot be applied to several nodes at once.
         """
         index = self._count
         self._count += 1
-        if sampler.plain or not sampler.by_rows or (tree.q_rows >= 0).any():
+        if sampler.plain or not sampler.by_rows:
             return
         depths = tree.depths
         levels = [np.flatnonzero(depths == depth) for depth in range(int(depths.max()) + 1)]

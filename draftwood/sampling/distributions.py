@@ -7,8 +7,10 @@ decoded token by token.
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Drafter, Noise, TargetOutput
 from draftwood.sampling.history import History
@@ -78,7 +80,9 @@ class TreeDistributions:
             found = draw_with_kernel(scores, filters, *noise.address(depth))
             return self._checked(node, found)
         # Other noise, such as that of an enumeration, wants the weights.
-        return noise.choose(depth, self.probabilities([node])[0])
+        p = self.probabilities([node])
+        self._check([node], p)
+        return noise.choose(depth, p[0])
 
     @property
     def _has_kernel(self) -> bool:
@@ -86,6 +90,9 @@ class TreeDistributions:
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
+
+        On another device than the CPU, a row that is no distribution is NaN: to look at it here
+        would wait for the device.
 
         Raises:
             DraftwoodError: the processors left no token to choose, or a row holds a NaN.
@@ -96,11 +103,15 @@ class TreeDistributions:
             p[range(len(nodes)), list(best)] = 1
             return p
         p = torch.softmax(self._scores(nodes), dim=-1)
+        if p.device.type == "cpu":
+            self._check(nodes, p)
+        return p
+
+    def _check(self, nodes: Sequence[int], p: torch.Tensor) -> None:
         # One NaN among the scores makes the whole softmax NaN.
         for node, first in zip(nodes, p[:, 0].tolist(), strict=True):
             if math.isnan(first):
                 raise self._no_token_error(node)
-        return p
 
     def _plain_argmax(self, node: int) -> int:
         return self._checked(node, int(self._argmax[node]))
@@ -146,7 +157,11 @@ class TreeDistributions:
         self._check_history()
         if self._sampler.reads_history:
             return torch.cat([self._path_scores(node) for node in nodes])
-        rows = self._row(nodes[0]) if len(nodes) == 1 else self._logits[list(nodes)]
+        if len(nodes) == 1:
+            rows = self._row(nodes[0])
+        else:
+            [places] = uploaded([np.array(nodes)], self._logits.device)
+            rows = self._logits.index_select(0, places)
         return self._sampler.scores(self._ids, rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
@@ -196,5 +211,5 @@ class TreeProposals:
             order += members
         if len(parts) == 1:
             return parts[0]
-        found = torch.cat(parts)
-        return found[torch.tensor(order).argsort().to(found.device)]
+        [places] = uploaded([np.argsort(order)], parts[0].device)
+        return torch.cat(parts).index_select(0, places)

@@ -132,6 +132,20 @@ def test_sizes_are_timed_in_rounds() -> None:
     assert order == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
+def test_first_forwards_are_not_timed_where_they_compile() -> None:
+    clock, called = Clock(), [0]
+
+    def probe() -> float:
+        called[0] += 1
+        took = 50.0 if called[0] == 1 else 2.0
+        clock.now += took
+        return took
+
+    (sample,) = time_in_rounds({(1, 1, 1): probe}, 1.0, clock, warm=True)
+    assert sample.seconds == 2.0
+    assert called == [2]
+
+
 def test_levels_are_timed_without_what_precedes_them() -> None:
     clock = Clock()
     target = MarkovTarget()

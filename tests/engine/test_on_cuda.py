@@ -43,7 +43,12 @@ def drafts(name: str) -> dict[str, nn.Module]:
 
 
 def engine(
-    name: str, options: dict[str, nn.Module], *, on_device: bool, chunk: int = 512
+    name: str,
+    options: dict[str, nn.Module],
+    *,
+    on_device: bool,
+    chunk: int = 512,
+    self_test: bool = True,
 ) -> Engine:
     """An engine on a new target; on the simulated device within its context only."""
     model = target()
@@ -51,15 +56,16 @@ def engine(
         to_simulated(each)
         if isinstance(each, Eagle3Head):  # which borrows the target's
             each.set_input_embeddings(to_simulated(embedding()))
-    return Engine(attach(model, packing=False, chunk=chunk), method(name, **options))
+    runner = attach(model, packing=False, chunk=chunk, self_test=self_test)
+    return Engine(runner, method(name, **options))
 
 
 def decoded(
-    name: str, sampling: SamplingParams, device: SimulatedCuda | None = None, chunk: int = 512
+    name: str, sampling: SamplingParams, device: SimulatedCuda | None = None, **asked: Any
 ) -> list[tuple[int, ...]]:
     """Tokens of each prompt, both decoded at once."""
     with device or nullcontext():
-        decoding = engine(name, drafts(name), on_device=device is not None, chunk=chunk)
+        decoding = engine(name, drafts(name), on_device=device is not None, **asked)
         if device is not None:  # the self-test runs the model's own attention
             device.work.clear()
         for prompt in PROMPTS:
@@ -79,6 +85,48 @@ def test_a_method_has_the_tokens_of_a_cpu(name: str, sampling: str) -> None:
     asked, device = SAMPLINGS[sampling], SimulatedCuda()
     assert decoded(name, asked, device) == decoded(name, asked)
     assert not device.work.faults
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp2")
+@pytest.mark.parametrize(
+    ("name", "sampling"),
+    [
+        ("goose", "sampled"),
+        ("eagle3", "penalties"),
+        *(
+            pytest.param(name, sampling, marks=pytest.mark.slow)
+            for sampling in SAMPLINGS
+            for name in ("ar", "auto", "goose", "traversal", "dynatree", "talon")
+        ),
+    ],
+)
+def test_recorded_steps_have_the_tokens_of_a_cpu(
+    name: str, sampling: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the attention kernel, in Triton's interpreter, which takes most of the time."""
+    asked, device = SAMPLINGS[sampling], SimulatedCuda(kernels=True)
+    assert decoded(name, asked, device, self_test=False) == decoded(name, asked, self_test=False)
+    assert not device.work.faults
+    assert not caplog.records, "the kernel and graphs are used"
+
+
+def test_a_recorded_step_is_launched_at_once() -> None:
+    """Beside the recorded forward there are the copies and the reading of its output."""
+    launches = []
+    for kernels in (False, True):
+        with SimulatedCuda(kernels=kernels) as device:
+            decoding = engine("ar", {}, on_device=True, self_test=False)
+            decoding.add(Request(PROMPTS[0], max_new_tokens=40))
+            for _ in range(3):
+                decoding.step()
+            device.work.clear()
+            for _ in range(4):
+                decoding.step()
+            launches.append(device.work.per(4)["launches"])
+            assert device.work.per(4)["waits"] == 1
+    as_it_is, recorded = launches
+    assert recorded < 15
+    assert as_it_is > 200
 
 
 def test_prompts_in_chunks_have_the_tokens_of_a_cpu() -> None:
@@ -105,6 +153,33 @@ def test_a_step_waits_once(name: str, sampling: str) -> None:
     work = device.work.per(steps - before)
     assert work["uploads"] <= 2
     assert work["downloads"] == work["waits"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sampling", "verified"),
+    [
+        *((name, "greedy", 0) for name in ("traversal", "talon", "dynatree", "sd")),
+        *((name, "sampled", 0) for name in ("talon", "dynatree", "sd")),
+        ("traversal", "sampled", 3),
+    ],
+)
+def test_a_step_with_a_draft_model_waits_once_a_forward(
+    name: str, sampling: str, verified: int
+) -> None:
+    """The verifier of a sampled tree waits for each of its levels, and for the last token."""
+    steps, before = 0, 2
+    with SimulatedCuda() as device:
+        decoding = engine(name, drafts(name), on_device=True, self_test=False)
+        decoding.add(Request(PROMPTS[0], max_new_tokens=40, sampling=SAMPLINGS[sampling]))
+        while decoding.busy and steps < 10:
+            decoding.step()
+            steps += 1
+            if steps == before:
+                device.work.clear()
+                forwards = decoding._phases.draft_forwards
+    steps, forwards = steps - before, decoding._phases.draft_forwards - forwards
+    assert forwards > 0
+    assert device.work.waits.total() <= steps * (1 + verified) + forwards
 
 
 def test_steps_may_be_inside_and_outside_of_inference_mode() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
+from draftwood.runner import prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from tests.factories.model_families import FAMILIES, VOCAB
@@ -53,6 +54,28 @@ def test_a_prompt_may_continue_a_slot(llama: Runner) -> None:
     found = llama.prefill(slots[::-1], [text[7:] for text in texts[::-1]], Needs())
     for text, rows in zip(texts[::-1], found, strict=True):
         assert worst(rows, plain_logits(llama.model, text)[-1:]) < TOLERANCE
+
+
+@pytest.mark.parametrize("prompt_rows", [False, True])
+def test_a_forward_has_a_bounded_number_of_tokens(
+    llama: Runner, monkeypatch: pytest.MonkeyPatch, prompt_rows: bool
+) -> None:
+    """Over all prompts that are cached together; of logits, if all rows are needed."""
+    monkeypatch.setattr(prefill, "_TOKENS", 15)
+    monkeypatch.setattr(prefill, "_LOGITS", 9 * VOCAB)
+    seen: list[int] = []
+    model: Any = llama.model
+    model.model.register_forward_pre_hook(
+        lambda module, given, named: seen.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    texts = random_prompts(np.random.default_rng(2), (30, 9, 1), VOCAB)
+    slots = [llama.open(40) for _ in texts]
+    found = llama.prefill(slots, texts, Needs(prompt_rows=prompt_rows))
+    # As many tokens of each prompt as all may have: chunks have 8 tokens at most.
+    assert seen == ([7, 8, 6, 8, 8, 3] if prompt_rows else [11, 11, 8, 8, 2])
+    for text, rows in zip(texts, found, strict=True):
+        assert worst(rows, plain_logits(llama.model, text)[-1:]) < TOLERANCE
+        assert len(rows.argmax) == (len(text) if prompt_rows else 1)
 
 
 def test_only_requested_rows_reach_the_lm_head(llama: Runner) -> None:

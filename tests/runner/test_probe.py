@@ -20,6 +20,12 @@ def learn(model: Any, layers: int | None = None) -> CacheLayout:
     return probe_cache(model, kinds, layers or model.config.num_hidden_layers, CPU)
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "deepseek_v3"])
+def test_latent_attention_caches_other_shapes_than_it_attends_to(family: str) -> None:
+    latent = family == "deepseek_v3"
+    assert learn(FAMILIES[family]()).attended_as_cached is not latent
+
+
 def test_layers_that_cache_nothing_are_refused() -> None:
     with pytest.raises(DraftwoodError, match="in 2 of its 3 layers"):
         learn(FAMILIES["llama"](), layers=3)

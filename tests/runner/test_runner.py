@@ -12,8 +12,11 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.device_masks import DeviceMasks
+from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.runner import Runner
+from draftwood.runner.static import StaticForward
 from draftwood.tree import TokenTree, tree_of
+from tests.factories.interpreted_attention import interpreted_attention
 from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import (
     TOLERANCE,
@@ -69,19 +72,30 @@ def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
     return error
 
 
-def device_masks(runner: Runner) -> DeviceMasks:
-    """The masks of other devices than a CPU."""
-    on_cpu: Any = runner._forward_pass.masks
-    return DeviceMasks(on_cpu._kinds, on_cpu._group, on_cpu._dtype, torch.device("cpu"))
+CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_every_family_decodes_trees_in_a_ragged_batch(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch, padded: bool
-) -> None:
-    """Also over padded queries, as on other devices than a CPU."""
-    if padded:
-        monkeypatch.setattr(runner._forward_pass, "masks", device_masks(runner))
+def attend_elsewhere(runner: Runner, where: str) -> None:
+    """Attend as on other devices than a CPU.
+
+    With ``masks``, by the ``kernel`` for GPUs, or by that and in ``buckets``.
+    """
+    forward_pass = runner._forward_pass
+    on_cpu: Any = forward_pass.masks
+    facts = (on_cpu._kinds, on_cpu._group, on_cpu._dtype, CPU)
+    if where == "masks":
+        forward_pass.masks = DeviceMasks(*facts)
+        return
+    forward_pass.masks = DeviceTrees(interpreted_attention(), *facts)
+    if where == "buckets":
+        forward_pass.static = StaticForward(forward_pass.call, forward_pass.cache, CPU, None)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp2")
+@pytest.mark.parametrize("where", ["cpu", "masks", "kernel", "buckets"])
+def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner, where: str) -> None:
+    if where != "cpu":
+        attend_elsewhere(runner, where)
     rng = np.random.default_rng(1)
     model: Any = runner.model
     texts = random_prompts(rng, LENGTHS, VOCAB)
@@ -116,7 +130,11 @@ def test_every_family_decodes_trees_in_a_ragged_batch(
     assert worst(rows, path_logits(model, texts[1], single)) < TOLERANCE
 
 
-def test_a_tree_forwarded_level_by_level_equals_one_forward(runner: Runner) -> None:
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp2")
+@pytest.mark.parametrize("where", ["cpu", "buckets"])
+def test_a_tree_forwarded_level_by_level_equals_one_forward(runner: Runner, where: str) -> None:
+    if where != "cpu":
+        attend_elsewhere(runner, where)
     rng, texts, slots = prefilled(runner, 3, *LENGTHS)
     trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
     whole = runner.forward(slots, trees, NOTHING)
@@ -248,7 +266,7 @@ def test_rolling_back_drops_the_last_tokens(llama: Runner) -> None:
         llama.roll_back(slot, 12)
 
 
-def test_a_released_row_is_zeroed(llama: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_row_is_zeroed(llama: Runner) -> None:
     slots = [llama.open(30) for _ in range(2)]
     llama.prefill(slots, [list(range(20)), list(range(30))], NOTHING)
     with torch.inference_mode():
@@ -258,7 +276,7 @@ def test_a_released_row_is_zeroed(llama: Runner, monkeypatch: pytest.MonkeyPatch
     fresh = llama.open(20)
     llama.prefill([fresh], [[4, 5]], NOTHING)
     # Padded attention reads of each row as many entries as the longest sequence has.
-    monkeypatch.setattr(llama._forward_pass, "masks", device_masks(llama))
+    attend_elsewhere(llama, "masks")
     found = llama.forward([slots[1], fresh], [tree_of([3], [-1])] * 2, NOTHING)
     assert all(bool(rows.logits.isfinite().all()) for rows in found)
 

@@ -17,7 +17,7 @@ from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
+from draftwood.tree import TokenTree, tree_of
 
 V = 40
 TREE = tree_of([7, 1, 2, 1, 3, 9], [-1, 0, 0, 1, 2, 4])
@@ -118,17 +118,14 @@ def test_what_cannot_be_drawn_ahead_is_left_to_the_verifier() -> None:
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             return scores
 
-    builder = TreeBuilder(7)
-    builder.add(0, 1, "model", draw=Draw.IID, q_row=0)
     requests = [
         Running(Sampler(SamplingParams(), 3)),
         Running(Sampler.from_processors([Foreign()], temperature=1.0)),
-        Running(sampler(SETTINGS[0]), builder.build()),
         Running(sampler(SETTINGS[0])),
     ]
-    assert [found is None for found in drawn(requests)] == [True, True, True, False]
+    assert [found is None for found in drawn(requests)] == [True, True, False]
     draws = DrawsAhead()
-    for each in requests[:3]:
+    for each in requests[:2]:
         draws.add(each.tree, each.sampler, each.history, each.noise)
     assert not draws.any
     assert not len(draws.numbers)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tests.simulated_cuda.work import Work, caller
+
+if TYPE_CHECKING:
+    from tests.simulated_cuda.graphs import Recording
 
 
 @dataclass
@@ -56,6 +60,7 @@ class CopiesUnderWay:
     Attributes:
         asked: kernels and copies that the device was asked for.
         finished: how many of them the host knows to be finished.
+        recording: what is recorded at present.
     """
 
     def __init__(self, work: Work) -> None:
@@ -64,6 +69,7 @@ class CopiesUnderWay:
         self._pinned: dict[int, torch.Tensor] = {}
         self.asked = 0
         self.finished = 0
+        self.recording: Recording | None = None
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
         """Take the tensor's memory for pinned."""
@@ -76,6 +82,7 @@ class CopiesUnderWay:
 
     def upload(self, source: torch.Tensor, *, non_blocking: bool, in_pieces: bool = False) -> None:
         """Count an upload; one that does not block is under way from now on."""
+        self._refuse_recording()
         place = caller()
         self._work.uploads[place] += 1
         pinned = self.pinned(source)
@@ -88,6 +95,7 @@ class CopiesUnderWay:
 
     def download(self, source: torch.Tensor, *, into: torch.Tensor, non_blocking: bool) -> None:
         """Copy to the host: at once, after a wait, or when it is waited for."""
+        self._refuse_recording()
         self._work.downloads[caller()] += 1
         if not non_blocking:
             self.wait()
@@ -104,15 +112,26 @@ class CopiesUnderWay:
 
     def wait(self, until: int | None = None) -> None:
         """Wait for all that was asked for, or for what was asked for first."""
+        self._refuse_recording()
         self._work.waits[caller()] += 1
         self.finished = self.asked if until is None else until
         while self._copies and self._copies[0][0] <= self.finished:
             _, copy = self._copies.pop(0)
             copy.finish(self._work)
 
+    def did(self, operation: Callable[[], Any], found: Any) -> None:
+        """Count an operation that has run, and record it."""
+        self.launch()
+        if self.recording is not None:
+            self.recording.add(operation, found)
+
     def event(self, **options: Any) -> Event:
         """What stands in for ``torch.cuda.Event``."""
         return Event(self)
+
+    def _refuse_recording(self) -> None:
+        if self.recording is not None:
+            raise RuntimeError(f"operation not permitted when stream is capturing, {caller()}")
 
     def _begin(self, copy: _Upload | _Download) -> None:
         self.asked += 1

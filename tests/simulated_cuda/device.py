@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from draftwood.kernels.gpu import Seen
+from draftwood.runner import attach
+from tests.factories.interpreted_attention import interpreted_attention
 from tests.simulated_cuda.copies import CopiesUnderWay
+from tests.simulated_cuda.graphs import SimulatedGraphs
 from tests.simulated_cuda.guard import load_guard
 from tests.simulated_cuda.models import to_simulated
 from tests.simulated_cuda.tensors import SimulatedTensor, active, unwrapped
@@ -97,12 +102,16 @@ class _Dispatch(TorchDispatchMode):
 class SimulatedCuda:
     """A context in which ``cuda:0`` is simulated.
 
+    Args:
+        kernels: Triton runs there, and graphs are recorded.
+
     Attributes:
         work: what the device was asked to do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, kernels: bool = False) -> None:
         self.work = Work()
+        self._kernels = kernels
         self._copies = CopiesUnderWay(self.work)
         self._patches = ExitStack()
 
@@ -118,6 +127,8 @@ class SimulatedCuda:
             (torch.cuda, "synchronize", lambda *_: self._copies.wait()),
             (torch.cuda, "Event", self._copies.event),
             (torch.cuda, "current_stream", lambda *_: None),
+            (attach, "attention_on", lambda *_: self.attend_trees if self._kernels else None),
+            (attach, "CudaGraphs", lambda _: SimulatedGraphs(self._copies)),
         ):
             self._patches.enter_context(patch.object(owner, name, value))
         active.append(self)
@@ -149,11 +160,12 @@ class SimulatedCuda:
             _refuse_mixed(name, on_host)
         if name in _WAITING:
             self._copies.wait()
-        if name not in _WITHOUT_KERNEL:
-            self._copies.launch()
         if device is not None:
             kwargs = {**kwargs, "device": torch.device("cpu")}
-        found = func(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
+        operation = partial(func, *tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
+        found = operation()
+        if name not in _WITHOUT_KERNEL:
+            self._copies.did(operation, found)
         return _as_here(func._schema, args, kwargs, found)
 
     def attend(
@@ -168,16 +180,36 @@ class SimulatedCuda:
         given = [each for each in (query, key, value, attn_mask) if each is not None]
         on_host = [each for each in given if not isinstance(each, SimulatedTensor)]
         _refuse_mixed("attention", on_host)
-        self._copies.launch()
         grouped = options.get("enable_gqa", False) and query.shape[1] != key.shape[1]
         if grouped and (attn_mask is not None or query.dtype == torch.float32):
             self.work.faults["attention repeats keys: grouped queries without flash"] += 1
         if torch.backends.cuda.cudnn_sdp_enabled():  # type: ignore[no-untyped-call]
             self.work.faults["attention may plan for every length: cuDNN is not ruled out"] += 1
+        given_here = map(unwrapped, (query, key, value, attn_mask))
+        return self._run_kernel(
+            partial(nn.functional.scaled_dot_product_attention, *given_here, **options)
+        )
+
+    def attend_trees(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        seen: Seen,
+        **options: Any,
+    ) -> torch.Tensor:
+        """What stands in for ``attend_trees`` of ``kernels/gpu_attention.py``: it, interpreted."""
+        tensors = (queries, keys, values, *seen[:7])
+        _refuse_mixed("attention", [t for t in tensors if not isinstance(t, SimulatedTensor)])
+        here = (*map(unwrapped, tensors[:3]), Seen(*map(unwrapped, seen)))
+        given = {name: unwrapped(value) for name, value in options.items()}
+        return self._run_kernel(partial(interpreted_attention(), *here, **given))
+
+    def _run_kernel(self, kernel: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Run a function of CPU tensors as one kernel."""
         with torch._C._DisableTorchDispatch():
-            found = nn.functional.scaled_dot_product_attention(
-                *map(unwrapped, (query, key, value, attn_mask)), **options
-            )
+            found = kernel()
+            self._copies.did(kernel, found)
             return SimulatedTensor(found)
 
     def _on_host(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -205,9 +237,10 @@ class SimulatedCuda:
         if not isinstance(source, SimulatedTensor):
             self._copies.upload(source, non_blocking=non_blocking)
             return SimulatedTensor(func(source, **changed))
+        operation = partial(func, source.numbers, **changed)
+        found = operation()
         if there.type == "cuda" or changed.get("dtype") not in (None, source.dtype):
-            self._copies.launch()
-        found = func(source.numbers, **changed)
+            self._copies.did(operation, found)
         if there.type == "cuda":
             return SimulatedTensor(found)
         self._copies.download(found, into=found, non_blocking=non_blocking)
@@ -223,12 +256,13 @@ class SimulatedCuda:
         if not isinstance(target, SimulatedTensor):
             self._copies.download(unwrapped(source), into=target, non_blocking=non_blocking)
             return target
+        operation = partial(func, target.numbers, unwrapped(source))
         if isinstance(source, SimulatedTensor) or source.dim() == 0:
-            self._copies.launch()
+            self._copies.did(operation, operation())
         else:
             pieces = not target.is_contiguous()
             self._copies.upload(source, non_blocking=non_blocking, in_pieces=pieces)
-        func(target.numbers, unwrapped(source))
+            operation()
         return target
 
     def _take_index(self, args: tuple[Any, ...]) -> None:

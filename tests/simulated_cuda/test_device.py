@@ -1,6 +1,6 @@
 """The simulated device counts, refuses and finds what it says: a control for each check."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -8,7 +8,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from draftwood.runner.scored import Scored
 from tests.simulated_cuda.device import SimulatedCuda
+from tests.simulated_cuda.graphs import SimulatedGraphs
 
 
 @pytest.fixture
@@ -173,3 +175,41 @@ def test_nothing_is_left_behind() -> None:
     assert (torch.tensor, torch.as_tensor, torch.nn.Module.to, torch.cuda.Event) == before
     with pytest.raises(RuntimeError, match="outside of its device"):
         there.add(1)
+
+
+def test_a_graph_repeats_what_it_recorded(device: SimulatedCuda) -> None:
+    """New numbers in the same memory count, and numbers of the host are as they were."""
+    graphs = SimulatedGraphs(device._copies)
+    there, factor = torch.ones(3, device="cuda"), [2.0]
+
+    def step() -> Scored:
+        return Scored((there * factor[0]).view(1, 3) + 1, None)
+
+    repeat = graphs.record(step)
+    assert repeat().logits.tolist() == [[3, 3, 3]]
+    there.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    factor[0] = 5.0
+    assert repeat().logits.tolist() == [[3, 5, 7]]
+    device.work.clear()
+    repeat()
+    assert device.work.per(1)["launches"] == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [Tensor.item, Tensor.cpu, lambda there: there.copy_(torch.ones(1))],
+    ids=["item", "cpu", "copy_"],
+)
+def test_a_graph_does_not_wait_or_copy(
+    device: SimulatedCuda, ask: Callable[[Tensor], object]
+) -> None:
+    graphs = SimulatedGraphs(device._copies)
+    there = torch.ones(1, device="cuda")
+
+    def step() -> Scored:
+        ask(there)
+        return Scored(there, None)
+
+    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
+        graphs.record(step)
+    assert there.item() == 1

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.drafters._rollout.gumbel import GumbelTopK, gumbel_top_k
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.errors import DraftwoodError
@@ -110,7 +111,9 @@ def distribution(query: Expand, logits: torch.Tensor, vocabulary: VocabularyMap)
         scores /= query.temperature
     if len(vocabulary.unmapped):
         vocabulary.mask(scores)
-    if query.exclude:
-        for row, tokens in zip(scores, query.exclude, strict=True):
-            row[vocabulary.outputs_of(tokens)] = -torch.inf
+    outputs = [vocabulary.outputs_of(tokens) for tokens in query.exclude]
+    if sum(map(len, outputs)):
+        rows = np.repeat(np.arange(len(outputs)), [len(each) for each in outputs])
+        places = uploaded([rows, np.concatenate(outputs)], scores.device)
+        scores.index_put_(tuple(places), scores.new_full((), -torch.inf))
     return torch.softmax(scores, dim=-1)

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood.copies import downloaded, uploaded
 from draftwood.tree import Draw
 
 WHOLE = 4096
@@ -114,12 +115,14 @@ def gumbel_top_k_blocks(
     for row, generator in zip(numbers, generators, strict=True):
         generator.standard_exponential(out=row)
     np.maximum(numbers, _LEAST, out=numbers)
+    if q.device.type != "cpu":
+        return _on_device(blocks, numbers, k, opened, per_round)
     masses = _masses(blocks)
     with np.errstate(divide="ignore", invalid="ignore"):
         block_times = numbers[:, :, :count] / masses[:, None]
         starts, chosen = _smallest(block_times.reshape(-1, count), opened)
         # One line per round, the rounds of one row together.
-        probs = _probs(blocks, np.arange(len(q)).repeat(rounds)[:, None], chosen)
+        probs = blocks.numpy()[np.arange(len(q)).repeat(rounds)[:, None], chosen]
         times = numbers[:, :, count:].reshape(probs.shape) / probs
         times += (starts - times.min(axis=2, initial=np.inf))[:, :, None]
     # NaN becomes infinity: a block or row without probability is never drawn.
@@ -132,23 +135,46 @@ def gumbel_top_k_blocks(
     return picks.reshape(len(q), k), picked.reshape(len(q), k)
 
 
+def _on_device(
+    blocks: torch.Tensor, numbers: NDArray[np.float64], k: int, opened: int, per_round: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The draws of :func:`gumbel_top_k_blocks` in tensors, with one wait. HAND-OVER.
+
+    Args:
+        blocks: ``[m, count, width]``, of q.
+        numbers: Exp(1) ``[m, rounds, count + opened * width]``.
+        k: draws from each row.
+        opened: blocks whose tokens get times.
+        per_round: draws of a round.
+    """
+    (m, count, width), rounds = blocks.shape, numbers.shape[1]
+    [bits] = uploaded([numbers.view(np.int64)], blocks.device)
+    given = bits.view(torch.float64)
+    masses = blocks.sum(2, dtype=torch.float64)
+    block_times = (given[:, :, :count] / masses[:, None]).view(m * rounds, count)
+    starts, chosen = _possible(block_times).topk(opened, dim=1, largest=False)
+    row = torch.arange(m, device=blocks.device).repeat_interleave(rounds)
+    probs = blocks[row[:, None], chosen]
+    times = given[:, :, count:].reshape(probs.shape) / probs
+    times += (starts - _possible(times).amin(dim=2))[:, :, None]
+    drawn, indices = _possible(times).flatten(1).topk(per_round, dim=1, largest=False)
+    picks = chosen.gather(1, indices // width) * width + indices % width
+    picked = probs.flatten(1).gather(1, indices)
+    none = drawn == torch.inf
+    found = downloaded([picks.masked_fill_(none, -1), picked.masked_fill_(none, 0)])
+    return found[0].reshape(m, k), found[1].reshape(m, k)
+
+
+def _possible(times: torch.Tensor) -> torch.Tensor:
+    """Times with infinity for those that are not numbers: nothing is drawn there."""
+    return times.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+
+
 def _masses(blocks: torch.Tensor) -> NDArray[np.float64]:
-    """Sums ``[m, n]`` of blocks ``[m, n, width]``."""
+    """Sums ``[m, n]`` of blocks ``[m, n, width]`` on a CPU."""
     # A few rows at a time: in float64 all rows would not fit the CPU cache.
     sums = [rows.sum(2, dtype=torch.float64) for rows in torch.split(blocks, 4)]
-    # HAND-OVER: the random numbers come from the host.
-    found: NDArray[np.float64] = (torch.cat(sums) if len(sums) > 1 else sums[0]).cpu().numpy()
-    return found
-
-
-def _probs(
-    blocks: torch.Tensor, row: NDArray[np.int64], block: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """q of the tokens of the chosen blocks."""
-    if blocks.device.type == "cpu":
-        found: NDArray[np.float32] = blocks.numpy()[row, block]
-    else:
-        found = blocks[torch.from_numpy(row), torch.from_numpy(block)].cpu().numpy()  # HAND-OVER
+    found: NDArray[np.float64] = (torch.cat(sums) if len(sums) > 1 else sums[0]).numpy()
     return found
 
 

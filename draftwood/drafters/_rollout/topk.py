@@ -80,12 +80,13 @@ def _rank_node_by_node(
 
 
 def _ranked(rows: TargetOutput, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ``k`` likeliest outputs of a row, and their probabilities."""
+    """The ``k`` likeliest outputs of a row, or all, and their probabilities."""
+    k = min(k, rows.logits.shape[1])
     if k <= rows.top_tokens.shape[1]:
         return rows.top_tokens[row, :k], rows.top_probs[row, :k]
     # The row was ranked for a smaller k before.
     probs = torch.softmax(rows.logits[row].float(), dim=-1)
-    top = probs.topk(min(k, probs.shape[0]))
+    top = probs.topk(k)
     best, shares = downloaded([top.indices, top.values])
     return best, shares
 

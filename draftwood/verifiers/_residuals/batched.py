@@ -1,16 +1,20 @@
-"""The sibling test for many nodes at once, with one copy of the results to the host.
+"""The sibling test for many nodes at once, with one copy to the device and one back.
 
-For GPUs, where a call costs more than the arithmetic. One loop runs over the sibling number; all
-else is tensor work on p's device in p's dtype. :mod:`draftwood.verifiers._residuals.sequential`
-does less arithmetic.
+For GPUs, where a call costs more than the arithmetic, and a wait more than a call. One loop runs
+over the sibling number; all else is tensor work on p's device in p's dtype.
+:mod:`draftwood.verifiers._residuals.sequential` does less arithmetic.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from draftwood.copies import uploaded
 from draftwood.protocols import Proposals
 from draftwood.tree import Draw
 from draftwood.verifiers._residuals.siblings import Siblings, rows_of
@@ -34,29 +38,37 @@ class Batched:
 
 
 def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[Batched]:
-    """Test the children of one or more nodes; ``p`` is ``[V]`` for each node."""
+    """Test the children of one or more nodes; ``p`` is ``[V]`` for each node.
+
+    Raises:
+        DraftwoodError: no token can follow one of the nodes.
+    """
     # Most children first, so that the nodes with a child in a round are always the first rows.
     order = sorted(range(len(groups)), key=lambda i: -len(groups[i].children))
     ranked = [groups[i] for i in order]
     rounds, asked = _rounds(ranked)
     residual = torch.stack([p[i] for i in order])
     table = torch.stack(rows_of(asked)).to(residual) if asked else residual
-    reach = residual.new_tensor([siblings.reach for siblings in ranked])[:, None]
+    reaches = np.array([siblings.reach for siblings in ranked], dtype=np.float64)
+    bits, *sent = uploaded(
+        [reaches.view(np.int64), *(each for one in rounds for each in one.numbers())],
+        residual.device,
+    )
+    reach = bits.view(torch.float64).to(residual)[:, None]
     weight, rest = torch.ones_like(reach), 1 - reach
     residual *= reach
     numbers = residual.new_zeros(len(rounds) + 1, len(ranked), 1)
-    for current, probability in zip(rounds, numbers, strict=False):
+    for i, (current, probability) in enumerate(zip(rounds, numbers, strict=False)):
         n = len(current.tokens)
         R, W = residual[:n], weight[:n]
-        token = torch.tensor(current.tokens).to(residual.device)[:, None]
+        there = _Sent(*sent[_PARTS * i : _PARTS * (i + 1)])
+        token = there.tokens[:, None]
         wanted, offered = R.gather(1, token), W
         if max(current.rows) >= 0:
-            Q, scale = _take(table, current, W)
+            Q, scale = _take(table, current, there, W)
             offered = Q.gather(1, token).mul_(scale)
             if min(current.rows) < 0:
-                drawn = torch.tensor([row >= 0 for row in current.rows]).to(residual.device)[
-                    :, None
-                ]
+                drawn = (there.rows >= 0)[:, None]
                 scale, offered = scale * drawn, offered.where(drawn, W)
             R.addcmul_(Q, scale, value=-1).clamp_min_(0)
         R.scatter_(1, token, (wanted - offered).clamp_min_(0))
@@ -66,6 +78,8 @@ def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[B
     *probabilities, masses = numbers[:, :, 0].tolist()
     found: dict[int, Batched] = {}
     for row, i in enumerate(order):
+        if math.isnan(masses[row]):
+            groups[i].case.p.draw(groups[i].node, groups[i].case.noise)  # which says what is wrong
         own = [probability[row] for probability in probabilities[: len(groups[i].children)]]
         found[i] = Batched(own, masses[row], residual[row])
     return [found[i] for i in range(len(groups))]
@@ -84,6 +98,33 @@ class _Round:
     tokens: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+
+    def numbers(self) -> list[NDArray[np.int64]]:
+        """What is uploaded, see :class:`_Sent`."""
+        tokens, rows, gone = (np.array(part) for part in (self.tokens, self.rows, self.gone))
+        again = gone >= 0
+        return [tokens, rows, gone, rows[again], gone[again]]
+
+
+class _Sent(NamedTuple):
+    """A round's numbers on the device, int64; the last two are those of ``gone`` that are tokens.
+
+    Attributes:
+        tokens: see :class:`_Round`.
+        rows: likewise.
+        gone: likewise.
+        gone_rows: rows of q that lose a token first.
+        gone_tokens: these tokens.
+    """
+
+    tokens: torch.Tensor
+    rows: torch.Tensor
+    gone: torch.Tensor
+    gone_rows: torch.Tensor
+    gone_tokens: torch.Tensor
+
+
+_PARTS = len(_Sent._fields)
 
 
 def _rounds(groups: Sequence[Siblings]) -> tuple[list[_Round], list[tuple[Proposals, int]]]:
@@ -114,24 +155,23 @@ def _rounds(groups: Sequence[Siblings]) -> tuple[list[_Round], list[tuple[Propos
 
 
 def _take(
-    table: torch.Tensor, current: _Round, weight: torch.Tensor
+    table: torch.Tensor, current: _Round, there: _Sent, weight: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The unnormalised Q of a round's children, ``[n, V]``, and ``weight`` over its sum.
 
     Drawn tokens are removed from ``table``. A row without removed tokens sums to 1 by definition.
     """
     n = len(current.rows)
-    again = [i for i, token in enumerate(current.gone) if token >= 0]
-    if again:
-        table[[current.rows[i] for i in again], [current.gone[i] for i in again]] = 0
+    if len(there.gone_rows):
+        table.index_put_((there.gone_rows, there.gone_tokens), table.new_zeros(()))
     if current.rows == list(range(n)):
         found = table[:n]
     else:
-        found = table[[max(row, 0) for row in current.rows]]
-    if not again:
+        found = table.index_select(0, there.rows.clamp_min(0))
+    if not len(there.gone_rows):
         return found, weight
     left = found.sum(1, keepdim=True)
-    if len(again) < n:
-        left = left.where(torch.tensor(current.gone).to(table.device)[:, None] >= 0, 1)
+    if len(there.gone_rows) < n:
+        left = left.where(there.gone[:, None] >= 0, 1)
     # If nothing is left, the child has probability zero and takes no part.
     return found, (weight / left).nan_to_num_(0, posinf=0)

@@ -1,0 +1,107 @@
+"""The Triton kernels, where they run; the modules that define them need Triton to be imported."""
+
+import logging
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+
+class DrawOnGpu(Protocol):
+    """``draw_on_gpu`` of ``gpu_draws.py``."""
+
+    def __call__(
+        self, scores: Tensor, seeds: Tensor, positions: Tensor, levels: Tensor, /
+    ) -> Tensor: ...
+
+
+class Seen(NamedTuple):
+    """The keys that the queries of a batch of sequences see; int64 on the device.
+
+    Attributes:
+        starts: ``[b]``, the first query of each sequence.
+        counts: ``[b]``, its queries.
+        lengths: ``[b]``, its cached tokens before the root of its tree.
+        done: ``[b]``, the nodes of its tree that are cached too; queries are the next ones.
+        rows: ``[b]``, its row in the cache.
+        words: ``[n, w]``, the ancestor words of each query; w = 0: a query sees all before it.
+        depths: ``[b, nodes]`` of all nodes of the trees, cached or not; read where reach is
+            limited.
+        most: queries of a sequence at most.
+        padded: whether some of the n queries are of no sequence; their output is zero.
+    """
+
+    starts: Tensor
+    counts: Tensor
+    lengths: Tensor
+    done: Tensor
+    rows: Tensor
+    words: Tensor
+    depths: Tensor
+    most: int
+    padded: bool = False
+
+
+class AttendTrees(Protocol):
+    """``attend_trees`` of ``gpu_attention.py``."""
+
+    def __call__(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        seen: Seen,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
+        sinks: Tensor | None = None,
+        window: int | None = None,
+        chunk: int | None = None,
+        splits: int | None = None,
+    ) -> Tensor: ...
+
+
+def draw_for(scores: Tensor) -> DrawOnGpu | None:
+    """The kernel that draws from rows of scores on their GPU; None if there is none."""
+    return draw_on(scores.device) if type(scores) is Tensor and scores.is_cuda else None
+
+
+@cache
+def draw_on(device: torch.device) -> DrawOnGpu | None:
+    """The kernel that draws on a device, if it runs there."""
+    try:
+        from draftwood.kernels.gpu_draws import draw_on_gpu
+
+        zeros = torch.zeros(1, dtype=torch.int64, device=device)
+        draw_on_gpu(torch.zeros((1, 4), device=device), zeros, zeros, zeros)
+    except Exception as error:  # noqa: BLE001 - Triton needs a C compiler, and a GPU that it knows
+        logger.warning("tokens are drawn by tensor operations, which take longer: %s", error)
+        return None
+    return draw_on_gpu
+
+
+@cache
+def attention_on(
+    device: torch.device, dtype: torch.dtype, group: int, shapes: frozenset[tuple[int, int, int]]
+) -> AttendTrees | None:
+    """The kernel for attention of trees on a device, if it computes there what it should.
+
+    Args:
+        device: a GPU.
+        dtype: of queries, keys and values.
+        group: query heads per key head.
+        shapes: key heads, width of a key and width of a value, of all layers.
+    """
+    try:
+        from draftwood.kernels.attention_check import check_attention
+        from draftwood.kernels.gpu_attention import attend_trees
+
+        for shape in sorted(shapes):
+            check_attention(attend_trees, device, dtype, group, *shape)
+    except Exception as error:  # noqa: BLE001 - as above
+        logger.warning("trees attend with masks, which takes longer: %s", error)
+        return None
+    return attend_trees

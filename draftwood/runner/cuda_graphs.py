@@ -1,0 +1,55 @@
+"""CUDA graphs: what a device was asked for, recorded, and repeated in one call."""
+
+import threading
+
+import torch
+
+from draftwood.runner.scored import Scored
+from draftwood.runner.static import Forward
+
+_WARM_UPS = 2
+"""Calls before a forward is recorded: kernels are compiled and libraries set up in the first."""
+
+_recording = threading.Lock()
+"""A thread that waits for its device while another one records spoils the recording."""
+
+
+class CudaGraphs:
+    """Records forwards of one model; the graphs share the memory of what lies between two kernels.
+
+    Args:
+        device: where the model is.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # One of its own: libraries keep memory by stream, which must not be another model's.
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.forget()
+
+    def forget(self) -> None:
+        """See :class:`draftwood.runner.static.Graphs`."""
+        # A pool whose graphs are gone cannot be recorded into again.
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def record(self, forward: Forward) -> Forward:
+        """See :class:`draftwood.runner.static.Graphs`."""
+        with _recording, torch.cuda.device(self._device):
+            current = torch.cuda.current_stream()
+            self._stream.wait_stream(current)
+            graph = torch.cuda.CUDAGraph()
+            # Entered here as well, so that it is left if the recording fails.
+            with torch.cuda.stream(self._stream):
+                for _ in range(_WARM_UPS):
+                    forward()
+                with torch.cuda.graph(
+                    graph, self._pool, self._stream, capture_error_mode="thread_local"
+                ):
+                    output = forward()
+            current.wait_stream(self._stream)
+
+        def repeat() -> Scored:
+            graph.replay()
+            return output
+
+        return repeat

@@ -1,0 +1,28 @@
+"""What the host decides in a forward of a model beside its arguments: adapters, hooks, weights.
+
+A recorded forward repeats the decisions as they were.
+"""
+
+from typing import Any
+
+from torch import nn
+
+_OF_ADAPTERS = ("_disable_adapters", "_active_adapter", "merged_adapters", "scaling")
+"""Attributes of PEFT's layers that a forward reads."""
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def model_state(model: nn.Module) -> tuple[Any, ...]:
+    """A value that differs if a forward may do something else.
+
+    Weights that are changed in place, where they are, do not count: a recorded forward reads them.
+    """
+    weights = tuple(parameter.data_ptr() for parameter in model.parameters())
+    return weights, *(_own_state(module) for module in model.modules())
+
+
+def _own_state(module: nn.Module) -> tuple[Any, ...]:
+    given = module.__dict__
+    hooks = tuple(tuple(given[name]) for name in _HOOKS)
+    adapters = tuple(repr(given[name]) for name in _OF_ADAPTERS if name in given)
+    return id(given.get("forward")), hooks, adapters, module.training

@@ -1,0 +1,36 @@
+"""The output of a forward, on the device."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Scored(NamedTuple):
+    """What a forward computes for its tokens.
+
+    Attributes:
+        logits: ``[n, V]`` in the model's dtype.
+        features: hidden states that enter the tapped layers, ``[n, taps * H]``. Without taps, a
+            model that takes a vector beside each token gives its own, ``[n, H]``; else None.
+    """
+
+    logits: torch.Tensor
+    features: torch.Tensor | None
+
+    def picked(self, places: torch.Tensor) -> "Scored":
+        """A copy of some tokens' output, int64 ``[m]``."""
+        features = self.features
+        return Scored(
+            self.logits.index_select(0, places),
+            None if features is None else features.index_select(0, places),
+        )
+
+
+def scored(output: Any, taps: tuple[int, ...]) -> Scored:
+    """The output of a model of transformers for one row of tokens."""
+    features: torch.Tensor | None
+    if taps:
+        features = torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)
+    else:
+        features = getattr(output, "hidden", None)
+    return Scored(output.logits[0], None if features is None else features[0])

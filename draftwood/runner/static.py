@@ -1,0 +1,286 @@
+"""Forwards of fixed shapes, which are recorded once and repeated.
+
+A step of a large model on a GPU asks for a thousand kernels. That takes the host longer than the
+device takes to run them, unless they are recorded: a CUDA graph repeats them in one call. It
+repeats them as they were, with the same shapes and at the same addresses. So trees are padded to a
+*bucket*, a number of sequences and a number of nodes each, and all that differs from one step to
+the next is in one buffer of numbers, which is uploaded before each step. A node of the padding
+belongs to no sequence. It is written to one spare entry of the cache, which nobody reads.
+
+The model is the unmodified one of transformers. What cannot be recorded (a layer that asks the
+device for a number, say) is found when it is tried, and such a model's trees are not padded. What
+the host decides in a forward is recorded with it: if adapters, hooks or weights change, forwards
+are recorded anew (:func:`draftwood.runner.model_state.model_state`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from draftwood.copies import Staging
+from draftwood.kernels.gpu import Seen
+from draftwood.runner.attention import Step
+from draftwood.runner.cache import KVCache
+from draftwood.runner.device_trees import SeenPlan
+from draftwood.runner.masks import Masks
+from draftwood.runner.ramps import Ramps
+from draftwood.runner.scored import Scored
+
+logger = logging.getLogger(__name__)
+
+NODES = (1, 4, 8, 16, 32, 64)
+"""Nodes of each sequence, in a bucket."""
+SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
+MOST = 512
+"""Nodes of a bucket at most. A forward over more takes longer than its launches."""
+_ROOM = 1 << 15
+"""Numbers for which there is room from the beginning: a larger buffer has another address."""
+_FAILURES = 2
+"""Buckets that fail before no further one is tried: a single one may lack memory."""
+
+Forward: TypeAlias = Callable[[], Scored]
+"""A forward over a bucket, or what repeats it: the output is always in the same memory then."""
+
+
+class ModelCall(Protocol):
+    """A call of the model."""
+
+    def __call__(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        masks: Masks,
+        step: Step,
+        taps: tuple[int, ...],
+        hidden: torch.Tensor | None,
+    ) -> Scored: ...
+
+
+class Graphs(Protocol):
+    """Records what a device is asked for."""
+
+    def record(self, forward: Forward) -> Forward:
+        """Call the forward, record it, and return what repeats it.
+
+        Raises:
+            Exception: it cannot be repeated.
+        """
+        ...
+
+    def forget(self) -> None:
+        """Take note that no recorded forward is used any more."""
+        ...
+
+
+class Bucket(NamedTuple):
+    """The shapes of a recorded forward.
+
+    Attributes:
+        sequences: b.
+        nodes: of each sequence, q.
+        width: ancestor words of a node.
+        depths: of each sequence, that are uploaded.
+        taps: layers whose input is returned.
+        vector_width: of the vector beside each token; 0 if the model takes none.
+    """
+
+    sequences: int
+    nodes: int
+    width: int
+    depths: int
+    taps: tuple[int, ...]
+    vector_width: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the numbers: token ids, positions and cache entries of the nodes; rows, and the
+        fields of :class:`draftwood.kernels.gpu.Seen` from ``starts`` to ``depths``."""
+        b, n = self.sequences, self.sequences * self.nodes
+        return (n, n, n, b, b, b, b, b, n * self.width, b * self.depths)
+
+
+class StaticForward:
+    """Runs trees in buckets.
+
+    Args:
+        call: calls the model.
+        cache: its KV cache.
+        device: where both are.
+        graphs: records forwards; None: each forward is called as it is.
+    """
+
+    def __init__(
+        self, call: ModelCall, cache: KVCache, device: torch.device, graphs: Graphs | None
+    ) -> None:
+        self._call = call
+        self._cache = cache
+        self._graphs = graphs
+        self._staging, self._others = Staging(device, _ROOM), Staging(device)
+        self._ramps = Ramps()
+        self._places = np.zeros(MOST, dtype=np.int64)
+        self._recorded: dict[Bucket, Forward | None] = {}
+        self._vectors: dict[Bucket, torch.Tensor] = {}
+        self._logits: torch.Tensor | None = None
+        self._recorded_for: tuple[object, ...] = ()
+        self._failures = 0
+
+    #: What else a recorded forward depends on, such as adapters; see :meth:`Runner.open`.
+    model_state: object = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model cannot be recorded: two buckets failed."""
+        return self._failures >= _FAILURES
+
+    def run(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        plan: SeenPlan,
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        taps: tuple[int, ...],
+        hidden: torch.Tensor | None,
+        further: NDArray[np.int64],
+    ) -> tuple[Scored, torch.Tensor] | None:
+        """Run the model over trees.
+
+        Args:
+            rows: cache row of each sequence, ascending.
+            starts: first cache entry that each sequence writes.
+            plan: what its nodes see.
+            ids: ``[n]``, of all nodes.
+            positions: of the nodes.
+            taps: layers whose input hidden states are returned.
+            hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
+            further: numbers for others.
+
+        Returns:
+            The output and the further numbers on the device; None if there is no bucket for such
+            trees, or the model cannot be recorded.
+        """
+        bucket = bucket_for(plan, taps, 0 if hidden is None else hidden.shape[-1])
+        if bucket is None or self.refused:
+            return None
+        cache, counts = self._cache, plan.counts
+        ends = [start + count for start, count in zip(starts, counts, strict=True)]
+        # A spare entry, for the padding, behind the first sequence's nodes.
+        cache.reserve(0, max(ends) + 1)
+        n, q = len(ids), bucket.nodes
+        places = self._ramps.write(range(0, q * len(counts), q), counts, self._places)
+        long = len(further) > _ROOM // 2  # would move the others
+        sizes = (*bucket.sizes, n, 0 if long else len(further))
+        parts = np.split(self._staging.begin(sum(sizes)), np.cumsum(sizes)[:-1])
+        self._fill(bucket, parts, rows, starts, plan, places)
+        parts[0][places], parts[1][places] = ids, positions
+        parts[-2][:] = places
+        if long:
+            self._others.begin(len(further))[:] = further
+        else:
+            parts[-1][:] = further
+        sent = self._staging.send(sizes)
+        uploaded = self._others.send((len(further),))[0] if long else sent[-1]
+        cache.begin(rows, starts, [count + 1 for count in counts], sent[2], whole=True)
+        if hidden is not None:
+            self._vector(bucket, hidden).index_copy_(1, sent[-2], hidden)
+        forward = self._forward(bucket, sent, plan)
+        if forward is None:
+            return None
+        # A copy, as the next forward of this bucket writes to the same memory.
+        return forward().picked(sent[-2]), uploaded
+
+    def _fill(
+        self,
+        bucket: Bucket,
+        parts: Sequence[NDArray[np.int64]],
+        rows: Sequence[int],
+        starts: Sequence[int],
+        plan: SeenPlan,
+        places: NDArray[np.int64],
+    ) -> None:
+        """Write what the nodes are, but for their tokens and positions."""
+        b, stride = len(rows), self._cache.stride
+        ids, positions, entries, row, first, count, length, done, words, depths = parts[:10]
+        for part in (ids, positions, count, length, done, words, depths):
+            part[:] = 0
+        entries[:] = rows[0] * stride + starts[0] + plan.counts[0]
+        firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
+        own = np.empty(len(places), dtype=np.int64)
+        entries[places] = self._ramps.write(firsts, plan.counts, own)
+        row[:] = rows[0]
+        row[:b] = rows
+        first[:] = range(0, len(ids), bucket.nodes)
+        count[:b], length[:b], done[:b] = plan.counts, plan.lengths, plan.done
+        words.reshape(len(ids), bucket.width)[places, : plan.words.shape[1]] = plan.words
+        of_sequences = depths.reshape(bucket.sequences, bucket.depths)
+        of_sequences[:b, : plan.depths.shape[1]] = plan.depths
+
+    def _forward(
+        self, bucket: Bucket, sent: Sequence[torch.Tensor], plan: SeenPlan
+    ) -> Forward | None:
+        """The forward of a bucket, recorded if it can be; None if that has failed."""
+        state = (self._cache.generation, self._staging.generation, self.model_state)
+        if state != self._recorded_for:
+            self._recorded.clear()
+            self._recorded_for = state
+            if self._graphs is not None:
+                self._graphs.forget()
+        if bucket in self._recorded:
+            return self._recorded[bucket]
+        ids, positions, _, rows, starts, counts, lengths, done, words, depths = sent[:10]
+        seen = Seen(
+            starts,
+            counts,
+            lengths,
+            done,
+            rows,
+            words.view(-1, bucket.width),
+            depths.view(bucket.sequences, bucket.depths),
+            bucket.nodes,
+            padded=True,
+        )
+        given = (ids[None], positions[None], plan.stand_ins, plan.attention(seen), bucket.taps)
+        forward = partial(self._kept, partial(self._call, *given, self._vectors.get(bucket)))
+        if self._graphs is None:
+            return forward
+        found = None
+        try:
+            found = self._graphs.record(forward)
+        except Exception as error:  # noqa: BLE001 - of CUDA, Triton or the model
+            logger.warning("forwards are not recorded, which takes longer: %s", error)
+            self._failures += 1
+        self._recorded[bucket] = found
+        return found
+
+    def _kept(self, call: Forward) -> Scored:
+        """Call the model and move its logits to memory that all buckets share."""
+        logits, features = call()
+        if self._logits is None:
+            self._logits = logits.new_empty(MOST, logits.shape[1])
+        kept = self._logits[: len(logits)]
+        return Scored(kept.copy_(logits), features)
+
+    def _vector(self, bucket: Bucket, hidden: torch.Tensor) -> torch.Tensor:
+        """The memory of the vectors beside a bucket's tokens, ``[1, b * q, H]``."""
+        found = self._vectors.get(bucket)
+        if found is None:
+            n = bucket.sequences * bucket.nodes
+            found = self._vectors[bucket] = hidden.new_zeros(1, n, bucket.vector_width)
+        return found
+
+
+def bucket_for(plan: SeenPlan, taps: tuple[int, ...], vector_width: int) -> Bucket | None:
+    """The smallest bucket for trees; None if they are too large for one."""
+    b, q = len(plan.counts), max(plan.counts)
+    sequences = next((size for size in SEQUENCES if size >= b), MOST + 1)
+    nodes = next((size for size in NODES if size >= q), MOST + 1)
+    if sequences * nodes > MOST:
+        return None
+    width = 1 << (plan.words.shape[1] - 1).bit_length()
+    depths = 64 * width if plan.depths.shape[1] else 0
+    return Bucket(sequences, nodes, width, depths, taps, vector_width)

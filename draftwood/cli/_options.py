@@ -160,9 +160,10 @@ def _with_model(function: F, default: str, explained: str) -> F:
         option("--model", default=default, help=explained),
         option(
             "--dtype",
-            type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+            type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8"]),
             default="auto",
-            help="Number format of weights and activations; auto: the checkpoint's.",
+            help="Number format of weights and activations; auto: the checkpoint's; int8: weights "
+            "quantised by torchao.",
         ),
         option(
             "--device",

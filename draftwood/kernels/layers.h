@@ -8,7 +8,9 @@
 #include "rows.h"
 
 struct Linear {
-    const void *w, *bias;  // [outputs, inputs]; [outputs] or null
+    const void* w;        // [outputs, inputs]
+    const float* scales;  // [outputs], of an int8 weight; else null
+    const void* bias;     // [outputs] or null
     int64_t outputs, inputs;
 };
 
@@ -113,8 +115,7 @@ template <class T> void run_linears(void* given) {
     const int64_t thread = call.openmp->thread(), threads = call.openmp->threads();
     for (int64_t i = 0; i < call.count; i++) {
         const Linear& l = *call.linears[i];
-        const Weight<T> weight{static_cast<const T*>(l.w), static_cast<const T*>(l.bias), l.outputs, l.inputs};
-        product<T>(weight, thread, threads, static_cast<const T*>(call.x), static_cast<T*>(call.y[i]), call.rows);
+        product_of<T>(l.w, l.scales, l.bias, l.outputs, l.inputs, thread, threads, call.x, call.y[i], call.rows);
     }
     if (call.gated) {
         const int64_t columns = call.linears[0]->outputs;

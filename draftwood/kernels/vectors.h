@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -41,6 +41,8 @@ typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+typedef int16_t Shorts __attribute__((vector_size(2 * LANES)));
+typedef int8_t Bytes __attribute__((vector_size(LANES)));
 
 struct bfloat16 {
     uint16_t bits;
@@ -54,14 +56,28 @@ template <class V> inline V load(const void* from) {
 
 template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
 
+inline Floats floats_of(const int8_t* x) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(x)));
+#elif defined(__AVX2__)
+    return (Floats)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)x)));
+#else
+    // In steps: compilers take the elements of a wider conversion one by one.
+    const Shorts wider = __builtin_convertvector(load<Bytes>(x), Shorts);
+    return __builtin_convertvector(__builtin_convertvector(wider, Integers), Floats);
+#endif
+}
+
 // Of an element type: `floats` reads and `put` writes LANES elements as float32. For products of sums, STEP elements
-// are multiplied at a time; `product` adds them to LANES sums.
+// are multiplied at a time, read as they are or from int8, which is exact; `product` adds them to LANES sums.
 template <class T> struct Kind;
 
 template <> struct Kind<float> {
     typedef Floats Vector;
     static constexpr int STEP = LANES;
     static inline Floats product(Floats sum, Vector a, Vector b) { return sum + a * b; }
+    static inline Vector read(const float* x) { return load<Vector>(x); }
+    static inline Vector read(const int8_t* x) { return floats_of(x); }
     static inline float wide(float x) { return x; }
     static inline float narrow(float x) { return x; }
     static inline Floats floats(const float* x) { return load<Floats>(x); }
@@ -75,11 +91,16 @@ template <> struct Kind<bfloat16> {
     static inline Floats product(Floats sum, Vector a, Vector b) {
         return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
     }
+    static inline Vector read(const int8_t* x) {
+        return (Vector)_mm512_cvtne2ps_pbh((__m512)floats_of(x + LANES), (__m512)floats_of(x));
+    }
 #else
     typedef Halves Vector;
     static constexpr int STEP = LANES;
     static inline Floats product(Floats sum, Vector a, Vector b) { return sum + widened(a) * widened(b); }
+    static inline Vector read(const int8_t* x) { return __builtin_convertvector((Words)floats_of(x) >> 16, Halves); }
 #endif
+    static inline Vector read(const bfloat16* x) { return load<Vector>(x); }
     static inline float wide(bfloat16 x) {
         const uint32_t bits = uint32_t(x.bits) << 16;
         float found;

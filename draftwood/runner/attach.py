@@ -27,6 +27,7 @@ from draftwood.runner.attached_models import (
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
+from draftwood.runner.cpu.int8 import Int8Linear, patch_int8
 from draftwood.runner.cpu.layers import FusedLayers, fuse_layers
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.norms import fuse_norms
@@ -113,9 +114,9 @@ def attach(
             layout = probe_cache(model, kinds, layers, device)
         weights = fingerprint_of(model)  # packing moves them
         direct_calls, fused_layers = DirectCalls(), FusedLayers()
-        packed: list[PackedLinear] = []
+        packed: list[PackedLinear | Int8Linear] = []
         if device.type == "cpu" and packing:
-            packed = pack(model, partial(cached_layouts, fresh=fresh))
+            packed = [*pack(model, partial(cached_layouts, fresh=fresh)), *patch_int8(model)]
             for patch in (*packed, *fuse_norms(model)):
                 undo.callback(patch.undo)
             direct_calls = find_direct_calls(model)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from draftwood.copies import Staging
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, Submitted, TargetInfo, TargetOutput
+from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
@@ -59,7 +60,7 @@ class Runner:
         forward_pass: ForwardPass,
         chunk: int,
         undo: ExitStack,
-        packed: Sequence[PackedLinear],
+        packed: Sequence[PackedLinear | Int8Linear],
     ) -> None:
         self.model = model
         self.cache = forward_pass.cache

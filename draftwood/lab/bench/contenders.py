@@ -22,6 +22,7 @@ from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import parse
 from draftwood.models import Loaded
+from draftwood.models.quantising import is_quantised
 from draftwood.protocols import Host, Target
 from draftwood.protocols.settings import settings as fields_of
 from draftwood.runner.attach import attach
@@ -48,12 +49,13 @@ class Stage:
     def facts(self) -> dict[str, object]:
         """The model's name, revision, class, parameters (tied ones once), dtype and device."""
         model = self.loaded.model
+        dtype = str(self.target.info.dtype).removeprefix("torch.")
         return {
             "name": self.loaded.name,
             "revision": getattr(model.config, "_commit_hash", None),
             "class": type(model).__name__,
             "parameters": self._parameters,
-            "dtype": str(self.target.info.dtype).removeprefix("torch."),
+            "dtype": f"int8 with {dtype}" if is_quantised(model) else dtype,
             "device": str(self.target.info.device),
             "context_limit": self.target.info.context_limit,
         }

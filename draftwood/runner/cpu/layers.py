@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from draftwood.kernels.functions import Kernels, kernels, readable
 from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
+from draftwood.runner.cpu.int8 import Int8Linear, int8_weight
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear
@@ -38,7 +39,13 @@ _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 class _Linear(ctypes.Structure):
     """``Linear`` of layers.h."""
 
-    _fields_ = (("w", c_void_p), ("bias", c_void_p), ("outputs", c_int64), ("inputs", c_int64))
+    _fields_ = (
+        ("w", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("outputs", c_int64),
+        ("inputs", c_int64),
+    )
 
 
 class _Norm(ctypes.Structure):
@@ -145,7 +152,7 @@ class _Parts:
         activation: of the MLP.
     """
 
-    linears: list[PackedLinear]
+    linears: list[PackedLinear | Int8Linear]
     norms: list[FusedNorm | None]
     attention: nn.Module
     mlp: nn.Module
@@ -194,7 +201,9 @@ def _is_silu(module: nn.Module) -> bool:
 
 def _reads_rows(linear: object) -> bool:
     """Whether a linear is multiplied by the kernel, from one row on."""
-    return isinstance(linear, PackedLinear) and linear.layout is ROWS and linear.low <= 1
+    return isinstance(linear, Int8Linear) or (
+        isinstance(linear, PackedLinear) and linear.layout is ROWS and linear.low <= 1
+    )
 
 
 class FusedLayer:
@@ -242,7 +251,14 @@ class FusedLayer:
             places=[
                 (module._parameters, name, place(module._parameters, name))
                 for module in modules
-                for name in module._parameters
+                for name, parameter in module._parameters.items()
+                if int8_weight(parameter) is None
+            ],
+            held=[
+                (module._parameters, name, id(parameter))
+                for module in modules
+                for name, parameter in module._parameters.items()
+                if int8_weight(parameter) is not None
             ],
             hooks=[
                 hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)
@@ -254,7 +270,7 @@ class FusedLayer:
         self._layer = _Layer(
             compiled.openmp,
             *(
-                _Linear(*(place(linear.module._parameters, n) for n in ("weight", "bias")), *shape)
+                _Linear(*_weight(linear), place(linear.module._parameters, "bias"), *shape)
                 for linear, shape in zip(parts.linears, shapes, strict=True)
             ),
             *(_norm(norm) for norm in parts.norms),
@@ -369,6 +385,13 @@ class FusedLayer:
             rows,
         )
         return y
+
+
+def _weight(linear: PackedLinear | Int8Linear) -> tuple[int | None, int | None]:
+    """Addresses of a linear's weight and of its scales."""
+    if isinstance(linear, Int8Linear):
+        return linear.weight.numbers.data_ptr(), linear.weight.scales.data_ptr()
+    return place(linear.module._parameters, "weight"), None
 
 
 def _norm(norm: FusedNorm | None) -> _Norm:

@@ -22,6 +22,7 @@ class _Product(ctypes.Structure):
     _fields_ = (
         ("openmp", c_void_p),
         ("w", c_void_p),
+        ("scales", c_void_p),
         ("outputs", c_int64),
         ("inputs", c_int64),
         ("narrow", c_int64),
@@ -32,26 +33,41 @@ class RowsLinear:
     """``(x, bias) -> x @ weight.T + bias`` for ``x`` of few rows.
 
     Args:
-        weight: ``[outputs, inputs]``, float32 or bfloat16, contiguous, on the CPU; kept as it is.
+        weight: ``[outputs, inputs]``, float32, bfloat16 or int8, contiguous, on the CPU; kept as it
+            is.
+        scales: float32 ``[outputs]``, by which int8 weights are multiplied.
+        dtype: of ``x``; None: the weight's.
 
     Tensors that it cannot read, such as those of a compiler or of another dtype, go to
     ``torch.nn.functional.linear``.
     """
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(
+        self, weight: Tensor, scales: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         compiled = kernels()
         assert compiled is not None, "callers ask for the kernels first"
-        self._multiply, self._weight = compiled.multiply, weight
+        self._multiply, self._weight, self._scales = compiled.multiply, weight, scales
+        self._dtype = dtype or weight.dtype
         self._outputs, self._inputs = weight.shape
-        narrow = weight.dtype is torch.bfloat16
         self._product = _Product(
-            compiled.openmp, weight.data_ptr(), self._outputs, self._inputs, narrow
+            compiled.openmp,
+            weight.data_ptr(),
+            None if scales is None else scales.data_ptr(),
+            self._outputs,
+            self._inputs,
+            self._dtype is torch.bfloat16,
         )
         self._address = ctypes.addressof(self._product)
 
     def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        found = self.product(x, bias)
+        return linear(x, self._weight, bias) if found is None else found
+
+    def product(self, x: Tensor, bias: Tensor | None) -> Tensor | None:
+        """The product; None if the kernel cannot read the tensors."""
         if not self._takes(x, bias):
-            return linear(x, self._weight, bias)
+            return None
         x = x.contiguous()
         y = x.new_empty((*x.shape[:-1], self._outputs))
         added = None if bias is None else bias.data_ptr()
@@ -60,7 +76,7 @@ class RowsLinear:
         return y
 
     def _takes(self, x: Tensor, bias: Tensor | None) -> bool:
-        dtype = self._weight.dtype
+        dtype = self._dtype
         return (
             readable(x, dtype)
             and x.shape[-1] == self._inputs

@@ -1,7 +1,7 @@
 """Parts of modules that must stay what they were, for code that computes in their place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -35,6 +35,7 @@ class Watched:
         forwards: dictionaries of modules, with the ``forward`` that they had, or None.
         methods: modules, with the ``forward`` of their class.
         places: dictionaries of parameters, with a name and where it was.
+        held: dictionaries of parameters without a place of their own, with a name and their id.
         hooks: dictionaries of hooks; those of transformers' capturing may come.
     """
 
@@ -43,12 +44,14 @@ class Watched:
     methods: list[tuple[nn.Module, Callable[..., Any]]]
     places: list[tuple[dict[str, Any], str, int | None]]
     hooks: list[Mapping[int, Any]]
+    held: list[tuple[dict[str, Any], str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._children = _columns(self.children, 3)
         self._forwards = _columns(self.forwards, 2)
         self._modules, self._methods = _columns(self.methods, 2)
         self._places = _columns(self.places, 3)
+        self._held = _columns(self.held, 3)
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -59,6 +62,7 @@ class Watched:
             [row for part in parts for row in part.methods],
             [row for part in parts for row in part.places],
             [row for part in parts for row in part.hooks],
+            [row for part in parts for row in part.held],
         )
 
     def unchanged(self) -> bool:
@@ -66,12 +70,14 @@ class Watched:
         tables, names, children = self._children
         members, forwards = self._forwards
         parameters, fields, places = self._places
+        holders, held_names, held = self._held
         return (
             not any(acting(hooks) for hooks in self.hooks if hooks)
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
             and [*map(place, parameters, fields)] == places
+            and [*map(id, map(dict.get, holders, held_names))] == held
         )
 
 

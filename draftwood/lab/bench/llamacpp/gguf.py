@@ -28,6 +28,7 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from draftwood.errors import DraftwoodError, need
+from draftwood.models.quantising import is_quantised_weight
 
 ARCHITECTURE = "llama"
 FILE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 32}
@@ -98,8 +99,8 @@ def check(model: PreTrainedModel) -> None:
     for name, tensor in model.state_dict().items():
         if names[name] is None:
             raise _unsuited(f"GGUF's Llama has no weight {name}")
-        if tensor.dtype not in FILE_TYPES:
-            raise _unsuited(f"{name} is of {tensor.dtype}: load it unquantised")
+        if tensor.dtype not in FILE_TYPES or is_quantised_weight(tensor):
+            raise _unsuited(f"{name} is of {tensor.dtype} or quantised: load it unquantised")
 
 
 def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:

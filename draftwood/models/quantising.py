@@ -1,0 +1,37 @@
+"""int8 weights for the linears of a model, by torchao."""
+
+import logging
+from typing import Any
+
+from draftwood.errors import DraftwoodError
+
+
+def quantise_int8(model: Any) -> None:
+    """Replace the weights of all linears by an int8 for each and a scale for each output.
+
+    Activations, norms and embeddings keep the model's dtype.
+
+    Raises:
+        DraftwoodError: torchao is not installed.
+    """
+    log = logging.getLogger("torchao")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it tells of libraries for other machines
+    try:
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+    except ImportError as error:
+        raise DraftwoodError("int8 weights need torchao: pip install 'draftwood[int8]'") from error
+    finally:
+        log.setLevel(level)
+    quantize_(model, Int8WeightOnlyConfig())
+
+
+def is_quantised(model: Any) -> bool:
+    """Whether a linear of the model has int8 weights of torchao."""
+    return any(map(is_quantised_weight, model.parameters()))
+
+
+def is_quantised_weight(weight: Any) -> bool:
+    """Whether a weight is torchao's int8."""
+    kind = type(weight)
+    return kind.__name__ == "Int8Tensor" and kind.__module__.startswith("torchao.")

@@ -1,0 +1,132 @@
+"""Linears with int8 weights, quantised by torchao, by the kernel of ``rows.h``.
+
+torchao's weight-only quantisation keeps an integer for each weight and a scale for each output.
+With few rows a product takes as long as reading the weight, so that a quarter or half of the bytes
+takes as much less time. The products are those of the quantised weights, without rounding of the
+activations: the model's distribution is that of the model that the user quantised.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from draftwood.kernels.functions import kernels
+from draftwood.models.quantising import is_quantised_weight
+from draftwood.runner.cpu.layouts import LayoutChoice, WeightLayout
+from draftwood.runner.cpu.rows import RowsLinear
+from draftwood.runner.patched import PatchedForward
+
+_MOST = 64
+"""Rows from which torchao's own product is used."""
+
+
+class Int8Weight(NamedTuple):
+    """A weight ``numbers * scales[:, None]``.
+
+    Attributes:
+        numbers: int8 ``[outputs, inputs]``, contiguous.
+        scales: float32 ``[outputs]``.
+    """
+
+    numbers: Tensor
+    scales: Tensor
+
+
+def int8_weight(weight: Any) -> Int8Weight | None:
+    """The parts of torchao's int8 weight; None if it is another, or quantises activations too."""
+    if not is_quantised_weight(weight):
+        return None
+    numbers, scales = getattr(weight, "qdata", None), getattr(weight, "scale", None)
+    if not isinstance(numbers, Tensor) or not isinstance(scales, Tensor) or numbers.dim() != 2:
+        return None
+    shift = getattr(weight, "zero_point", None)
+    fits = (
+        numbers.dtype is torch.int8
+        and numbers.is_cpu
+        and numbers.is_contiguous()
+        and numbers.shape[1] > 0
+        and scales.numel() == len(numbers)
+        and getattr(weight, "act_quant_kwargs", None) is None
+        and (shift is None or not bool(shift.any()))
+        and weight.dtype in (torch.float32, torch.bfloat16)
+    )
+    return Int8Weight(numbers, scales.detach().float().flatten().contiguous()) if fits else None
+
+
+def _same(weight: Tensor) -> Tensor:
+    return weight
+
+
+INT8 = WeightLayout("int8", _same, _same, RowsLinear)
+"""The layout in which torchao keeps a weight."""
+
+
+class Int8Linear(PatchedForward):
+    """The ``forward`` of a linear with an int8 weight.
+
+    Args:
+        module: the linear.
+        weight: its weight.
+    """
+
+    def __init__(self, module: nn.Linear, weight: Int8Weight) -> None:
+        self.module = module
+        self.weight = weight
+        self._parameters = module._parameters
+        self._held = module._parameters["weight"]
+        self._linear = RowsLinear(weight.numbers, weight.scales, module.weight.dtype)
+        self._end = _MOST * module.in_features
+        self._choice = LayoutChoice(INT8, 1, _MOST)
+        super().__init__(module)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if (
+            x.numel() < self._end
+            and not torch.is_grad_enabled()
+            and self._parameters.get("weight") is self._held
+        ):
+            found = self._linear.product(x, self._parameters.get("bias"))
+            if found is not None:
+                return found
+        return nn.Linear.forward(self.module, x)
+
+    @property
+    def low(self) -> int:
+        """Least number of rows for which the kernel is used."""
+        return self._choice.low
+
+    @property
+    def high(self) -> int:
+        """First number of rows for which it is not used any more."""
+        return self._choice.high
+
+    @property
+    def layout(self) -> WeightLayout:
+        """The layout of the weight."""
+        return INT8
+
+    def refresh(self) -> None:
+        """Read the weight again if it was replaced."""
+        if self._parameters.get("weight") is self._held:
+            return
+        found = int8_weight(self._parameters.get("weight"))
+        if found is not None:
+            self._held, self.weight = self._parameters["weight"], found
+            self._linear = RowsLinear(found.numbers, found.scales, self.module.weight.dtype)
+
+
+def patch_int8(model: nn.Module) -> list[Int8Linear]:
+    """Patch the linears of ``model`` that have an int8 weight."""
+    if kernels() is None:
+        return []
+    return [Int8Linear(module, weight) for module, weight in _candidates(model)]
+
+
+def _candidates(model: nn.Module) -> Iterator[tuple[nn.Linear, Int8Weight]]:
+    for module in model.modules():
+        if type(module) is nn.Linear and "forward" not in module.__dict__:
+            weight = int8_weight(module._parameters.get("weight"))
+            if weight is not None:
+                yield module, weight

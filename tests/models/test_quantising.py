@@ -1,0 +1,34 @@
+"""Models that are loaded with int8 weights."""
+
+import sys
+
+import pytest
+import torch
+
+from draftwood import models
+from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.llamacpp import gguf
+from draftwood.models.quantising import is_quantised
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def test_a_model_is_loaded_with_int8_linears(checkpoint: str) -> None:
+    pytest.importorskip("torchao.quantization")
+    plain = models.load(checkpoint, dtype="float32").model
+    quantised = models.load(checkpoint, dtype="int8").model
+    assert not is_quantised(plain)
+    assert is_quantised(quantised)
+    ids = torch.arange(9)[None]
+    with torch.no_grad():
+        one, other = (model(ids).logits.float() for model in (plain, quantised))
+    error = float((one - other).norm() / one.norm())
+    assert 0 < error < 0.1
+    with pytest.raises(DraftwoodError, match="or quantised: load it unquantised"):
+        gguf.check(quantised)
+
+
+def test_without_torchao_there_is_advice(checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    with pytest.raises(DraftwoodError, match=r"pip install 'draftwood\[int8\]'"):
+        models.load(checkpoint, dtype="int8")

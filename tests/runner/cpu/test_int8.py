@@ -1,0 +1,148 @@
+"""Linears that torchao quantised to int8: the kernel's product, its use, and whole models."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from draftwood import Engine, Request
+from draftwood.kernels.compiled import _command
+from draftwood.runner.attach import attach
+from draftwood.runner.cpu.int8 import Int8Linear, int8_weight, patch_int8
+from draftwood.runner.cpu.rows import RowsLinear
+from tests.factories.tiny_llama import tiny_llama
+
+pytestmark = [
+    pytest.mark.skipif(_command() is None, reason="no C++ compiler"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
+"""Rounding, relative to the terms' size."""
+
+
+def quantised(module: nn.Module, *, activations: bool = False) -> nn.Module:
+    torchao = pytest.importorskip("torchao.quantization")
+    config = (
+        torchao.Int8DynamicActivationInt8WeightConfig
+        if activations
+        else torchao.Int8WeightOnlyConfig
+    )
+    torchao.quantize_(module, config())
+    return module
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("inputs", [1, 7, 37, 64, 100, 576])
+@pytest.mark.parametrize("outputs", [1, 5, 33, 192])
+@pytest.mark.parametrize("biased", [False, True])
+def test_every_row_is_that_of_a_wider_product(
+    dtype: torch.dtype, inputs: int, outputs: int, biased: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randint(-128, 128, (outputs, inputs), generator=generator, dtype=torch.int8)
+    scales = drawn(outputs, seed=3).abs() / 100
+    bias = drawn(outputs, dtype=dtype, seed=1) if biased else None
+    x = drawn(19, inputs, dtype=dtype, seed=2)
+    linear = RowsLinear(numbers, scales, dtype)
+    whole = linear.product(x, bias)
+    assert whole is not None
+    assert whole.dtype is dtype
+    weight = numbers.double() * scales.double()[:, None]
+    added = torch.zeros(outputs).double() if bias is None else bias.double()
+    exact = x.double() @ weight.T + added
+    size = x.double().abs() @ weight.abs().T + added.abs()
+    assert ((whole.double() - exact).abs() <= ALLOWED[dtype] * size).all()
+    for first, end in [(0, 1), *((0, n) for n in range(2, 19)), (3, 4), (5, 12)]:
+        found = linear.product(x[first:end], bias)
+        assert found is not None
+        assert torch.equal(found, whole[first:end])
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_a_quantised_linear_computes_what_torchao_does(dtype: torch.dtype) -> None:
+    model: Any = quantised(nn.Sequential(nn.Linear(96, 40)).to(dtype))
+    linear, x = model[0], drawn(5, 96, dtype=dtype)
+    with torch.no_grad():
+        expected = linear(x)
+        [patched] = patch_int8(model)
+        found = linear(x)
+    torch.testing.assert_close(
+        found, expected, rtol=0, atol=0.02 if dtype is torch.bfloat16 else 1e-5
+    )
+    assert linear.forward is patched
+    patched.undo()
+    assert "forward" not in linear.__dict__
+
+
+def test_the_kernel_is_used_for_few_rows_of_the_weight_that_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model: Any = quantised(nn.Sequential(nn.Linear(32, 32)))
+    [patched] = patch_int8(model)
+    own: list[int] = []
+    forward = nn.Linear.forward
+
+    def watched(self: nn.Linear, x: Tensor) -> Tensor:
+        own.append(len(x))
+        return forward(self, x)
+
+    monkeypatch.setattr(nn.Linear, "forward", watched)
+    with torch.no_grad():
+        model(drawn(63, 32))
+        assert not own
+        model(drawn(64, 32))
+    model(drawn(3, 32))  # with gradients
+    assert own == [64, 3]
+    other: Any = quantised(nn.Sequential(nn.Linear(32, 32)))
+    model[0].weight = other[0].weight
+    with torch.no_grad():
+        expected = forward(other[0], drawn(3, 32))
+        torch.testing.assert_close(
+            model[0].forward(drawn(3, 32)) - model[0].bias, expected - other[0].bias
+        )
+        assert own == [64, 3, 3]
+        patched.refresh()
+        torch.testing.assert_close(
+            model[0].forward(drawn(3, 32)) - model[0].bias, expected - other[0].bias
+        )
+    assert own == [64, 3, 3]
+
+
+def test_other_weights_are_left_alone() -> None:
+    assert int8_weight(nn.Linear(8, 8).weight) is None
+    assert patch_int8(quantised(nn.Sequential(nn.Linear(32, 32)), activations=True)) == []
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_layers_of_a_quantised_model_are_fused(dtype: torch.dtype) -> None:
+    plain: Any = tiny_llama()
+    model: Any = quantised(plain.to(dtype))
+    runner = attach(model)
+    assert "int8" in runner.info.layouts
+    assert len(runner._forward_pass._fused_layers) == model.config.num_hidden_layers
+    runner.detach()
+
+
+def test_a_quantised_model_decodes_as_it_does_plainly() -> None:
+    model: Any = quantised(tiny_llama())
+    runner = attach(model)
+    request = [Request([5, 6, 7, 5, 6, 7, 5, 6], max_new_tokens=40)]
+    found = [Engine(runner, name).generate(request)[0].tokens for name in ("ar", "goose:budget=16")]
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 3
+    assert isinstance(model.model.layers[0].mlp.up_proj.forward, Int8Linear)
+    # A replaced weight is noticed, and the layer's own forward runs.
+    layer = model.model.layers[0]
+    layer.mlp.up_proj.weight = layer.mlp.gate_proj.weight
+    changed = Engine(runner, "goose:budget=16").generate(request)[0].tokens
+    runner.detach()
+    plain = attach(model, packing=False)
+    assert Engine(plain, "ar").generate(request)[0].tokens == changed
+    plain.detach()

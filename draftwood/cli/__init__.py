@@ -113,6 +113,8 @@ def cli(ctx: click.Context, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
+    if not verbose:  # it tells of its libraries for other machines
+        logging.getLogger("torchao").setLevel(logging.ERROR)
     if os.environ.get("FORCE_COLOR"):
         ctx.color = True
     if ctx.invoked_subcommand is None:

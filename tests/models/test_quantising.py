@@ -24,7 +24,7 @@ def test_a_model_is_loaded_with_int8_linears(checkpoint: str) -> None:
         one, other = (model(ids).logits.float() for model in (plain, quantised))
     error = float((one - other).norm() / one.norm())
     assert 0 < error < 0.1
-    with pytest.raises(DraftwoodError, match="or quantised: load it unquantised"):
+    with pytest.raises(DraftwoodError, match="quantised by torchao: give the peer weights=q8_0"):
         gguf.check(quantised)
 
 

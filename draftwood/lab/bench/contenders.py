@@ -103,8 +103,8 @@ class PeerChoice:
     peer: peers.Peer
 
     def same_tokens(self, temperature: float) -> bool:
-        """Only for greedy decoding: other libraries have their own random numbers."""
-        return temperature == 0
+        """Only for greedy decoding by the model's weights: other random numbers are their own."""
+        return temperature == 0 and getattr(self.peer, "weights", "model") == "model"
 
     @property
     def settings(self) -> dict[str, object]:

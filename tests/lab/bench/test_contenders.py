@@ -12,6 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import (
     OwnContender,
+    PeerChoice,
     WarmContender,
     choose,
     chosen,
@@ -19,8 +20,9 @@ from draftwood.lab.bench.contenders import (
     unnamed_peers,
 )
 from draftwood.lab.bench.defaults import Defaults
-from draftwood.lab.bench.measure import Decode
+from draftwood.lab.bench.measure import Contender, Decode
 from draftwood.methods import method
+from draftwood.models import Loaded
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 
@@ -85,6 +87,16 @@ def test_settings_of_peers_are_spelt_as_those_of_methods() -> None:
     assert found[2].settings == {"draft": "some/draft", "tokens": 5}
     assert not any(c.same_tokens(0.8) for c in found[1:])
     assert all(c.same_tokens(0.0) for c in found)
+
+
+def test_quantised_peers_are_not_expected_to_say_the_same() -> None:
+    class Quantised:
+        weights = "q8_0"
+
+        def enter(self, stock: Loaded) -> Contender:
+            raise NotImplementedError
+
+    assert not PeerChoice("llamacpp:weights=q8_0", Quantised()).same_tokens(0.0)
 
 
 def test_peers_that_are_named_with_settings_are_not_added_again() -> None:

@@ -23,7 +23,7 @@ import torch
 from draftwood.engine.request import Completion, FinishReason, Request
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError, need
-from draftwood.lab.bench.llamacpp.gguf import file_of
+from draftwood.lab.bench.llamacpp.gguf import Precision, file_of
 from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.lab.bench.trial import tried
 from draftwood.models import Loaded
@@ -45,13 +45,20 @@ class LlamaCppDecoder:
         stock: an untouched Llama; its weights are written to a file at once.
         lookup: drafter of the library's own speculative decoding; None for plain decoding.
         ahead: most tokens that ``lookup`` drafts.
+        precision: of the file's matrices.
 
     Raises:
         DraftwoodError: a library is missing or does not support the model's device, or GGUF's Llama
             cannot represent the model.
     """
 
-    def __init__(self, stock: Loaded, lookup: Lookup | None = None, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        stock: Loaded,
+        lookup: Lookup | None = None,
+        ahead: int = 0,
+        precision: Precision = "model",
+    ) -> None:
         self._library = need("llama_cpp", "llamacpp")
         self._model = stock.model  # the file is deleted with the model
         self._gpu = stock.model.device.type != "cpu"
@@ -60,7 +67,7 @@ class LlamaCppDecoder:
                 f"the target is on {stock.model.device} and the installed llama-cpp-python is for "
                 "the CPU: build it with CMAKE_ARGS=-DGGML_CUDA=on, or leave its peers out"
             )
-        self._path = file_of(stock.model)
+        self._path = file_of(stock.model, precision)
         self._drafts = None if lookup is None else _Drafts(lookup)
         self._ahead = ahead
         self._opened: Any = None

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,12 +31,18 @@ from draftwood.errors import DraftwoodError, need
 from draftwood.models.quantising import is_quantised_weight
 
 ARCHITECTURE = "llama"
-FILE_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 32}
-"""``general.file_type`` of a file whose matrices have this dtype."""
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
+"""``general.file_type`` of a file whose matrices have this type."""
+
+Precision: TypeAlias = Literal["model", "q8_0", "q4_1"]
+"""Types of matrices: the model's own, or llama.cpp's quantisation to 8 or to 4 bits."""
 
 _CONSTANT_ANGLES = ("default", "linear", "llama3")
 _TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-_FILES: WeakKeyDictionary[PreTrainedModel, Path] = WeakKeyDictionary()
+_DTYPES = {name: dtype for dtype, name in _TYPES.items()}
+_BLOCK = 32
+"""Numbers that are quantised together, within a row."""
+_FILES: WeakKeyDictionary[PreTrainedModel, dict[Precision, Path]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,25 +52,38 @@ class Weight:
     Attributes:
         name: name in the file.
         source: the model's tensor, ``[out, in]`` or ``[n]``, not copied.
+        kind: its type in the file. Vectors are always float32, which is exact.
         heads: number of heads within which rows are interleaved; 0: rows keep their order.
     """
 
     name: str
     source: torch.Tensor
+    kind: str
     heads: int = 0
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's dtype for matrices; vectors are always float32, which is exact."""
-        return torch.float32 if self.source.ndim == 1 else self.source.dtype
 
     def data(self) -> Any:
         """Values as in the file, in numpy; bfloat16, which numpy lacks, as int16 of equal bits."""
-        values = self.source.detach().to("cpu", self.dtype)
+        values = self.source.detach()
+        if is_quantised_weight(values):
+            values = values.dequantize()
+        quantised = self.kind not in _TYPES.values()
+        dtype = torch.float32 if quantised else _DTYPES[self.kind]
+        values = values.to("cpu", dtype)
         if self.heads:
             values = interleaved(values, self.heads)
-        plain = values.view(torch.int16) if self.dtype == torch.bfloat16 else values
+        if quantised:
+            gguf = need("gguf", "llamacpp")
+            kind = gguf.GGMLQuantizationType[self.kind]
+            return gguf.quants.quantize(values.contiguous().numpy(), kind)
+        plain = values.view(torch.int16) if dtype == torch.bfloat16 else values
         return plain.contiguous().numpy()
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        gguf = need("gguf", "llamacpp")
+        numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self.kind]]
+        return int(self.source.numel() // numbers * size)
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -74,7 +93,7 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
     return halves.transpose(1, 2).reshape(rows, columns)
 
 
-def check(model: PreTrainedModel) -> None:
+def check(model: PreTrainedModel, precision: Precision = "model") -> None:
     """Refuse a model that the file cannot represent.
 
     Raises:
@@ -99,16 +118,22 @@ def check(model: PreTrainedModel) -> None:
     for name, tensor in model.state_dict().items():
         if names[name] is None:
             raise _unsuited(f"GGUF's Llama has no weight {name}")
-        if tensor.dtype not in FILE_TYPES or is_quantised_weight(tensor):
-            raise _unsuited(f"{name} is of {tensor.dtype} or quantised: load it unquantised")
+        if tensor.dtype not in _TYPES:
+            raise _unsuited(f"{name} is of {tensor.dtype}: load it unquantised")
+        if is_quantised_weight(tensor) and precision == "model":
+            raise _unsuited(f"{name} is quantised by torchao: give the peer weights=q8_0")
+        if precision != "model" and tensor.ndim == 2 and tensor.shape[1] % _BLOCK:
+            raise _unsuited(f"rows of {name} are no blocks of {_BLOCK}: give weights=model")
 
 
-def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
+def metadata(
+    model: PreTrainedModel, precision: Precision = "model"
+) -> dict[str, str | int | float]:
     """Metadata of the file; integers become uint32, other numbers float32."""
     config = model.config
     head_dim = _head_dim(model)
     return {
-        "general.file_type": FILE_TYPES[model.lm_head.weight.dtype],
+        "general.file_type": FILE_TYPES[_kind(model.lm_head.weight, precision)],
         "llama.context_length": config.max_position_embeddings,
         "llama.vocab_size": config.vocab_size,
         "llama.embedding_length": config.hidden_size,
@@ -125,17 +150,24 @@ def metadata(model: PreTrainedModel) -> dict[str, str | int | float]:
     }
 
 
-def weights(model: PreTrainedModel) -> Iterator[Weight]:
+def _kind(tensor: torch.Tensor, precision: Precision) -> str:
+    if tensor.ndim == 1:
+        return "F32"
+    return _TYPES[tensor.dtype] if precision == "model" else precision.upper()
+
+
+def weights(model: PreTrainedModel, precision: Precision = "model") -> Iterator[Weight]:
     """All tensors of the file; a tied embedding comes once, llama.cpp uses it for both."""
     config = model.config
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+    tied = model.lm_head.weight is model.model.embed_tokens.weight
     for name, in_file in _names(model).items():
         if in_file is not None and not (tied and name == "lm_head.weight"):
             part = name.removesuffix(".weight").rpartition(".")[2]
-            yield Weight(in_file, model.get_parameter(name), heads.get(part, 0))
+            tensor = model.get_parameter(name)
+            yield Weight(in_file, tensor, _kind(tensor, precision), heads.get(part, 0))
     if _rope(model)["rope_type"] != "default":
-        yield Weight("rope_freqs.weight", _divisors(model))
+        yield Weight("rope_freqs.weight", _divisors(model), "F32")
 
 
 def _names(model: PreTrainedModel) -> dict[str, str | None]:
@@ -168,38 +200,40 @@ def _unsuited(reason: str) -> DraftwoodError:
     )
 
 
-def file_of(model: PreTrainedModel) -> Path:
+def file_of(model: PreTrainedModel, precision: Precision = "model") -> Path:
     """GGUF file of the model's weights, written on the first call and deleted with the model.
 
     Raises:
         DraftwoodError: ``gguf`` is not installed, the file cannot represent the model, or it cannot
             be written.
     """
-    if model not in _FILES:
+    files = _FILES.setdefault(model, {})
+    if precision not in files:
         directory = Path(tempfile.mkdtemp(prefix="draftwood-gguf-"))
         weakref.finalize(model, shutil.rmtree, directory, ignore_errors=True)
         path = directory / "model.gguf"
-        write(model, path)
-        _FILES[model] = path
-    return _FILES[model]
+        write(model, path, precision)
+        files[precision] = path
+    return files[precision]
 
 
-def write(model: PreTrainedModel, path: Path) -> None:
-    """Write the model's weights, in their precision, to a little-endian GGUF file.
+def write(model: PreTrainedModel, path: Path, precision: Precision = "model") -> None:
+    """Write the model's weights to a little-endian GGUF file.
 
     Args:
         model: a Llama on any device; one tensor at a time is copied.
         path: file to write; nothing is left of it if that fails.
+        precision: of the matrices.
 
     Raises:
         DraftwoodError: ``gguf`` is not installed, the file cannot represent the model, or it cannot
             be written.
     """
     gguf = need("gguf", "llamacpp")
-    check(model)
+    check(model, precision)
     try:
         with closing(gguf.GGUFWriter(path, ARCHITECTURE)) as writer:
-            _fill(writer, model, gguf.GGMLQuantizationType)
+            _fill(writer, model, precision, gguf.GGMLQuantizationType)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise DraftwoodError(
@@ -208,20 +242,19 @@ def write(model: PreTrainedModel, path: Path) -> None:
         ) from error
 
 
-def _fill(writer: Any, model: PreTrainedModel, types: Any) -> None:
-    for key, value in metadata(model).items():
+def _fill(writer: Any, model: PreTrainedModel, precision: Precision, types: Any) -> None:
+    for key, value in metadata(model, precision).items():
         if isinstance(value, str):
             writer.add_string(key, value)
         elif isinstance(value, int):
             writer.add_uint32(key, value)
         else:
             writer.add_float32(key, value)
-    found = list(weights(model))
+    found = list(weights(model, precision))
     for weight in found:
-        size = weight.source.numel() * weight.dtype.itemsize
-        kind = types[_TYPES[weight.dtype]]
+        shape, kind = tuple(weight.source.shape), types[weight.kind]
         # numpy's dtype counts only without a type of the file.
-        writer.add_tensor_info(weight.name, tuple(weight.source.shape), np.float32, size, kind)
+        writer.add_tensor_info(weight.name, shape, np.float32, weight.size, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()

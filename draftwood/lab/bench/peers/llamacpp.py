@@ -8,20 +8,25 @@ from dataclasses import dataclass
 
 from draftwood.errors import need
 from draftwood.lab.bench.llamacpp import decoding
+from draftwood.lab.bench.llamacpp.gguf import Precision
 from draftwood.models import Loaded
+from draftwood.protocols import Part, setting
 
 
 @dataclass(frozen=True)
-class LlamaCpp:
-    """Plain decoding; it has no settings."""
+class LlamaCpp(Part):
+    """Settings of plain decoding."""
+
+    weights: Precision = setting("model", "the matrices' type: the model's own, or quantised")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for library in ("llama_cpp", "gguf"):
             need(library, "llamacpp")
 
     def enter(self, stock: Loaded) -> decoding.LlamaCppDecoder:
         """Plain decoding from a file with the model's weights."""
-        return decoding.LlamaCppDecoder(stock).tried()
+        return decoding.LlamaCppDecoder(stock, precision=self.weights).tried()
 
 
 PEER = LlamaCpp

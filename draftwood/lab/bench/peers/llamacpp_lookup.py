@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from draftwood.errors import need
 from draftwood.lab.bench.llamacpp import decoding
+from draftwood.lab.bench.llamacpp.gguf import Precision
 from draftwood.models import Loaded
 from draftwood.protocols import Part, setting
 
@@ -18,6 +19,7 @@ class LlamaCppLookup(Part):
     """Settings of prompt lookup, with the library's defaults."""
 
     tokens: int = setting(10, "most tokens drafted a step (num_pred_tokens)", least=1)
+    weights: Precision = setting("model", "the matrices' type: the model's own, or quantised")
     ngram: int = setting(2, "longest suffix looked up (max_ngram_size)", least=1)
 
     def __post_init__(self) -> None:
@@ -30,7 +32,7 @@ class LlamaCppLookup(Part):
         lookup = need("llama_cpp.llama_speculative", "llamacpp").LlamaPromptLookupDecoding(
             max_ngram_size=self.ngram, num_pred_tokens=self.tokens
         )
-        return decoding.LlamaCppDecoder(stock, lookup, ahead=self.tokens).tried()
+        return decoding.LlamaCppDecoder(stock, lookup, self.tokens, self.weights).tried()
 
 
 PEER = LlamaCppLookup

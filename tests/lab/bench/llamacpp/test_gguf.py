@@ -223,3 +223,46 @@ def test_what_the_file_cannot_hold_is_refused(tmp_path: Path, model: Any, messag
     with pytest.raises(DraftwoodError, match=message):
         our_gguf.write(model(), tmp_path / "model.gguf")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("precision", "most"), [("q8_0", 0.01), ("q4_1", 0.12)])
+def test_matrices_may_be_quantised(
+    tmp_path: Path, precision: our_gguf.Precision, most: float
+) -> None:
+    model = llama(layers=1, intermediate_size=64)
+    path = tmp_path / "model.gguf"
+    our_gguf.write(model, path, precision)
+    file = gguf.GGUFReader(path)
+    tensors = {tensor.name: tensor for tensor in file.tensors}
+    for name, own in (
+        ("output.weight", model.lm_head.weight),
+        ("blk.0.ffn_down.weight", model.model.layers[0].mlp.down_proj.weight),
+    ):
+        found = tensors[name]
+        assert found.tensor_type.name == precision.upper()
+        values = torch.from_numpy(gguf.quants.dequantize(found.data, found.tensor_type))
+        wanted = own.detach()
+        assert 0 < (values - wanted).abs().max() < most * wanted.abs().max()
+    assert tensors["output_norm.weight"].tensor_type.name == "F32"
+    assert file.fields["general.file_type"].parts[-1][0] == {"q8_0": 7, "q4_1": 3}[precision]
+
+
+def test_rows_that_are_no_blocks_are_not_quantised(tmp_path: Path) -> None:
+    with pytest.raises(DraftwoodError, match=r"no blocks of 32: give weights=model"):
+        our_gguf.write(llama(layers=1), tmp_path / "model.gguf", "q8_0")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_with_int8_weights_is_written_as_q8(tmp_path: Path) -> None:
+    torchao = pytest.importorskip("torchao.quantization")
+    model = llama(layers=1, intermediate_size=64)
+    plain = model.lm_head.weight.detach().clone()
+    torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
+    path = tmp_path / "model.gguf"
+    with pytest.raises(DraftwoodError, match="give the peer weights=q8_0"):
+        our_gguf.write(model, path)
+    our_gguf.write(model, path, "q8_0")
+    [head] = [tensor for tensor in gguf.GGUFReader(path).tensors if tensor.name == "output.weight"]
+    values = torch.from_numpy(gguf.quants.dequantize(head.data, head.tensor_type))
+    assert (values - plain).abs().max() < 0.02 * plain.abs().max()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from draftwood.engine.request import Request
-from draftwood.lab.bench.llamacpp.gguf import file_of
+from draftwood.lab.bench.llamacpp.gguf import Precision, file_of
 from draftwood.lab.bench.peers.llamacpp import LlamaCpp
 from draftwood.lab.bench.peers.llamacpp_lookup import LlamaCppLookup
 from draftwood.models import Loaded
@@ -41,8 +41,17 @@ def test_defaults_are_those_of_the_installed_library() -> None:
 
 def test_greedy_tokens_are_those_of_transformers(model: Loaded) -> None:
     assert texts(answers(LlamaCpp().enter(model))) == plain(model)
-    for settings in ({}, {"tokens": 3}, {"tokens": 1, "ngram": 1}, {"ngram": 5}):
+    asked: list[dict[str, Any]] = [{}, {"tokens": 3}, {"tokens": 1, "ngram": 1}, {"ngram": 5}]
+    for settings in asked:
         assert texts(answers(LlamaCppLookup(**settings).enter(model))) == plain(model)
+
+
+@pytest.mark.parametrize("weights", ["q8_0", "q4_1"])
+def test_quantised_weights_decode(weights: Precision) -> None:
+    small = stock(intermediate_size=64)
+    for peer in (LlamaCpp(weights), LlamaCppLookup(weights=weights)):
+        found = answers(peer.enter(small))
+        assert all(len(answer.completion.tokens) > 1 for answer in found)
 
 
 def test_a_long_prompt_is_read_in_several_batches() -> None:

@@ -16,9 +16,9 @@ Text = tuple[tuple[int, ...], str]
 """Tokens of an answer, and why it ended."""
 
 
-def stock(context: int = 256) -> Loaded:
-    """An untouched tiny model."""
-    return Loaded("tiny", tiny_llama(context=context), tiny_tokenizer(), EOS)
+def stock(context: int = 256, **changed: int) -> Loaded:
+    """An untouched tiny model; ``changed`` are settings of its configuration."""
+    return Loaded("tiny", tiny_llama(context=context, **changed), tiny_tokenizer(), EOS)
 
 
 def answers(

@@ -71,6 +71,7 @@ class ThroughputDocument:
     metavar="N[,N]",
     help=f"Users at a time, 1 to {_MOST}; each has one request at a time.",
 )
+@click.option("--memory", help="Most memory of keys and values, such as 4GB; requests wait for it.")
 @model_options
 @max_new_tokens_option()
 @temperature_option
@@ -86,6 +87,7 @@ def throughput(
     prompts: str,
     methods: str,
     concurrency: str,
+    memory: str | None,
     model: ModelOptions,
     temperature: float,
     top_k: int,
@@ -151,10 +153,14 @@ def throughput(
     plain: dict[int, list[Served]] = {}
 
     def served(choice: OwnChoice, count: int) -> tuple[list[Served], float]:
-        engine = Engine(stage.target, choice.method, max_batch=count, host=stage.host)
+        engine = Engine(
+            stage.target, choice.method, max_batch=count, memory=memory, host=stage.host
+        )
         # No timed request is the first to need its memory.
         serve(engine, asked[:count], contexts, replace(decoding, max_new_tokens=_WARM), count)
-        engine = Engine(stage.target, choice.method, max_batch=count, host=stage.host)
+        engine = Engine(
+            stage.target, choice.method, max_batch=count, memory=memory, host=stage.host
+        )
         return serve(engine, asked, contexts, decoding, count)
 
     def document(*, complete: bool) -> ThroughputDocument:

@@ -37,6 +37,7 @@ from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host
+from draftwood.engine.memory import SLACK, readable
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
 from draftwood.methods import method
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 _CONTEXTS = (128, 1024)
 _SPREAD = 1.25
 """Largest acceptable quotient of two methods' ratios of predicted to measured steps."""
+_REQUEST = 1024
+"""Tokens of the requests of which ``tune`` tells how many fit."""
 _TEXT = "def add(self, a, b):\n    return a + b\n\n"
 _FITTED = ("ar", "goose:bypass=off")
 _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
@@ -179,6 +182,7 @@ def tune(
         f"outside forwards: {found.fixed * 1e3:.3f} ms per step, {found.node * 1e6:.1f} µs per "
         f"drafted node, {found.sequence * 1e3:.3f} ms per further sequence"
     )
+    terminal.print(memory_of(target.info.token_bytes + (drafter.token_bytes if drafter else 0)))
     terminal.print(checks_table(checks))
     terminal.print(verdict(checks))
     if output is not None:
@@ -233,6 +237,15 @@ def show(
             measured = _ms(timed.get((width * batch, cached, batch)))
             table.add_row(str(width), measured, _ms(seconds), f"{seconds / one:.2f}")
         console.print(table)
+
+
+def memory_of(token: int) -> str:
+    """How many tokens, and requests, fit into a gigabyte, by the bytes of a token."""
+    tokens = 10**9 // max(1, token)
+    return (
+        f"keys and values: {readable(token)} a token, so that 1 GB holds {tokens:,} tokens: "
+        f"{int(tokens / (_REQUEST * SLACK))} requests of {_REQUEST:,} tokens"
+    )
 
 
 def checks_table(checks: Sequence[Check]) -> Table:

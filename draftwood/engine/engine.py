@@ -20,6 +20,7 @@ from draftwood.engine.arguments import Makes, method_of, target_of
 from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
+from draftwood.engine.memory import MemoryLimit, memory_bytes
 from draftwood.engine.phases import Phases
 from draftwood.engine.request import (
     Completion,
@@ -49,6 +50,9 @@ logger = logging.getLogger(__name__)
 _AHEAD = 256
 """New tokens for which a request gets memory when it begins; more comes as it grows."""
 
+_MARGIN = 128
+"""Entries that a row of a cache may have beyond what was asked for."""
+
 
 class Engine:
     """Decodes requests with one method on one target.
@@ -60,6 +64,9 @@ class Engine:
         tokenizer: needed for prompts that are text, for the text of what is generated, and for
             stop strings.
         max_batch: most requests decoded at once; more wait in a queue.
+        memory: most bytes of all keys and values, or a text such as ``"4GB"``; None: no limit.
+            Requests wait until there is room for all tokens that they may have. For a moment a
+            cache that grows takes twice as much.
         host: where drafters are built; engines that share one share draft models.
 
     Attributes:
@@ -67,8 +74,8 @@ class Engine:
         note: a line about these; empty if there are none.
 
     Raises:
-        DraftwoodError: trees cannot be run on the model, there is no such method, or a drafter's
-            settings do not fit the target.
+        DraftwoodError: trees cannot be run on the model, there is no such method, a drafter's
+            settings do not fit the target, or memory is no number of bytes.
     """
 
     def __init__(
@@ -78,9 +85,11 @@ class Engine:
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         max_batch: int = 64,
+        memory: int | str | None = None,
         host: Host | None = None,
     ) -> None:
         max_batch = integer("max_batch", max_batch)
+        most_bytes = memory_bytes(memory)
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
         method = method_of(method)
@@ -94,6 +103,8 @@ class Engine:
         if found.note:
             logger.info("%s", found.note)
         self._phases = Phases(self.target, self.method, host)
+        ahead = self.method.policy.budget + 1 + _MARGIN
+        self._memory = MemoryLimit(most_bytes, self._phases.token_bytes, ahead)
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
@@ -109,6 +120,7 @@ class Engine:
         device: str = "auto",
         trust_remote_code: bool = False,
         max_batch: int = 64,
+        memory: int | str | None = None,
     ) -> "Engine":
         """An engine on a model and its tokenizer, loaded by :func:`draftwood.load`.
 
@@ -116,18 +128,19 @@ class Engine:
             DraftwoodError: the model cannot be loaded, or see above.
         """
         loaded = models.load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-        return cls(loaded.model, method, loaded.tokenizer, max_batch=max_batch)
+        return cls(loaded.model, method, loaded.tokenizer, max_batch=max_batch, memory=memory)
 
     def add(self, request: Request) -> int:
         """Queue a request; returns its number.
 
         Raises:
             DraftwoodError: something is of a wrong type, the prompt is empty, holds an unknown id
-                or exceeds the context, or a limit, a sampling setting or a stop string cannot be
-                honoured.
+        or exceeds the context, or a limit, a sampling setting or a stop string cannot be
+        honoured, or the request needs more memory than there may be.
         """
         request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)
+        self._memory.check(len(request.ids), limit)
         sequence = RunningRequest(next(self._numbers), request, limit, self.tokenizer)
         self._waiting.append(sequence)
         return sequence.number
@@ -251,6 +264,8 @@ class Engine:
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
             s = self._waiting[0]
+            if not self._fits(s):
+                break
             s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
             self._active[s.number] = self._waiting.popleft()
             joining.append(s)
@@ -264,6 +279,16 @@ class Engine:
                 delta, reason = self._phases.begin(s, prompt_rows)
                 self._events.append(delta)
             self._end(s, reason, failures)
+
+    def _fits(self, sequence: RunningRequest) -> bool:
+        """Whether there is memory for a request beside those that run."""
+        own = len(sequence.request.ids), sequence.limit
+        if self._active:
+            return self._memory.admits(len(self._active) + 1, *own)
+        if self._memory.wastes(*own) or not self._memory.admits(1, *own):
+            self._phases.trim()
+            self._memory.reset()
+        return self._memory.admits(1, *own)
 
     def _end(
         self, sequence: RunningRequest, reason: FinishReason | None, failures: Failures

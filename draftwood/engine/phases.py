@@ -171,9 +171,21 @@ class Phases:
         return predictions
 
     @property
+    def token_bytes(self) -> int:
+        """Bytes of a token in the caches of the target and of the drafters' models."""
+        drafts = sum(drafter.token_bytes for drafter in self._drafters.values())
+        return self._target.info.token_bytes + drafts
+
+    @property
     def draft_forwards(self) -> int:
         """Forwards of draft models and heads since the drafters were built."""
         return sum(drafter.forwards for drafter in self._drafters.values())
+
+    def trim(self) -> None:
+        """Give back the memory of all caches; no request runs."""
+        self._target.trim()
+        for drafter in self._drafters.values():
+            drafter.trim()
 
     def release(self, slot: int) -> None:
         """Let the drafters and the target forget a slot, even if one of them raises."""

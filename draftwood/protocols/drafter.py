@@ -144,6 +144,14 @@ class Drafter:
         """Number of draft forwards over trees so far; 0 without a model."""
         return 0
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token in the cache of the drafter's model; 0 without a model."""
+        return 0
+
+    def trim(self) -> None:
+        """Give back the memory of the model's cache; no request runs."""
+
     def backlog(self, slot: int) -> int:  # noqa: ARG002
         """Committed tokens, root excluded, that the draft model has not read; 0 without a model."""
         return 0
@@ -197,6 +205,10 @@ class DraftModel(Protocol):
 
     def open(self, capacity: int) -> int:
         """Reserve a slot for up to ``capacity`` tokens (it grows as needed); returns its number."""
+        ...
+
+    def trim(self) -> None:
+        """Give back the memory of closed slots, if no slot is open."""
         ...
 
     def prefill(

@@ -131,7 +131,8 @@ class TargetInfo:
     ``context_limit`` is its longest sequence in tokens. ``identity`` is a digest of its
     configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
     sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
-    ``layouts`` are the names of the layouts that weights are in on a CPU, sorted.
+    ``layouts`` are the names of the layouts that weights are in on a CPU, sorted. ``token_bytes``
+    are the bytes of a token's keys and values in all layers; 0 where nothing is cached.
     """
 
     vocab_size: int
@@ -145,6 +146,7 @@ class TargetInfo:
     eos: frozenset[int] = frozenset()
     fingerprint: Fingerprint | None = None
     layouts: tuple[str, ...] = ()
+    token_bytes: int = 0
 
 
 class Submitted(Protocol):
@@ -215,6 +217,10 @@ class Target(Protocol):
 
     def release(self, slot: int) -> None:
         """Give the slot back."""
+        ...
+
+    def trim(self) -> None:
+        """Give back the memory of closed slots, if no slot is open."""
         ...
 
     def embedding(self) -> torch.nn.Module:

@@ -134,6 +134,7 @@ def attach(
             eos=eos_of(model),
             fingerprint=weights,
             layouts=tuple(sorted({linear.layout.name for linear in packed})),
+            token_bytes=layout.token_bytes,
         )
         cache = KVCache(layout.layers)
         rotary = patch_rotary(model, lengths)

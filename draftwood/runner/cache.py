@@ -106,6 +106,16 @@ class KVCache(Cache):
         del self._row[slot]
         self._free.append(slot)
 
+    def trim(self) -> None:
+        """Give back all memory, if no slot is open."""
+        if self._slots:
+            return
+        self.rows = self.stride = 0
+        self.generation += 1
+        for views in (self.tensors, self._flats):
+            views.clear()
+        self._reads, self._writes, self._whole = [], [], []
+
     def row(self, slot: int) -> int:
         """The slot's present row.
 
@@ -246,16 +256,14 @@ class KVCache(Cache):
             flat.index_copy_(1, targets, flat.index_select(1, sources))
 
     def reserve(self, rows: int, entries: int) -> None:
-        """Make room; both sizes grow geometrically, and only used entries are copied.
+        """Make room, and copy the used entries.
 
-        They grow by a quarter, so that hardly more memory is held than is used. A token is then
-        copied four times in all, which is less than a thousandth of what a forward reads.
+        Rows grow by a quarter at a time, so that hardly more memory is held than is used. A token
+        is then copied four times in all, which is less than a thousandth of what a forward reads.
         """
         if rows <= self.rows and entries <= self.stride:
             return
         old, held = self.tensors, len(self._slots)
-        if rows > self.rows:
-            rows = max(rows, self.rows * 5 // 4)
         used = max(self._touched, default=0)
         if entries > self.stride:
             grown = max(entries, self.stride * 5 // 4) if used else entries

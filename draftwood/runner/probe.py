@@ -38,6 +38,12 @@ class CacheLayout:
     dtype: torch.dtype
     attended_as_cached: bool
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token's keys and values in all layers."""
+        planes = [plane for pair in self.layers for plane in pair]
+        return sum(plane.heads * plane.width * plane.dtype.itemsize for plane in planes)
+
 
 class _Recorder(Cache):
     """A cache that records the shapes of each layer's keys and values and stores nothing."""

@@ -107,6 +107,10 @@ class Runner:
         """Give the slot back."""
         self.cache.release(slot)
 
+    def trim(self) -> None:
+        """Give back the memory of the cache, if no slot is open."""
+        self.cache.trim()
+
     def length(self, slot: int) -> int:
         """Number of tokens cached in the slot."""
         return self.cache.length(slot)

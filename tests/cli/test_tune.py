@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from draftwood.cli import _tune_tables
 from draftwood.cli._timed_steps import Check, TimedStep, _timed, check, run_steps
-from draftwood.cli.tune import tune, verdict
+from draftwood.cli.tune import memory_of, tune, verdict
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
@@ -210,3 +210,10 @@ def test_ratios_are_judged_by_how_far_they_differ() -> None:
         _checked(0.8, 1.2)
     )
     assert "give more --seconds" in verdict([])
+
+
+def test_memory_is_told_in_tokens_and_requests() -> None:
+    assert memory_of(23_040) == (
+        "keys and values: 23 KB a token, so that 1 GB holds 43,402 tokens: 33 requests of 1,024 "
+        "tokens"
+    )

@@ -1,8 +1,14 @@
 """A request takes the memory of the tokens that it has, not of those that it may generate."""
 
+from typing import Any
+
+import pytest
 import torch
 
 from draftwood import Engine, Request, method
+from draftwood.engine.memory import memory_bytes
+from draftwood.engine.request import Finished
+from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
 from draftwood.runner.cache import KVCache, Plane
 from draftwood.runner.runner import Runner
@@ -39,3 +45,53 @@ def test_a_large_model_would_hold_as_many_entries() -> None:
     held = sum(tensor.numel() * tensor.itemsize for tensor in cache.tensors)
     token = 2 * 32 * 8 * 128 * 2
     assert held < 1.3 * written * token
+
+
+def test_requests_wait_for_memory() -> None:
+    runner = attach(tiny_llama(context=4096), self_test=False)
+    token = runner.info.token_bytes
+    assert token == 2 * 2 * 2 * 8 * 4  # keys and values of two layers, two heads of 8 float32
+    # Room for two requests of 100 + 200 tokens, of which a row takes 1.25 times as many and more.
+    engine = Engine(runner, method("ar"), memory=2 * 600 * token)
+    for seed in range(5):
+        engine.add(Request([7 + seed] * PROMPT, max_new_tokens=200, eos=()))
+    most, finished = 0, 0
+    while engine.busy:
+        events = engine.step()
+        finished += sum(isinstance(event, Finished) for event in events)
+        most = max(most, len(runner.cache._slots))
+        held = runner.cache.rows * runner.cache.stride * token
+        assert held <= 2 * 600 * token
+    assert (most, finished) == (2, 5)
+
+
+def test_what_never_fits_is_refused_at_once() -> None:
+    runner = attach(tiny_llama(context=4096), self_test=False)
+    engine = Engine(runner, method("ar"), memory="150KB")
+    with pytest.raises(DraftwoodError, match=r"needs 1\.\d+ MB .* memory is 150 KB: ask for fewer"):
+        engine.add(Request([1, 2, 3], max_new_tokens=4000))
+    assert not engine.busy
+
+
+def test_long_rows_are_given_back_for_many_short_ones() -> None:
+    runner = attach(tiny_llama(context=4096), self_test=False)
+    engine = Engine(runner, method("ar"), memory=1750 * runner.info.token_bytes)
+    engine.generate([Request([1] * 1000, max_new_tokens=8, eos=())])
+    assert runner.cache.stride > 1000
+    done = engine.generate([Request([1] * 20, max_new_tokens=8, eos=()) for _ in range(6)])
+    assert len(done) == 6
+    assert runner.cache.stride < 500
+    assert runner.cache.rows > 2
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, None), (5, 5), ("5", 5), ("4GB", 4 * 10**9), ("1.5 mb", 1500000)]
+)
+def test_memory_is_bytes_or_a_text(given: int | str | None, found: int | None) -> None:
+    assert memory_bytes(given) == found
+
+
+@pytest.mark.parametrize("given", [0, -1, "", "GB", "4 apples", "1.2.3", 2.5])
+def test_other_memory_is_refused(given: Any) -> None:
+    with pytest.raises(DraftwoodError, match="memory"):
+        memory_bytes(given)

@@ -116,6 +116,8 @@ class MarkovTarget:
             tokens.append(int(self.logits(tokens).argmax()))
         return tuple(tokens[len(prompt) :])
 
+    def trim(self) -> None: ...
+
     def open(self, capacity: int) -> int:
         slot = next(i for i in range(len(self.cached) + 1) if i not in self.cached)
         self.cached[slot] = []

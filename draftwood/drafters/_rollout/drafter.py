@@ -39,6 +39,7 @@ class RolloutDrafter(Drafter):
         from draftwood.drafters._rollout.rollout import DraftRollout
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
+        self._model = model
         vocabulary = VocabularyMap(to_target, target)
         self._rollout = DraftRollout(model, vocabulary, readable, limit, project)
 
@@ -46,6 +47,15 @@ class RolloutDrafter(Drafter):
     def forwards(self) -> int:
         """Forward passes over drafted trees, prompts not counted."""
         return self._rollout.forwards
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token in the model's cache."""
+        return self._model.info.token_bytes
+
+    def trim(self) -> None:
+        """Give back the memory of the model's cache."""
+        self._model.trim()
 
     def backlog(self, slot: int) -> int:
         """Number of committed tokens that the model has not read."""

@@ -67,6 +67,10 @@ class RecordingTarget(ReplayTarget):
         super().release(slot)
         self._target.release(self._model_slots.pop(slot))
 
+    def trim(self) -> None:
+        """Give back the memory of the model's cache, if no slot is open."""
+        self._target.trim()
+
     def embedding(self) -> torch.nn.Module:
         """The model's input embedding."""
         return self._target.embedding()

@@ -42,6 +42,9 @@ class WeightlessTarget(ABC, Generic[S]):
         self._open.remove(slot)
         self._slots.pop(slot, None)
 
+    def trim(self) -> None:
+        """There is no cache."""
+
     @abstractmethod
     def forward(
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs

@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError, integer
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 SLACK = 1.25
-"""A cache that grows is up to so many times as long as it must be."""
+"""A row that grows is up to so many times as long as it must be."""
 
 
 def memory_bytes(given: int | str | None) -> int | None:
@@ -58,7 +58,9 @@ class MemoryLimit:
             prompt: tokens of the request's prompt.
             new: most new tokens of it.
         """
-        rows, row = max(self._rows, requests), max(self._row, self._entries(prompt, new))
+        # A cache that grows has up to a quarter more rows than it must have.
+        rows = max(self._rows, requests, (requests - 1) * 5 // 4)
+        row = max(self._row, self._entries(prompt, new))
         if self._most is not None and rows * row * self._token > self._most:
             return False
         self._rows, self._row = rows, row

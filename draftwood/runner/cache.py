@@ -258,12 +258,15 @@ class KVCache(Cache):
     def reserve(self, rows: int, entries: int) -> None:
         """Make room, and copy the used entries.
 
-        Rows grow by a quarter at a time, so that hardly more memory is held than is used. A token
-        is then copied four times in all, which is less than a thousandth of what a forward reads.
+        Both sizes grow by a quarter at a time, so that hardly more memory is held than is used. A
+        token is then copied four times in all, which is less than a thousandth of what a forward
+        reads.
         """
         if rows <= self.rows and entries <= self.stride:
             return
         old, held = self.tensors, len(self._slots)
+        if rows > self.rows:
+            rows = max(rows, self.rows * 5 // 4)
         used = max(self._touched, default=0)
         if entries > self.stride:
             grown = max(entries, self.stride * 5 // 4) if used else entries

@@ -227,9 +227,9 @@ class StaticForward:
         state = (self._cache.generation, self._staging.generation, self.model_state)
         if state != self._recorded_for:
             self._recorded.clear()
-            self._recorded_for = state
             if self._graphs is not None:
                 self._graphs.forget()
+        self._recorded_for = state
         if bucket in self._recorded:
             return self._recorded[bucket]
         ids, positions, _, rows, starts, counts, lengths, done, words, depths = sent[:10]

@@ -153,14 +153,11 @@ def throughput(
     plain: dict[int, list[Served]] = {}
 
     def served(choice: OwnChoice, count: int) -> tuple[list[Served], float]:
-        engine = Engine(
-            stage.target, choice.method, max_batch=count, memory=memory, host=stage.host
-        )
+        options: dict[str, Any] = {"max_batch": count, "memory": memory, "host": stage.host}
+        engine = Engine(stage.target, choice.method, **options)
         # No timed request is the first to need its memory.
         serve(engine, asked[:count], contexts, replace(decoding, max_new_tokens=_WARM), count)
-        engine = Engine(
-            stage.target, choice.method, max_batch=count, memory=memory, host=stage.host
-        )
+        engine = Engine(stage.target, choice.method, **options)
         return serve(engine, asked, contexts, decoding, count)
 
     def document(*, complete: bool) -> ThroughputDocument:

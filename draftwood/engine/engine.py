@@ -135,8 +135,8 @@ class Engine:
 
         Raises:
             DraftwoodError: something is of a wrong type, the prompt is empty, holds an unknown id
-        or exceeds the context, or a limit, a sampling setting or a stop string cannot be
-        honoured, or the request needs more memory than there may be.
+                or exceeds the context, a limit, a sampling setting or a stop string cannot be
+                honoured, or the request needs more memory than there may be.
         """
         request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)

@@ -81,27 +81,3 @@ def draw_on(device: torch.device) -> DrawOnGpu | None:
         logger.warning("tokens are drawn by tensor operations, which take longer: %s", error)
         return None
     return draw_on_gpu
-
-
-@cache
-def attention_on(
-    device: torch.device, dtype: torch.dtype, group: int, shapes: frozenset[tuple[int, int, int]]
-) -> AttendTrees | None:
-    """The kernel for attention of trees on a device, if it computes there what it should.
-
-    Args:
-        device: a GPU.
-        dtype: of queries, keys and values.
-        group: query heads per key head.
-        shapes: key heads, width of a key and width of a value, of all layers.
-    """
-    try:
-        from draftwood.kernels.attention_check import check_attention
-        from draftwood.kernels.gpu_attention import attend_trees
-
-        for shape in sorted(shapes):
-            check_attention(attend_trees, device, dtype, group, *shape)
-    except Exception as error:  # noqa: BLE001 - as above
-        logger.warning("trees attend with masks, which takes longer: %s", error)
-        return None
-    return attend_trees

@@ -230,17 +230,16 @@ def _merge(  # type: ignore[no-untyped-def]
     sums = tl.load(shares + share * 2 + 1)
     top = tl.max(tops, 0)
     weights = tl.exp2(tops - top)
+    # A query of no sequence has no keys, and its parts were never written.
     found = tl.load(
         parts + share[:, None] * VALUE_WIDTH + lane[None, :],
-        mask=(lane < VALUE_WIDTH)[None, :],
+        mask=(sums > 0)[:, None] & (lane < VALUE_WIDTH)[None, :],
         other=0.0,
     )
     total = tl.sum(sums * weights, 0)
     if SINKS:
         total += tl.exp2(tl.load(sinks + head).to(tl.float32) * _LOG2E - top)
-    mean = tl.sum(found * weights[:, None], 0) / total
-    # A query of no sequence has no keys.
-    mean = tl.where(tl.max(sums, 0) > 0, mean, 0.0)
+    mean = tl.sum(found * weights[:, None], 0) / tl.where(total > 0, total, 1.0)
     into = output + (token * HEADS + head) * VALUE_WIDTH + lane
     tl.store(into, mean.to(output.dtype.element_ty), mask=lane < VALUE_WIDTH)
 

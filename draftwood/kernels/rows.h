@@ -36,7 +36,8 @@ inline void tile(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const 
     for (; k + K::STEP <= n; k += K::STEP) {
         Vector parts[R];
         for (int r = 0; r < R; r++) parts[r] = K::read(w + r * n + k);
-        // In the order of memory: that is much faster than a line of each row in turn.
+        // In the order of memory: that is much faster than a line of each row in turn. A step over int8 may read less
+        // than a line, which is then asked for once.
         for (int i = 0; i < LINES * K::STEP; i += LINE)
             if (LINE <= K::STEP || (LINES * k + i) % LINE < LINES * K::STEP) __builtin_prefetch(ahead + LINES * k + i, 0, 2);
         for (int m = 0; m < M; m++) {

@@ -1,6 +1,5 @@
 """int8 weights for the linears of a model, by torchao."""
 
-import logging
 from typing import Any
 
 from draftwood.errors import DraftwoodError
@@ -14,15 +13,10 @@ def quantise_int8(model: Any) -> None:
     Raises:
         DraftwoodError: torchao is not installed.
     """
-    log = logging.getLogger("torchao")
-    level = log.level
-    log.setLevel(logging.ERROR)  # it tells of libraries for other machines
     try:
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
     except ImportError as error:
         raise DraftwoodError("int8 weights need torchao: pip install 'draftwood[int8]'") from error
-    finally:
-        log.setLevel(level)
     quantize_(model, Int8WeightOnlyConfig())
 
 

@@ -15,7 +15,6 @@ import torch
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
-from draftwood.kernels.gpu import attention_on
 from draftwood.models import eos_of, fingerprint_of, origin_of
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attached_models import (
@@ -25,6 +24,7 @@ from draftwood.runner.attached_models import (
     unmark_attached,
 )
 from draftwood.runner.attention import PREFIX, register
+from draftwood.runner.attention_check import attention_on
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
 from draftwood.runner.cpu.int8 import Int8Linear, patch_int8
@@ -133,7 +133,7 @@ def attach(
             origin=origin_of(model.config),
             eos=eos_of(model),
             fingerprint=weights,
-            layouts=tuple(sorted({linear.layout.name for linear in packed})),
+            layouts=tuple(sorted({linear.layout_name for linear in packed})),
             token_bytes=layout.token_bytes,
         )
         cache = KVCache(layout.layers)
@@ -195,19 +195,18 @@ def _check(
     Raises:
         DraftwoodError: they are right with none.
     """
-    for each in masks[:-1]:
+    for each in masks:
         forward_pass.masks = each
         try:
             for reference in references:
                 check_reference(runner, reference)
-        except Exception as error:  # noqa: BLE001 - a kernel may not even compile
+        except Exception as error:  # a kernel may not even compile
+            if each is masks[-1]:
+                raise
             logger.warning("trees attend with masks, as the kernel failed: %s", error)
             forward_pass.static = None
         else:
             return
-    forward_pass.masks = masks[-1]
-    for reference in references:
-        check_reference(runner, reference)
 
 
 def runner_of(model: Any) -> Runner:

@@ -6,7 +6,6 @@ original runs, so plain ``generate`` computes the same as before.
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +22,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.cpu.attention import Sequences, attend
+from draftwood.runner.kernel_attention import KernelAttention
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
@@ -85,33 +85,6 @@ class HeadGroups:
 
     sizes: set[int] = field(default_factory=set)
     planes: list[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=list)
-
-
-class KernelAttention(ABC):
-    """Attention that a kernel computes over the whole cache, without masks."""
-
-    @abstractmethod
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Attention output ``[1, n, heads, d]``.
-
-        Args:
-            query: ``[1, heads, n, d]``, of all sequences behind one another.
-            key: ``[rows, kv_heads, entries, d]``, the whole cache.
-            value: as ``key``.
-            mask: stands in for the mask of the layer's kind.
-            scaling: of the scores; None: ``d ** -0.5``.
-            softcap: of the scores, see :func:`_unfused`.
-            sinks: ``[heads]``, see :func:`_unfused`.
-        """
 
 
 Step: TypeAlias = Visibility | Varlen | KernelAttention

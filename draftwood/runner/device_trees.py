@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
 from draftwood.kernels.gpu import AttendTrees, Seen
-from draftwood.runner.attention import KernelAttention, Visibility
+from draftwood.runner.attention import Visibility
+from draftwood.runner.kernel_attention import KernelAttention
 from draftwood.runner.masks import (
     WORD,
     LayerKind,
@@ -26,49 +26,6 @@ from draftwood.runner.masks import (
     unmasked,
 )
 from draftwood.tree import TokenTree
-
-
-@dataclass(frozen=True, eq=False)
-class TreesByKernel(KernelAttention):
-    """The attention of one forward.
-
-    Attributes:
-        seen: the keys that each query sees.
-        kinds: of layers, in the order of their stand-ins for masks.
-        kernel: computes it.
-    """
-
-    seen: Seen
-    kinds: tuple[LayerKind, ...]
-    kernel: AttendTrees
-
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """See :class:`draftwood.runner.attention.KernelAttention`."""
-        place = mask.shape[-1] - 1
-        if place >= len(self.kinds):
-            raise DraftwoodError("the model changes the masks of its layers, which no kernel reads")
-        kind = self.kinds[place]
-        queries = query[0].transpose(0, 1)
-        return self.kernel(
-            queries if queries.stride(-1) == 1 else queries.contiguous(),
-            key.transpose(1, 2),
-            value.transpose(1, 2),
-            self.seen,
-            scale=scaling,
-            softcap=softcap,
-            sinks=sinks,
-            window=kind.window,
-            chunk=kind.chunk,
-        )[None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +63,9 @@ class SeenPlan:
         """See :class:`draftwood.runner.masks.MaskPlan`."""
         return self.stand_ins
 
-    def attention(self, seen: Seen) -> TreesByKernel:
+    def attention(self, seen: Seen) -> KernelAttention:
         """The attention of a forward, given what its queries see."""
-        return TreesByKernel(seen, self.kinds, self.kernel)
+        return KernelAttention(seen, self.kinds, self.kernel)
 
     def seen(self, numbers: torch.Tensor, rows: torch.Tensor) -> Seen:
         """What the queries see, on the device.

@@ -138,10 +138,11 @@ class ForwardPass:
         """
         if self.shift:
             self._positions += self.shift
-        if self.static is not None and isinstance(mask, SeenPlan) and visibility is Visibility.TREE:
+        plan = mask if isinstance(mask, SeenPlan) else None
+        if self.static is not None and plan is not None and visibility is Visibility.TREE:
             tokens = (self._ids, self._positions)
             others = np.empty(0, dtype=np.int64) if further is None else further
-            found = self.static.run(rows, starts, mask, *tokens, taps, hidden, others)
+            found = self.static.run(rows, starts, plan, *tokens, taps, hidden, others)
             if found is not None:
                 output, self.further = found
                 return output
@@ -150,13 +151,13 @@ class ForwardPass:
         cache.reserve(0, max(lengths))
         # Before the buffer of the positions may grow and move.
         extents = self._extents(counts, min_extents)
-        by_kernel = isinstance(mask, SeenPlan)
+        by_kernel = plan is not None
         sent = self._send(rows, starts, counts, keep, mask.numbers, further, by_kernel)
         cache.begin(rows, starts, counts, sent.entries, sent.rows, whole=by_kernel)
         step: Step = visibility
-        if isinstance(mask, SeenPlan):
+        if plan is not None:
             assert sent.rows is not None
-            step = mask.attention(mask.seen(sent.numbers, sent.rows))
+            step = plan.attention(plan.seen(sent.numbers, sent.rows))
         elif len(rows) > 1:
             step = Varlen(visibility, counts, lengths, sent.places)
         masks, kept = mask.build(sent.numbers), sent.keep if keep else None

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from draftwood.runner.cpu.watched import acts, place_of
+
 _OF_ADAPTERS = ("_disable_adapters", "_active_adapter", "merged_adapters", "scaling")
 """Attributes of PEFT's layers that a forward reads."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -17,12 +19,12 @@ def model_state(model: nn.Module) -> tuple[Any, ...]:
 
     Weights that are changed in place, where they are, do not count: a recorded forward reads them.
     """
-    weights = tuple(parameter.data_ptr() for parameter in model.parameters())
+    weights = tuple(map(place_of, model.parameters()))
     return weights, *(_own_state(module) for module in model.modules())
 
 
 def _own_state(module: nn.Module) -> tuple[Any, ...]:
     given = module.__dict__
-    hooks = tuple(tuple(given[name]) for name in _HOOKS)
+    hooks = [key for name in _HOOKS for key, hook in given[name].items() if acts(hook)]
     adapters = tuple(repr(given[name]) for name in _OF_ADAPTERS if name in given)
-    return id(given.get("forward")), hooks, adapters, module.training
+    return id(given.get("forward")), tuple(hooks), adapters, module.training

@@ -27,7 +27,7 @@ from draftwood.kernels.gpu import Seen
 from draftwood.runner.attention import Step
 from draftwood.runner.cache import KVCache
 from draftwood.runner.device_trees import SeenPlan
-from draftwood.runner.masks import Masks
+from draftwood.runner.masks import WORD, Masks
 from draftwood.runner.ramps import Ramps
 from draftwood.runner.scored import Scored
 
@@ -43,22 +43,13 @@ _ROOM = 1 << 15
 _FAILURES = 2
 """Buckets that fail before no further one is tried: a single one may lack memory."""
 
+ModelCall: TypeAlias = Callable[
+    [torch.Tensor, torch.Tensor, Masks, Step, tuple[int, ...], torch.Tensor | None], Scored
+]
+"""``call`` of :class:`draftwood.runner.forward.ForwardPass`, for all logits."""
+
 Forward: TypeAlias = Callable[[], Scored]
 """A forward over a bucket, or what repeats it: the output is always in the same memory then."""
-
-
-class ModelCall(Protocol):
-    """A call of the model."""
-
-    def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        masks: Masks,
-        step: Step,
-        taps: tuple[int, ...],
-        hidden: torch.Tensor | None,
-    ) -> Scored: ...
 
 
 class Graphs(Protocol):
@@ -282,5 +273,5 @@ def bucket_for(plan: SeenPlan, taps: tuple[int, ...], vector_width: int) -> Buck
     if sequences * nodes > MOST:
         return None
     width = 1 << (plan.words.shape[1] - 1).bit_length()
-    depths = 64 * width if plan.depths.shape[1] else 0
+    depths = WORD * width if plan.depths.shape[1] else 0
     return Bucket(sequences, nodes, width, depths, taps, vector_width)

@@ -80,7 +80,7 @@ class TreeDistributions:
             found = draw_with_kernel(scores, filters, *noise.address(depth))
             return self._checked(node, found)
         # Other noise, such as that of an enumeration, wants the weights.
-        p = self.probabilities([node])
+        p = torch.softmax(self._scores([node]), dim=-1)
         self._check([node], p)
         return noise.choose(depth, p[0])
 

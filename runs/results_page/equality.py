@@ -8,16 +8,20 @@ from .stored import Run, Runs, benchmarks, commit, link, mode
 
 
 def lossless(runs: Runs) -> Iterable[str]:
-    """Totals of all comparisons, for each commit; then a row for each run."""
+    """Totals of all comparisons, for each model and dtype; then a row for each run."""
     tokens = {name: run for name, run in benchmarks(runs).items() if counts(run)[1]}
     laws = {name: run for name, run in runs.items() if "checks" in run}
-    commits = dict.fromkeys(map(commit, (*tokens.values(), *laws.values())))
-    for each in commits:
-        yield total(
-            [run for run in tokens.values() if commit(run) == each],
-            [run for run in laws.values() if commit(run) == each],
-            each,
+    for model in dict.fromkeys(mode(run)[0] for run in tokens.values()):
+        compared = map(counts, (run for run in tokens.values() if mode(run)[0] == model))
+        identical, all_of_them, ties, faults = map(sum, zip(*compared, strict=True))
+        yield (
+            f"**{model}: {identical:,} of {all_of_them:,} outputs have the tokens of plain "
+            f"decoding, {ties} are near ties, {faults} are faults.**"
         )
+    if laws:
+        tested = sum(len(by_method(run)) for run in laws.values())
+        passed = sum(map(passing, laws.values()))
+        yield f"**{passed} of {tested} tests of a method's distribution pass.**"
     rows = [
         [
             *mode(run),
@@ -52,22 +56,6 @@ def counts(run: Run) -> tuple[int, int, int, int]:
     )
     faults = sum(not each["near_tie"] for entry in entries for each in entry["divergences"])
     return identical, compared, ties, faults
-
-
-def total(tokens: list[Run], laws: list[Run], at: str) -> str:
-    """Say in one sentence how all comparisons at a commit ended."""
-    parts = []
-    if tokens:
-        identical, compared, ties, faults = map(sum, zip(*map(counts, tokens), strict=True))
-        parts.append(
-            f"{identical:,} of {compared:,} outputs have the tokens of plain decoding, "
-            f"{ties} are near ties, {faults} are faults"
-        )
-    if laws:
-        tested = sum(len(by_method(run)) for run in laws)
-        passed = sum(map(passing, laws))
-        parts.append(f"{passed} of {tested} tests of a method's distribution pass")
-    return f"**Commit `{at}`: {'; '.join(parts)}.**"
 
 
 def by_method(run: Run) -> dict[str, dict[str, Any]]:

@@ -1,9 +1,6 @@
 """Attention of trees in Triton is float64's, interpreted on the CPU, and compiles for GPUs."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +10,10 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.kernels.attention_check import check_attention
 from draftwood.kernels.gpu import AttendTrees, Seen
+from draftwood.runner.attention_check import check_attention
 from draftwood.runner.masks import LayerKind, ancestor_words
+from tests.kernels.test_gpu_draws import run
 
 COMPILE = """
 import json, sys, triton
@@ -59,6 +57,19 @@ def attend() -> AttendTrees:
     return attend_trees
 
 
+def signalling(given: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
+    """New memory in which each 32 bits are a signalling NaN: with it, arithmetic is an error."""
+    made = given.new_zeros(*sizes, **options)
+    made.view(torch.int32).fill_(0x7FA00000)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What new memory holds must not matter."""
+    monkeypatch.setattr(torch.Tensor, "new_empty", signalling)
+
+
 WHERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 FULL = LayerKind("full")
 WINDOW, CHUNK = LayerKind("window", window=24), LayerKind("chunk", chunk=50)
@@ -94,6 +105,7 @@ SHAPES = [
     Shape((4, 2), (16, 16), (12, 12), (40, 50), (2, 5), 2, WINDOW, softcap=30.0, sinks=True),
     Shape((4, 2), (16, 16), (12, 12), (70, 130), (2, 5), 2, CHUNK, softcap=30.0),
     Shape((4, 2), (16, 16), (3, 9), (70, 7), (0, 0), 1, padding=4),
+    Shape((4, 2), (16, 16), (3, 9), (70, 7), (0, 0), 4, padding=4),
     Shape((4, 2), (16, 16), (3, 9), (70, 7), (0, 0), 4, padding=4, sinks=True),
     Shape((4, 2), (16, 16), (40, 12), (70, 130), (0, 0), 2, sinks=True, trees=False),
     Shape((4, 2), (16, 16), (40, 12), (70, 130), (0, 0), 1, WINDOW, trees=False),
@@ -269,9 +281,5 @@ def test_the_kernel_is_compared_before_it_is_used(attend: AttendTrees, dtype: to
 )
 def test_the_kernel_compiles_for_gpus(arch: int, asked: dict[str, Any], tmp_path: Path) -> None:
     """On tensor cores, within the shared memory of the smallest GPU of 2020 or later."""
-    pytest.importorskip("triton")
-    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
-    environment.pop("TRITON_INTERPRET", None)
-    command = [sys.executable, "-c", COMPILE, json.dumps([asked, arch])]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert 0 < json.loads(printed.stdout) <= 99 * 1024
+    printed = run(COMPILE, json.dumps([asked, arch]), interpret=False, home=tmp_path)
+    assert 0 < json.loads(printed) <= 99 * 1024

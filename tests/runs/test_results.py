@@ -99,9 +99,10 @@ def test_every_comparison_with_plain_decoding_is_counted() -> None:
     }
     text = page(runs)
     assert (
-        "**Commit `c0ffee0`: 5 of 7 outputs have the tokens of plain decoding, 1 are near ties, "
-        "1 are faults; 2 of 2 tests of a method's distribution pass.**"
+        "**embedded (6.2 M, float32): 5 of 7 outputs have the tokens of plain decoding, "
+        "1 are near ties, 1 are faults.**"
     ) in text
+    assert "**2 of 2 tests of a method's distribution pass.**" in text
     assert "| embedded (6.2 M, float32) | greedy | batch 1 | 4 | 6 | 1 | 1 | c0ffee0 |" in text
     assert "| embedded (6.2 M, float32) | temperature 0.8 | batch 1 | 1 | 1 | 0 | 0 |" in text
     assert "| 2 | 2 | 0.31 to 0.31 | c0ffee0 |" in text
@@ -114,15 +115,21 @@ def test_every_comparison_with_plain_decoding_is_counted() -> None:
     )
 
 
-def test_totals_are_of_one_commit_and_failures_are_shown() -> None:
-    failed = stored(law(1e-5, "rrsw", commit="b" * 40), "equality.sh law")
+def test_totals_are_of_one_model_and_failures_are_shown() -> None:
+    failed = stored(law(1e-5, "rrsw"), "equality.sh law")
     runs = {
         "equality_greedy_1": stored(bench({"ar": compared(None), "goose": compared(True)})),
         "equality_law_model": failed,
+        "smollm2_greedy": stored(bench({"ar": compared(None), "goose": compared(False)})),
+    }
+    runs["smollm2_greedy"]["provenance"]["model"] = {
+        **runs["smollm2_greedy"]["provenance"]["model"],
+        "name": "smollm2",
     }
     text = page(runs)
-    assert "**Commit `c0ffee0`: 1 of 1 outputs" in text
-    assert "**Commit `bbbbbbb`: 0 of 1 tests of a method's distribution pass" in text
+    assert "**embedded (6.2 M, float32): 1 of 1 outputs" in text
+    assert "**smollm2 (6.2 M, float32): 0 of 1 outputs" in text
+    assert "**0 of 1 tests of a method's distribution pass.**" in text
     assert "| **1e-05** |" in run_page("equality_law_model", failed)
 
 

@@ -7,14 +7,13 @@ activations: the model's distribution is that of the model that the user quantis
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from draftwood.kernels.functions import kernels
 from draftwood.models.quantising import is_quantised_weight
-from draftwood.runner.cpu.layouts import LayoutChoice, WeightLayout
 from draftwood.runner.cpu.rows import RowsLinear
 from draftwood.runner.patched import PatchedForward
 
@@ -55,21 +54,20 @@ def int8_weight(weight: Any) -> Int8Weight | None:
     return Int8Weight(numbers, scales.detach().float().flatten().contiguous()) if fits else None
 
 
-def _same(weight: Tensor) -> Tensor:
-    return weight
-
-
-INT8 = WeightLayout("int8", _same, _same, RowsLinear)
-"""The layout in which torchao keeps a weight."""
-
-
 class Int8Linear(PatchedForward):
     """The ``forward`` of a linear with an int8 weight.
 
     Args:
         module: the linear.
         weight: its weight.
+
+    Attributes:
+        high: first number of rows for which the kernel is not used.
+        layout_name: of the weight's layout.
     """
+
+    high: ClassVar = _MOST
+    layout_name: ClassVar = "int8"
 
     def __init__(self, module: nn.Linear, weight: Int8Weight) -> None:
         self.module = module
@@ -78,7 +76,6 @@ class Int8Linear(PatchedForward):
         self._held = module._parameters["weight"]
         self._linear = RowsLinear(weight.numbers, weight.scales, module.weight.dtype)
         self._end = _MOST * module.in_features
-        self._choice = LayoutChoice(INT8, 1, _MOST)
         super().__init__(module)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -91,21 +88,6 @@ class Int8Linear(PatchedForward):
             if found is not None:
                 return found
         return nn.Linear.forward(self.module, x)
-
-    @property
-    def low(self) -> int:
-        """Least number of rows for which the kernel is used."""
-        return self._choice.low
-
-    @property
-    def high(self) -> int:
-        """First number of rows for which it is not used any more."""
-        return self._choice.high
-
-    @property
-    def layout(self) -> WeightLayout:
-        """The layout of the weight."""
-        return INT8
 
     def refresh(self) -> None:
         """Read the weight again if it was replaced."""

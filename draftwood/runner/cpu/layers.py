@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from draftwood.kernels.functions import Kernels, kernels, readable
 from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
-from draftwood.runner.cpu.int8 import Int8Linear, int8_weight
+from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm, early
 from draftwood.runner.cpu.packing import PackedLinear
@@ -251,14 +251,7 @@ class FusedLayer:
             places=[
                 (module._parameters, name, place(module._parameters, name))
                 for module in modules
-                for name, parameter in module._parameters.items()
-                if int8_weight(parameter) is None
-            ],
-            held=[
-                (module._parameters, name, id(parameter))
-                for module in modules
-                for name, parameter in module._parameters.items()
-                if int8_weight(parameter) is not None
+                for name in module._parameters
             ],
             hooks=[
                 hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)

@@ -155,6 +155,11 @@ class PackedLinear(PatchedForward):
         """The layout of the packed weight."""
         return self._choice.layout
 
+    @property
+    def layout_name(self) -> str:
+        """The name of the layout."""
+        return self.layout.name
+
     def refresh(self) -> None:
         """Pack the weight again unless the packed one is up to date."""
         if self._moved or (self._packed is not None and self._unchanged()):

@@ -1,10 +1,11 @@
 """Parts of modules that must stay what they were, for code that computes in their place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+import torch
 from torch import nn
 
 CAPTURING = "transformers.utils.output_capturing"
@@ -14,16 +15,26 @@ They do nothing unless attentions are asked for, and fused attention has none to
 """
 
 
+def acts(hook: Any) -> bool:
+    """Whether a hook may do something in a forward of the engine."""
+    return getattr(hook, "__module__", None) != CAPTURING
+
+
 def acting(hooks: Mapping[int, Any]) -> bool:
     """Whether one of these hooks may do something in a forward of the engine."""
-    return any(getattr(hook, "__module__", None) != CAPTURING for hook in hooks.values())
+    return any(map(acts, hooks.values()))
 
 
 def place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:
     """Where a parameter is in memory; None if there is none."""
     # Past a dictionary that restores a packed weight.
     found = dict.get(parameters, name)
-    return None if found is None else found.data_ptr()
+    return None if found is None else place_of(found)
+
+
+def place_of(parameter: torch.Tensor) -> int:
+    """Where a parameter is in memory; its id if it is put together from others, as quantised."""
+    return parameter.data_ptr() or id(parameter)
 
 
 @dataclass
@@ -35,7 +46,6 @@ class Watched:
         forwards: dictionaries of modules, with the ``forward`` that they had, or None.
         methods: modules, with the ``forward`` of their class.
         places: dictionaries of parameters, with a name and where it was.
-        held: dictionaries of parameters without a place of their own, with a name and their id.
         hooks: dictionaries of hooks; those of transformers' capturing may come.
     """
 
@@ -44,14 +54,12 @@ class Watched:
     methods: list[tuple[nn.Module, Callable[..., Any]]]
     places: list[tuple[dict[str, Any], str, int | None]]
     hooks: list[Mapping[int, Any]]
-    held: list[tuple[dict[str, Any], str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._children = _columns(self.children, 3)
         self._forwards = _columns(self.forwards, 2)
         self._modules, self._methods = _columns(self.methods, 2)
         self._places = _columns(self.places, 3)
-        self._held = _columns(self.held, 3)
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -62,7 +70,6 @@ class Watched:
             [row for part in parts for row in part.methods],
             [row for part in parts for row in part.places],
             [row for part in parts for row in part.hooks],
-            [row for part in parts for row in part.held],
         )
 
     def unchanged(self) -> bool:
@@ -70,14 +77,12 @@ class Watched:
         tables, names, children = self._children
         members, forwards = self._forwards
         parameters, fields, places = self._places
-        holders, held_names, held = self._held
         return (
             not any(acting(hooks) for hooks in self.hooks if hooks)
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
             and [*map(place, parameters, fields)] == places
-            and [*map(id, map(dict.get, holders, held_names))] == held
         )
 
 

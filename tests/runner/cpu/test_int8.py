@@ -12,14 +12,12 @@ from draftwood.runner.attach import attach
 from draftwood.runner.cpu.int8 import Int8Linear, int8_weight, patch_int8
 from draftwood.runner.cpu.rows import RowsLinear
 from tests.factories.tiny_llama import tiny_llama
+from tests.runner.cpu.test_rows import ALLOWED, drawn
 
 pytestmark = [
     pytest.mark.skipif(_command() is None, reason="no C++ compiler"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-8}
-"""Rounding, relative to the terms' size."""
 
 
 def quantised(module: nn.Module, *, activations: bool = False) -> nn.Module:
@@ -31,11 +29,6 @@ def quantised(module: nn.Module, *, activations: bool = False) -> nn.Module:
     )
     torchao.quantize_(module, config())
     return module
-
-
-def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)

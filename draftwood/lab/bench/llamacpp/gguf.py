@@ -66,12 +66,11 @@ class Weight:
         values = self.source.detach()
         if is_quantised_weight(values):
             values = values.dequantize()
-        quantised = self.kind not in _TYPES.values()
-        dtype = torch.float32 if quantised else _DTYPES[self.kind]
-        values = values.to("cpu", dtype)
+        dtype = _DTYPES.get(self.kind)
+        values = values.to("cpu", dtype or torch.float32)
         if self.heads:
             values = interleaved(values, self.heads)
-        if quantised:
+        if dtype is None:
             gguf = need("gguf", "llamacpp")
             kind = gguf.GGMLQuantizationType[self.kind]
             return gguf.quants.quantize(values.contiguous().numpy(), kind)

@@ -32,8 +32,8 @@ from draftwood.lab.bench.provenance import provenance
 from draftwood.protocols import Verdict, Verification, Verifier
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw
-from draftwood.verifiers._residuals import Siblings, children_of, try_children
-from draftwood.verifiers.traversal import judged_trees
+from draftwood.verifiers._residuals import judged_trees
+from draftwood.verifiers.traversal import keep_probabilities
 
 
 def accepted_by_walk(case: Verification) -> float:
@@ -53,15 +53,12 @@ def accepted_by_walk(case: Verification) -> float:
 
 def accepted_by_rejection(case: Verification) -> float:
     """Expected nodes accepted token by token, siblings tested one after another."""
-    children = children_of(case.tree)
-    inner = [node for node, own in enumerate(children) if own]
-    tested = dict(
-        zip(inner, try_children([Siblings(case, n, children[n], 1.0) for n in inner]), strict=True)
-    )
+    [tree] = judged_trees([case], carried=False)
     expected = [0.0] * len(case.tree)
-    for node in reversed(inner):
+    for node, children in reversed([*enumerate(tree.children)]):
         left = 1.0
-        for child, probability in zip(children[node], tested[node].probabilities, strict=True):
+        probabilities = tree.at(node, 1.0).probabilities if children else ()
+        for child, probability in zip(children, probabilities, strict=True):
             expected[node] += left * probability * (1 + expected[child])
             left *= 1 - probability
     return expected[ROOT]
@@ -70,7 +67,8 @@ def accepted_by_rejection(case: Verification) -> float:
 def accepted_by_traversal(case: Verification) -> float:
     """Expected nodes accepted by Traversal Verification."""
     expected, left = 0.0, 1.0
-    for node, probability in judged_trees([case])[0].probabilities():
+    [tree] = judged_trees([case], carried=True)
+    for node, probability in keep_probabilities(tree):
         expected += left * probability * int(case.tree.depths[node])
         left *= 1 - probability
     return expected

@@ -17,12 +17,12 @@ from draftwood.lab.bench.provenance import provenance
 PROMPT = "def quicksort(values):\n"
 
 
-def peak(method: str, tokens: int) -> dict[str, object]:
+def peak(model: str, dtype: str, method: str, tokens: int) -> dict[str, object]:
     """Peak megabytes of a process, and the number of tokens that it generated."""
     name, *settings = method.split(":")
     flags = [part for item in settings for part in ("--" + item).split("=", 1)]
     command = [sys.executable, "-m", "draftwood", "generate", PROMPT, "--method", name, *flags]
-    command += ["--max-new-tokens", str(tokens), "--json"]
+    command += ["--model", model, "--dtype", dtype, "--max-new-tokens", str(tokens), "--json"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdout is not None
     printed = json.loads(child.stdout.read())
@@ -34,12 +34,14 @@ def peak(method: str, tokens: int) -> dict[str, object]:
 
 
 @click.command()
+@click.option("--model", default="embedded", show_default=True)
+@click.option("--dtype", default="auto", show_default=True)
 @click.option("--methods", required=True, help="Separated by commas, as for bench.")
 @click.option("--tokens", default=512, show_default=True)
-def main(methods: str, tokens: int) -> None:
+def main(model: str, dtype: str, methods: str, tokens: int) -> None:
     """Measure and print."""
-    found = {method: peak(method, tokens) for method in methods.split(",")}
-    facts = provenance(model={"name": "embedded"}, settings={"tokens": tokens}, sets=[])
+    found = {method: peak(model, dtype, method, tokens) for method in methods.split(",")}
+    facts = provenance(model={"name": model, "dtype": dtype}, settings={"tokens": tokens}, sets=[])
     click.echo(json.dumps({"provenance": facts, "peak_memory": found}, indent=1))
 
 

@@ -28,12 +28,11 @@ from draftwood.engine.request import (
     Finished,
     FinishReason,
     Request,
-    Stepped,
     admit,
     prepared,
 )
+from draftwood.engine.request_step import RequestStep
 from draftwood.engine.sequence import RunningRequest
-from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError, integer
 from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
@@ -108,6 +107,7 @@ class Engine:
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
+        self._unreported: list[RequestStep] = []  # their events are not made yet
         self._events: list[Event] = []  # not handed out yet
 
     @classmethod
@@ -154,6 +154,7 @@ class Engine:
         if waiting is not None:
             self._waiting.remove(waiting)
             return Finished(number, waiting.completion("cancelled"))
+        self._catch_up()
         if number in self._active:
             self._finish(self._active[number], "cancelled")
         own = [event for event in self._events if event.request_id == number]
@@ -201,6 +202,9 @@ class Engine:
         observer, its text, logits that are not numbers) ends with reason ``"error"``; the others go
         on with the tokens that they would have had without it.
 
+        On another device than the CPU, the events of a request that goes on come with the next
+        call: they are made while the device runs the next forward.
+
         Raises:
             Exception: what was done for all at once failed, such as a forward of the model. The
                 requests that ran are cancelled and the engine can be used on; those that wait stay.
@@ -213,11 +217,13 @@ class Engine:
                 batch = Batch(list(self._active.values()), phases.draft_forwards)
                 drafted = phases.draft(batch, queued=bool(self._waiting))
                 trees = [found.tree for found in drafted]
-                rows = phases.score(batch, trees)
+                submitted = phases.submit(batch, trees)
+                self._report(batch.failures)
+                rows = phases.rows(batch, submitted)
                 outcomes = phases.verify(batch, trees, rows)
                 phases.commit(batch, outcomes)
                 predictions = phases.learn(batch, drafted, outcomes)
-                self._report(batch, outcomes, predictions)
+                self._take(batch, outcomes, predictions)
         events, self._events = self._events, []
         return events
 
@@ -227,36 +233,47 @@ class Engine:
         try:
             yield
         except Exception:
+            with suppress(Exception):
+                self._catch_up()
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
                     self._finish(sequence, "cancelled")
             raise
 
-    def _report(
+    def _take(
         self,
         batch: Batch,
         outcomes: Sequence[Outcome],
         predictions: Sequence[Prediction | None],
     ) -> None:
-        """Append the tokens, make the step's events, and end the requests that are done."""
+        """Append the tokens and end the requests that are done."""
         times, calls = batch.watch.times, self._phases.draft_forwards - batch.forwards
         for s, outcome, prediction in zip(batch.live, outcomes, predictions, strict=True):
             reason = None
             if batch.sound(s):
                 with batch.failures.of(s.number):
-                    delta, reason = s.take(outcome.committed, len(outcome.path))
-                    stats = StepStats(
-                        tree=outcome.tree,
-                        path=outcome.path,
-                        committed=len(delta.tokens),
-                        times=times,
-                        batch=len(batch.live),
-                        draft_calls=calls,
-                        prediction=prediction,
-                    )
-                    s.tally.add(stats)
-                    self._events += [delta, Stepped(s.number, stats)]
+                    taken = s.take(outcome.committed, len(outcome.path))
+                    reason = taken.reason
+                    step = RequestStep(s, taken, outcome, prediction, times, len(batch.live), calls)
+                    if reason or not self._phases.beside:
+                        self._events += step.events()
+                    else:
+                        self._unreported.append(step)
             self._end(s, reason, batch.failures)
+
+    def _report(self, failures: Failures) -> None:
+        """Make the events of the step before."""
+        steps, self._unreported = self._unreported, []
+        for step in steps:
+            with failures.of(step.sequence.number):
+                self._events += step.events()
+
+    def _catch_up(self) -> None:
+        """Make the events that the next step would make, while none runs."""
+        failures = Failures()
+        self._report(failures)
+        for number in failures:
+            self._end(self._active[number], None, failures)
 
     def _admit(self) -> None:
         """Prefill as many waiting requests as there is room for, and draw their first tokens."""

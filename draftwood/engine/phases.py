@@ -1,12 +1,12 @@
-"""The phases of a step: draft, score, verify, commit, learn.
+"""The phases of a step: draft, submit, wait, verify, commit, learn.
 
 :class:`Phases` owns the drafters and the tuner of an engine, and is handed the running requests.
 It knows nothing of the queue, of events and of when a request ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from time import perf_counter
 from typing import Any
@@ -78,9 +78,10 @@ class Phases:
         if request.observer is not None:
             request.observer(begun)
         sequence.state = self._policy.start()
-        found = sequence.take([first], last_drafted=0)
+        taken = sequence.take([first], last_drafted=0)
+        delta = sequence.told(taken)
         sequence.ttft = perf_counter() - sequence.started
-        return found
+        return delta, taken.reason
 
     def draft(self, batch: Batch, *, queued: bool) -> list[Drafted]:
         """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner.
@@ -102,19 +103,22 @@ class Phases:
         batch.watch.lap("draft")
         return drafted
 
-    def score(self, batch: Batch, trees: Sequence[TokenTree]) -> list[TargetOutput]:
-        """Run the target's forward over all trees.
+    def submit(self, batch: Batch, trees: Sequence[TokenTree]) -> Callable[[], list[TargetOutput]]:
+        """Begin the target's forward over all trees; :meth:`rows` takes what is returned.
 
         On another device than the CPU, tokens are drawn after all nodes in the same go. A CPU would
         compute more than the verifier asks for.
         """
         ahead = DrawsAhead()
-        if self._target.info.device.type != "cpu":
+        if self.beside:
             for s, tree in zip(batch.live, trees, strict=True):
                 ahead.add(tree, s.sampler, s.history, s.noise)
         submitted = self._target.submit(batch.slots, trees, self._needs, ahead.numbers)
-        drawn = ahead.draw(submitted) if ahead.any else ()
-        rows = submitted.rows(drawn)
+        return partial(submitted.rows, ahead.draw(submitted) if ahead.any else ())
+
+    def rows(self, batch: Batch, submitted: Callable[[], list[TargetOutput]]) -> list[TargetOutput]:
+        """Wait for the output of a forward."""
+        rows = submitted()
         batch.watch.lap("target")
         return rows
 
@@ -169,6 +173,11 @@ class Phases:
         predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
         batch.watch.lap("learn")
         return predictions
+
+    @property
+    def beside(self) -> bool:
+        """Whether forwards run beside the host's work, on another device than the CPU."""
+        return self._target.info.device.type != "cpu"
 
     @property
     def token_bytes(self) -> int:

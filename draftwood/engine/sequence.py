@@ -5,7 +5,7 @@ Knows nothing of trees; it is handed the tokens that were committed.
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -20,6 +20,22 @@ from draftwood.sampling.sampler import Sampler
 
 _PACE = 0.125
 """Weight of the newest step in the moving average of committed tokens a step."""
+
+
+class Taken(NamedTuple):
+    """Tokens that were appended to a request.
+
+    Attributes:
+        tokens: the newest ones.
+        accepted: whether each was drafted.
+        reason: for which the last one ends the request; None: it goes on.
+        pieces: the text of each, if the text may end the request; it is made later otherwise.
+    """
+
+    tokens: tuple[int, ...]
+    accepted: tuple[bool, ...]
+    reason: FinishReason | None
+    pieces: tuple[str, ...]
 
 
 class RunningRequest:
@@ -71,7 +87,7 @@ class RunningRequest:
             forecast=forecast,
         )
 
-    def take(self, tokens: Sequence[int], last_drafted: int) -> tuple[Delta, FinishReason | None]:
+    def take(self, tokens: Sequence[int], last_drafted: int) -> Taken:
         """Append tokens until one of them ends the request; the rest is cut off.
 
         If a stopping criterion or the tokenizer raises an exception, none of them counts.
@@ -79,43 +95,67 @@ class RunningRequest:
         taken: list[int] = []
         pieces: list[str] = []
         reason: FinishReason | None = None
-        for token in tokens:
-            taken.append(token)
-            self.tokens.append(token)
-            self.history.append(token)
-            try:
-                piece, reason = self._text_and_reason(token)
-            except Exception:
-                del self.tokens[len(self.tokens) - len(taken) :]
-                raise
-            pieces.append(piece)
-            if reason:
-                break
-        self.text += pieces
+        try:
+            for token in tokens:
+                taken.append(token)
+                self.tokens.append(token)
+                self.history.append(token)
+                reason = self._reason(token)
+                if self.request.stop:  # the text may end the request
+                    pieces.append(self._piece(token, last=reason is not None))
+                    reason = reason if self.matcher.matched is None else "stop"
+                if reason:
+                    break
+        except Exception:
+            self._drop(len(taken))
+            raise
         self.pace += _PACE * (len(taken) - self.pace)
         accepted = tuple(i < last_drafted for i in range(len(taken)))
-        return Delta(self.number, tuple(taken), accepted, tuple(pieces)), reason
+        return Taken(tuple(taken), accepted, reason, tuple(pieces))
 
-    def _text_and_reason(self, token: int) -> tuple[str, FinishReason | None]:
+    def told(self, taken: Taken) -> Delta:
+        """The event of the newest tokens, with their text.
+
+        If the tokenizer raises an exception, none of them counts.
+        """
+        pieces = taken.pieces
+        if not self.request.stop:
+            last = len(taken.tokens) - 1 if taken.reason else None
+            try:
+                pieces = tuple(
+                    self._piece(token, last=i == last) for i, token in enumerate(taken.tokens)
+                )
+            except Exception:
+                self._drop(len(taken.tokens))
+                raise
+        self.text += pieces
+        return Delta(self.number, taken.tokens, taken.accepted, pieces)
+
+    def _drop(self, newest: int) -> None:
+        del self.tokens[len(self.tokens) - newest :]
+
+    def _reason(self, token: int) -> FinishReason | None:
+        """Why a token that was appended ends the request, its text apart."""
         request = self.request
-        reason: FinishReason | None = None
         # Asked of the last token too: a criterion may count or show what it sees.
         stops = request.should_stop is not None and request.should_stop(self.history.view())
         if token in request.ends:
-            reason = "eos"
-        elif len(self.tokens) >= self.limit:
-            reason = "length" if len(self.tokens) >= request.max_new_tokens else "context"
-        elif stops:
-            reason = "stop"
+            return "eos"
+        if len(self.tokens) >= self.limit:
+            return "length" if len(self.tokens) >= request.max_new_tokens else "context"
+        return "stop" if stops else None
+
+    def _piece(self, token: int, *, last: bool) -> str:
+        """The text that a token adds; ``last``: none follows."""
         if self.stream is None:
-            return "", reason
+            return ""
         piece = self.stream.push([token])
-        if reason:
+        if last:
             piece += self.stream.flush()
         piece = self.matcher.feed(piece)
-        if self.matcher.matched is not None:
-            return piece, "stop"
-        return piece + (self.matcher.flush() if reason else ""), reason
+        if last and self.matcher.matched is None:
+            piece += self.matcher.flush()
+        return piece
 
     def completion(self, reason: FinishReason, error: Exception | None = None) -> Completion:
         """The finished request; ``error`` is the exception of its own that ended it, if any."""

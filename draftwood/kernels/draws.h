@@ -1,4 +1,5 @@
-// The token that a row of logits and a request's random numbers give: temperature, top-k, top-p, min-p, Gumbel-max.
+// The token that a row of logits and a request's random numbers give: temperature, top-k, top-p, min-p, Gumbel-max;
+// and the outputs of a draft model with the largest keys of the same random numbers.
 //
 // Numbers are those of numpy.random.Philox: Philox4x64-10 (Salmon et al. 2011), block 1 + token / 4 of a token's
 // position. Its word x gives the uniform variate u = (x / 2^12 + 1/2) / 2^52 and the exponential one E = -log u. As
@@ -79,8 +80,8 @@ struct Scores {
     std::vector<Scored> kept;
     float largest = -INFINITE;
 
-    // Whether all are numbers, and one is finite.
-    template <class T> bool read(const T* logits, int64_t vocab, float temperature) {
+    // Logits over the temperature, and what is added to them, if anything. Whether all are numbers, and one is finite.
+    template <class T> bool read(const T* logits, int64_t vocab, float temperature, const float* added = nullptr) {
         all.resize(vocab);
         peaks.assign((vocab + CHUNK - 1) / CHUNK, -INFINITE);
         bool numbers = true;
@@ -90,14 +91,15 @@ struct Scores {
             int64_t i = chunk * CHUNK;
             Floats peak = Floats{} - INFINITE;
             for (; i + LANES <= end; i += LANES) {
-                const Floats scores = Kind<T>::floats(logits + i) / temperature;
+                Floats scores = Kind<T>::floats(logits + i) / temperature;
+                if (added) scores += load<Floats>(added + i);
                 store(&all[i], scores);
                 odd |= (Integers)(scores != scores);
                 peak = larger(scores, peak);
             }
             float found = i > chunk * CHUNK ? greatest(peak) : -INFINITE;
             for (; i < end; i++) {
-                all[i] = Kind<T>::wide(logits[i]) / temperature;
+                all[i] = Kind<T>::wide(logits[i]) / temperature + (added ? added[i] : 0.0f);
                 numbers = numbers && all[i] == all[i];
                 found = std::max(found, all[i]);
             }
@@ -219,7 +221,47 @@ inline int64_t drawn_of_all(const Draw& draw, const Scores& scores) {
     return best.token;
 }
 
+// Outputs of a draft model after some nodes.
+struct Couple {
+    const void* logits;     // [rows, outputs]
+    const float* noise;     // [depths, outputs]: -log E of the output's token; -infinity if it has none
+    const int64_t* depths;  // of each row, among those of the noise
+    int64_t rows, outputs, k;
+    double temperature;
+    int64_t narrow;   // bfloat16, else float32
+    int64_t* largest; // [rows, k]: outputs, largest key first; -1 if there is no further one
+    float* shares;    // [rows, k]: of e^key in the sum over all outputs
+};
+
+template <class T> inline void couple(const Couple& asked, Scores& scores) {
+    const T* logits = static_cast<const T*>(asked.logits);
+    const int64_t k = std::min(asked.k, asked.outputs);
+    std::fill_n(asked.largest, asked.rows * asked.k, -1);
+    std::fill_n(asked.shares, asked.rows * asked.k, 0.0f);
+    for (int64_t row = 0; row < asked.rows; row++) {
+        const float* noise = asked.noise + asked.depths[row] * asked.outputs;
+        if (!scores.read(logits + row * asked.outputs, asked.outputs, float(asked.temperature), noise)) continue;
+        scores.keep_top_k(k);
+        std::sort(scores.kept.begin(), scores.kept.end(), [](const Scored& a, const Scored& b) {
+            return a.score > b.score || (a.score == b.score && a.token < b.token);
+        });
+        const double sum = scores.sum_of_weights();
+        for (int64_t i = 0; i < k && scores.kept[i].score > -INFINITE; i++) {
+            asked.largest[row * asked.k + i] = scores.kept[i].token;
+            asked.shares[row * asked.k + i] = float(scores.weight(scores.kept[i].score) / sum);
+        }
+    }
+}
+
 }  // namespace
+
+extern "C" void draftwood_couple(const Couple* asked) {
+    static thread_local Scores scores;
+    if (asked->narrow)
+        couple<bfloat16>(*asked, scores);
+    else
+        couple<float>(*asked, scores);
+}
 
 // The token; -1 if the largest logit is not finite, or one is no number.
 extern "C" int64_t draftwood_draw(const Draw* draw) {

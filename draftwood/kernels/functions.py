@@ -31,6 +31,7 @@ _ARGUMENTS: Final = {
     "after_attention": [c_void_p] * 5 + [c_int64],
     "stack": [c_void_p],
     "draw": [c_void_p],
+    "couple": [c_void_p],
 }
 """The arguments of each function, in the order of its C++."""
 
@@ -56,6 +57,7 @@ class Kernels:
         after_attention: of layers.h.
         stack: of stack.h.
         draw: of draws.h.
+        couple: of draws.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
 
@@ -66,6 +68,7 @@ class Kernels:
     after_attention: Function
     stack: Function
     draw: Function
+    couple: Function
     openmp: int
 
 

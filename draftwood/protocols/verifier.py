@@ -28,6 +28,11 @@ class Noise(Protocol):
 class Distributions(Protocol):
     """The target's distribution p after each node of a tree, processors applied along its path."""
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether p may be asked after any node; else only after paths that p allows."""
+        ...
+
     def draw(self, node: int, noise: Noise) -> int:
         """The token that follows ``node``, drawn from p (the argmax at temperature 0)."""
         ...

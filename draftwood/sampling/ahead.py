@@ -6,7 +6,6 @@ verifier that follows them waits for nothing more. What the draws need of the ho
 the forward's own numbers.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,17 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.kernels.gpu import draw_for
 from draftwood.protocols import Submitted
+from draftwood.sampling.device_draws import ScoredRows, draw_rows
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
-from draftwood.sampling.philox import exponentials, signed
+from draftwood.sampling.philox import signed
 from draftwood.sampling.sampler import Sampler
 from draftwood.tree import TokenTree
-
-MOST = 1 << 24
-"""Random numbers that tensor operations make at once, if one request needs no more; 128 MB, and
-several times that on the way."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class DrawsAhead:
         """
         logits, taken = submitted.logits, _Taken(submitted.numbers)
         found: list[torch.Tensor | None] = [None] * self._count
-        sampled: list[_Scored] = []
+        sampled: dict[int, ScoredRows] = {}
         for request in self._requests:
             places = None
             if request.sampler.do_sample:
@@ -113,60 +108,17 @@ class DrawsAhead:
                 highest = scores.amax(dim=-1)
                 tokens = scores.argmax(dim=-1).masked_fill_(~(highest > -torch.inf), -1)
                 found[request.index] = tokens
-            elif (kernel := draw_for(scores)) is not None:
-                found[request.index] = _possible(kernel(scores, *places), scores)
             else:
-                sampled.append(_Scored(request.index, scores, *places))
-        for scored, noise in zip(sampled, _noises(sampled), strict=True):
-            # The log of RequestNoise.choose's keys, but for the sum of the weights.
-            keys = scored.scores - noise.index_select(0, scored.depths)
-            found[scored.index] = _possible(keys.argmax(dim=-1), scored.scores)
+                sampled[request.index] = ScoredRows(scores, *places)
+        drawn = draw_rows(list(sampled.values()))
+        for (index, rows), tokens in zip(sampled.items(), drawn, strict=True):
+            found[index] = _possible(tokens, rows.scores)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """A request's nodes, scored.
-
-    Attributes:
-        index: of the request in the batch.
-        scores: processed, ``[n, V]``.
-        seeds: int64 ``[r]``, at each depth.
-        positions: int64 ``[r]``, of the tokens after each depth.
-        depths: int64 ``[n]``, of the nodes.
-    """
-
-    index: int
-    scores: torch.Tensor
-    seeds: torch.Tensor
-    positions: torch.Tensor
-    depths: torch.Tensor
 
 
 def _possible(tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Tokens ``[n]``, -1 for rows of scores without a finite maximum."""
     return tokens.masked_fill(~scores.amax(dim=-1).isfinite(), -1)
-
-
-def _noises(sampled: Sequence[_Scored]) -> Iterator[torch.Tensor]:
-    """Logs of the exponentials, float64 ``[r, V]`` for each request.
-
-    They are made for as many requests at once as :data:`MOST` allows: that takes 400 operations.
-    """
-    begin = 0
-    while begin < len(sampled):
-        group, size = [sampled[begin]], sampled[begin].scores.shape[1]
-        for each in sampled[begin + 1 :]:
-            if sum(len(other.seeds) for other in (*group, each)) * size > MOST:
-                break
-            group.append(each)
-        begin += len(group)
-        seeds = torch.cat([each.seeds for each in group])
-        positions = torch.cat([each.positions for each in group])
-        made = exponentials(seeds, positions, size).log_()
-        for each in group:
-            yield made[: len(each.seeds)]
-            made = made[len(each.seeds) :]
 
 
 class _Taken:

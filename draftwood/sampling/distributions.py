@@ -62,6 +62,11 @@ class TreeDistributions:
         if sampler.stateful:
             sampler.keep_path(self._ids)
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether p may be asked after any node: no foreign processor is applied, and no argmax."""
+        return self._sampler.do_sample and self._sampler.by_rows
+
     def draw(self, node: int, noise: Noise) -> int:
         """Draw a token from p, at temperature 0 the argmax; never one of probability zero.
 

@@ -73,6 +73,8 @@ class RequestNoise:
     def __init__(self, seed: int, position: int = 0) -> None:
         self._seed = seed
         self.position = position
+        self._perturbed: dict[int, NDArray[np.float32]] = {}
+        self._perturbed_tokens: NDArray[np.int64] | None = None
 
     # Created on first use: greedy decoding uses neither.
     @cached_property
@@ -125,6 +127,33 @@ class RequestNoise:
         )
         seeds = torch.full_like(positions, philox.signed(self._seed))
         return philox.exponentials(seeds, positions, size)
+
+    def perturbations(self, depth: int, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Gumbel variates of some tokens: ``-log`` of the :meth:`exponentials` at a depth.
+
+        Args:
+            depth: of the node that they follow.
+            tokens: ``[n]``; negative: no token, whose variate is -inf.
+
+        Returns:
+            float32 ``[n]``, read only; kept for the next steps, which ask for the same positions.
+        """
+        position = self.position + depth + 1
+        if self._perturbed_tokens is not tokens:
+            self._perturbed_tokens, self._perturbed = tokens, {}
+        found = self._perturbed.get(position)
+        if found is None:
+            beyond = (each for each in self._perturbed.items() if each[0] > self.position)
+            found = self._made(position, tokens)
+            self._perturbed = {**dict(beyond), position: found}
+        return found
+
+    def _made(self, position: int, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+        words = self._token.words(position, int(tokens.max(initial=0)) + 1)
+        uniform = ((words[tokens] >> np.uint64(12)) + 0.5) * 2.0**-52
+        found: NDArray[np.float64] = -np.log(-np.log(uniform))
+        found[tokens < 0] = -np.inf
+        return found.astype(np.float32)
 
     def accepts(self, node: int, probability: float) -> bool:
         """Whether to accept ``node`` with this probability."""

@@ -19,14 +19,13 @@ from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import ROOT
+from draftwood.tree import ROOT, TokenTree
 from draftwood.verifiers._residuals import (
+    JudgedTree,
     SampledVerifier,
-    Siblings,
-    Tested,
     bonus,
+    judged_trees,
     keep_probability,
-    try_children,
 )
 
 
@@ -42,57 +41,36 @@ class Block(SampledVerifier):
         Raises:
             DraftwoodError: a tree with sampled nodes branches.
         """
-        chains = [_Chain(case) for case in cases]
-        while active := [chain for chain in chains if chain.unfinished()]:
-            for chain, tested in zip(
-                active, try_children([chain.siblings() for chain in active], self.mode), strict=True
-            ):
-                chain.step(tested)
-        return [chain.verdict() for chain in chains]
+        for case in cases:
+            _check(case.tree)
+        return [_verdict(chain) for chain in judged_trees(cases, self.mode, carried=True)]
 
 
-class _Chain:
-    """A chain, P of its first nodes, and the test results of all but the last of these."""
+def _check(tree: TokenTree) -> None:
+    if len(set(tree.parents.tolist())) < len(tree):
+        raise DraftwoodError(
+            "block verification judges chains, but in this tree a node has several children: "
+            "choose verifier 'traversal' or 'rejection'"
+        )
 
-    __slots__ = ("case", "reach", "tested")
 
-    def __init__(self, case: Verification) -> None:
-        if len(set(case.tree.parents.tolist())) < len(case.tree):
-            raise DraftwoodError(
-                "block verification judges chains, but in this tree a node has several children: "
-                "choose verifier 'traversal' or 'rejection'"
-            )
-        self.case = case
-        self.reach = [1.0]
-        self.tested: list[Tested] = []
+def _verdict(chain: JudgedTree) -> Verdict:
+    """The verdict: prefixes are tried from the longest to the shortest."""
+    case = chain.case
+    reach = [1.0]
+    while reach[-1] > 0 and len(reach) < len(case.tree):
+        node = len(reach) - 1
+        reach.append(next(iter(chain.at(node, reach[node]).probabilities)))
+    node = len(reach) - 1
+    while node != ROOT and not case.noise.accepts(node, _keep_probability(chain, node, reach)):
+        node -= 1
+    return Verdict(tuple(range(1, node + 1)), bonus(case, node, chain.tested.get(node)))
 
-    def unfinished(self) -> bool:
-        """Whether the last node with a known P can be reached and has a child."""
-        return self.reach[-1] > 0 and len(self.reach) < len(self.case.tree)
 
-    def siblings(self) -> Siblings:
-        """The next node to test, with its child."""
-        node = len(self.tested)
-        return Siblings(self.case, node, (node + 1,), self.reach[node])
-
-    def step(self, tested: Tested) -> None:
-        """Go one node down."""
-        self.tested.append(tested)
-        self.reach.append(next(iter(tested.probabilities)))
-
-    def verdict(self) -> Verdict:
-        """The verdict: prefixes are tried from the longest to the shortest."""
-        case = self.case
-        node = len(self.reach) - 1
-        while node != ROOT and not case.noise.accepts(node, self._keep_probability(node)):
-            node -= 1
-        tested = self.tested[node] if node < len(self.tested) else None
-        return Verdict(tuple(range(1, node + 1)), bonus(case, node, tested))
-
-    def _keep_probability(self, node: int) -> float:
-        """h of a node."""
-        reach = self.reach[node]
-        return keep_probability(self.tested[node], reach) if node < len(self.tested) else reach
+def _keep_probability(chain: JudgedTree, node: int, reach: list[float]) -> float:
+    """h of a node."""
+    tested = chain.tested.get(node)
+    return reach[node] if tested is None else keep_probability(tested, reach[node])
 
 
 PART = Block

@@ -15,14 +15,7 @@ from dataclasses import dataclass
 
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import ROOT
-from draftwood.verifiers._residuals import (
-    SampledVerifier,
-    Siblings,
-    Tested,
-    bonus,
-    children_of,
-    try_children,
-)
+from draftwood.verifiers._residuals import JudgedTree, SampledVerifier, bonus, judged_trees
 
 
 @dataclass(frozen=True)
@@ -30,42 +23,22 @@ class Rejection(SampledVerifier):
     """Lossless for every tree from which nothing is removed after drawing."""
 
     def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Descend all trees together, one level at a time."""
-        descents = [_Descent(case) for case in cases]
-        while active := [descent for descent in descents if descent.unfinished()]:
-            found = try_children([descent.siblings() for descent in active], self.mode)
-            for descent, tested in zip(active, found, strict=True):
-                descent.step(tested)
-        return [descent.verdict() for descent in descents]
+        """Descend each tree to the last accepted node."""
+        return [_verdict(tree) for tree in judged_trees(cases, self.mode, carried=False)]
 
 
-class _Descent:
-    """The state of descending one tree."""
-
-    __slots__ = ("_children", "_left", "case", "node")
-
-    def __init__(self, case: Verification) -> None:
-        self.case = case
-        self.node = ROOT
-        self._children = children_of(case.tree)
-        self._left: Tested | None = None
-
-    def unfinished(self) -> bool:
-        return self._left is None and bool(self._children[self.node])
-
-    def siblings(self) -> Siblings:
-        return Siblings(self.case, self.node, self._children[self.node], 1.0)
-
-    def step(self, tested: Tested) -> None:
-        for child, probability in zip(self._children[self.node], tested.probabilities, strict=True):
-            if self.case.noise.accepts(child, probability):
-                self.node = child
-                return
-        self._left = tested
-
-    def verdict(self) -> Verdict:
-        path = self.case.tree.path(self.node)
-        return Verdict(path, bonus(self.case, self.node, self._left))
+def _verdict(tree: JudgedTree) -> Verdict:
+    case, node = tree.case, ROOT
+    while True:
+        children = tree.children[node]
+        tested = tree.at(node, 1.0) if children else None
+        probabilities = () if tested is None else tested.probabilities
+        for child, probability in zip(children, probabilities, strict=True):
+            if case.noise.accepts(child, probability):
+                node = child
+                break
+        else:
+            return Verdict(case.tree.path(node), bonus(case, node, tested))
 
 
 PART = Rejection

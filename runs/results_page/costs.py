@@ -21,12 +21,13 @@ def by_nodes(run: Run) -> Iterable[str]:
         [
             f"`{name}`",
             str(s["drafted"]),
-            *(number(s[f"{key}_ms"]) for key in ("step", "model", "outside")),
+            *(number(s.get(f"{key}_ms")) for key in ("step", "model", "outside", "events")),
             percent(s["outside_share"]),
         ]
         for name, s in run["steps"].items()
     ]
-    yield table(["method", "nodes", "step, ms", "model, ms", "outside, ms", "share"], rows)
+    header = ["step, ms", "model, ms", "outside, ms", "events, ms", "share"]
+    yield table(["method", "nodes", *header], rows)
     found = run["index_memory"]
     context, adjacency = (number(found[f"{each}_mb"], 0) for each in ("context", "adjacency"))
     yield (
@@ -71,6 +72,18 @@ def memory(run: Run) -> Iterable[str]:
         [f"`{name}`", number(entry["peak_mb"], 0)] for name, entry in run["peak_memory"].items()
     ]
     yield table(["method", "peak memory of the process, MB"], rows)
+
+
+def first_token(run: Run) -> Iterable[str]:
+    """Milliseconds to the first token, by the length of the prompt."""
+    found = run["first_token"]
+    lengths = list(next(iter(found.values()))["milliseconds"])
+    rows = [
+        [f"`{name}`", *(number(each["milliseconds"][length], 0) for length in lengths)]
+        for name, each in found.items()
+    ]
+    header = [f"{int(length):,} tokens, ms" for length in lengths]
+    yield table(["first token after a prompt of", *header], rows)
 
 
 def auto_modelled(run: Run) -> Iterable[str]:
@@ -134,7 +147,11 @@ TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
     "milliseconds_by_threads": level,
     "verifying_ms": verification,
     "peak_memory": memory,
+    "first_token": first_token,
     "modelled": modelled,
     "oracles": oracles,
 }
 """Tables of a run, by a member that only its kind has."""
+
+STEP_COSTS = {kind: TABLES[kind] for kind in ("cost_ms_by_nodes", "first_token", "peak_memory")}
+"""Those that tell what a step costs on the measuring machine."""

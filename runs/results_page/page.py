@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
 
-from .costs import auto_modelled, by_nodes, oracles
+from .costs import STEP_COSTS, auto_modelled, by_nodes, oracles
 from .equality import lossless
 from .markdown import table
 from .paper_tables import FURTHER, expansion, traversal
@@ -43,7 +43,14 @@ def of_paper(paper: str, runs: Runs) -> Iterable[str]:
 
 def step_costs(runs: Runs) -> Iterable[str]:
     """Cost of a step on the measuring machine."""
+    for run in leading(runs).values():
+        kind = next((kind for kind in STEP_COSTS if kind in run), None)
+        if kind is not None:
+            model = run["provenance"]["model"]
+            yield f"`{model['name']}` in {model['dtype'].removeprefix('torch.')}:"
+            yield from STEP_COSTS[kind](run)
     if "engine_overhead" in runs:
+        yield "`embedded`:"
         yield from by_nodes(runs["engine_overhead"])
     yield from expansion(runs)
 
@@ -145,7 +152,9 @@ SECTIONS = (
     ),
 )
 """What is measured on a model."""
-COSTS = PageSection("What does a step cost?", "", "costs.sh", step_costs)
+COSTS = PageSection(
+    "What does a step cost?", "", "smollm2/steps.sh` and `runs/costs.sh", step_costs
+)
 
 HEAD = """# Results
 

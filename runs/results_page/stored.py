@@ -42,7 +42,10 @@ PREDICTED = frozenset(["predicted_speedup", "predicted_speedup_with_verification
 
 UNTIMED = frozenset(["checks", "lossless", "peak_memory", "methods", "modelled", "oracles"])
 TIMED = frozenset(
-    ["cost_ms_by_nodes", "steps", "index_memory", "verifying_ms", "milliseconds_by_threads"]
+    [
+        *("cost_ms_by_nodes", "steps", "index_memory"),
+        *("verifying_ms", "milliseconds_by_threads", "first_token"),
+    ]
 )
 """Members of what other commands print: without times, and with."""
 

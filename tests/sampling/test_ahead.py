@@ -11,7 +11,7 @@ from transformers import LogitsProcessor
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetOutput
-from draftwood.sampling import ahead
+from draftwood.sampling import device_draws
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions
 from draftwood.sampling.history import History
@@ -94,11 +94,11 @@ def test_all_nodes_get_the_tokens_of_single_draws(setting: dict[str, Any]) -> No
         assert [ahead_of_it.draw(n, request.noise) for n in range(6)] == request.one_by_one()
 
 
-@pytest.mark.parametrize("most", [1, ahead.MOST])
+@pytest.mark.parametrize("most", [1, device_draws.MOST])
 def test_requests_of_a_batch_do_not_depend_on_one_another(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "MOST", most)
+    monkeypatch.setattr(device_draws, "MOST", most)
     small = tree_of([3], [-1])
     requests = [
         Running(sampler(setting), tree, seed)

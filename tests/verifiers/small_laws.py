@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -178,6 +178,7 @@ class CannedP:
     tree: TokenTree
     dtype: torch.dtype = torch.float64
     asked: list[tuple[int, ...]] = field(default_factory=list)
+    everywhere: ClassVar = True
 
     def draw(self, node: int, noise: Noise) -> int:
         row = torch.tensor(self.rows[node], dtype=self.dtype)

@@ -1,16 +1,18 @@
 """Properties of all verifiers of sampled trees: batches, rounding, and the rows they read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pytest
 import torch
 
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification, Verifier
-from draftwood.tree import ROOT, Draw
-from draftwood.verifiers import _residuals
-from draftwood.verifiers._residuals import Mode, Siblings
+from draftwood.tree import ROOT, SAMPLED, Draw
+from draftwood.verifiers._residuals import Mode, judged_tree, judged_trees
+from draftwood.verifiers._residuals.batched import read
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
@@ -117,6 +119,8 @@ def test_after_a_leaf_the_bonus_is_drawn_from_p(verifier: Verifier) -> None:
 class Forbidding(CannedP):
     """A target that has no answer after paths it excludes, as a logits processor may."""
 
+    everywhere: ClassVar = False
+
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         for node in nodes:
             for above in self.tree.path(node):
@@ -155,6 +159,83 @@ def test_batched_mode_reads_p_once_per_level(kind: type[Verifier]) -> None:
         assert len(p.asked) <= draft.tree.depth
 
 
+class Undefined(CannedP):
+    """A target whose p after paths that it excludes is no distribution."""
+
+    def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
+        found = super().probabilities(nodes)
+        for row, node in zip(found, nodes, strict=True):
+            row += torch.nan if self.excludes(node) else 0.0
+        return found
+
+    def excludes(self, node: int) -> bool:
+        tokens, parents = self.tree.tokens, self.tree.parents
+        return any(self.rows[parents[each]][tokens[each]] == 0 for each in self.tree.path(node))
+
+    def draw(self, node: int, noise: Any) -> int:
+        assert not self.excludes(node)
+        return super().draw(node, noise)
+
+
+class Possible(Script):
+    """Noise that accepts no node whose probability is zero."""
+
+    def accepts(self, node: int, probability: float) -> bool:
+        return super().accepts(node, probability) and probability > 0
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_what_p_is_after_excluded_paths_does_not_matter(kind: type[Verifier]) -> None:
+    verifier = forced(kind, Mode.BATCHED)
+    for draft, p in trees_with_excluded_tokens(verifier):
+        for accepted in (-1, 1, 3):
+            scripts = Possible(accepted), Possible(accepted)
+            one, other = (
+                verifier.verify([Verification(draft.tree, each, CannedQ(draft.q), script)])
+                for each, script in zip((p, Undefined(p.rows, p.tree)), scripts, strict=True)
+            )
+            assert one == other
+            assert scripts[0].probabilities == scripts[1].probabilities
+            assert torch.equal(scripts[0].weights, scripts[1].weights)
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_where_no_token_can_follow_is_told(kind: type[Verifier]) -> None:
+    class Broken(CannedP):
+        def draw(self, node: int, noise: object) -> int:
+            raise DraftwoodError(f"no token can follow node {node}")
+
+    draft = drawn(chain(3), Given(0, 1, 0), always(0.5, 0.5))
+    rows = rows_along(draft.tree, always(0.5, 0.5))
+    rows[1] = rows[1] + np.nan
+    case = Verification(draft.tree, Broken(rows, draft.tree), CannedQ(draft.q), Script(1))
+    with pytest.raises(DraftwoodError, match="no token can follow node 1"):
+        forced(kind, Mode.BATCHED).verify([case])
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_batched_mode_waits_once(kind: type[Verifier], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a level where p may have no answer."""
+    waits = []
+
+    def counted(submitted: Any) -> Any:
+        waits.append(len(submitted))
+        return read(submitted)
+
+    monkeypatch.setattr(judged_tree, "read", counted)
+    verifier = forced(kind, Mode.BATCHED)
+    drafts = [d for d, _ in some_drafts(verifier) if SAMPLED & set(d.tree.draws.tolist())]
+    law = law_of(1, VOCAB, zeros=0.0)
+    verifier.verify([case_of(draft, law, Script()) for draft in drafts])
+    assert waits == [max(draft.tree.depth for draft in drafts)]
+    waits.clear()
+    for draft in drafts:
+        p = Forbidding(rows_along(draft.tree, law), draft.tree)
+        verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
+    assert set(waits) == {1}
+    assert len(drafts) < len(waits) <= sum(draft.tree.depth for draft in drafts)
+
+
 def test_sequential_mode_tests_only_visited_nodes() -> None:
     draft, law = example(), always(0.3, 0.4, 0.3)
     for accepted, expected in ((3, [ROOT, 1]), (1, [ROOT, 1]), (5, [ROOT, 1, 2])):
@@ -190,11 +271,22 @@ def test_both_modes_agree(kind: type[Verifier]) -> None:
                 torch.testing.assert_close(one_bonus, other_bonus, rtol=most, atol=most)
 
 
+class _ReachedError(Exception):
+    pass
+
+
 def test_the_mode_depends_on_the_device_of_p(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Mode] = []
-    modes = {Mode.BATCHED: "try_batched", Mode.SEQUENTIAL: "try_sequentially"}
-    for mode, name in modes.items():
-        monkeypatch.setattr(_residuals, name, lambda groups, p, mode=mode: taken.append(mode))
+
+    def noted(mode: Mode) -> Callable[..., NoReturn]:
+        def call(*given: object) -> NoReturn:
+            taken.append(mode)
+            raise _ReachedError
+
+        return call
+
+    monkeypatch.setattr(judged_tree, "submit", noted(Mode.BATCHED))
+    monkeypatch.setattr(judged_tree, "Sequential", noted(Mode.SEQUENTIAL))
     draft = drawn(chain(1), Given(0), always(1.0))
 
     class Elsewhere(CannedP):
@@ -206,7 +298,8 @@ def test_the_mode_depends_on_the_device_of_p(monkeypatch: pytest.MonkeyPatch) ->
             draft.tree, p([always(1.0)(())] * 2, draft.tree), CannedQ(draft.q), Script()
         )
         for chosen in (None, *Mode):
-            _residuals.try_children([Siblings(case, ROOT, (1,), 1.0)], chosen)
+            with pytest.raises(_ReachedError):
+                judged_trees([case], chosen, carried=True)
     forced_ones = list(Mode)
     assert taken == [Mode.SEQUENTIAL, *forced_ones, Mode.BATCHED, *forced_ones]
 
@@ -214,6 +307,8 @@ def test_the_mode_depends_on_the_device_of_p(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("verifier", VERIFIERS)
 def test_p_and_q_are_not_modified(verifier: Verifier) -> None:
     class Owned:
+        everywhere: ClassVar = True
+
         def __init__(self, rows: torch.Tensor) -> None:
             self.rows, self.before = rows, rows.clone()
 

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.copies import downloaded
+from draftwood.drafters._rollout.coupling_kernel import couple_with_kernel, kernel_for
 from draftwood.drafters._rollout.draws import distribution
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand
@@ -39,6 +40,11 @@ def couple(
         Candidates of positive probability for each query; ``logq`` is the log of a token's share in
         the sum of all keys.
     """
+    if asked and all(kernel_for(query, logits) for query, logits in asked):
+        return [
+            _candidates(query, *couple_with_kernel(query, logits, vocabulary), vocabulary)
+            for query, logits in asked
+        ]
     largest = [each for query, logits in asked for each in _largest(query, logits, vocabulary)]
     found = downloaded(largest) if largest else []
     return [

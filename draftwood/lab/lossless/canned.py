@@ -161,6 +161,11 @@ class CannedDistributions:
         self._depths = tree.depths
         self._greedy = greedy
 
+    @property
+    def everywhere(self) -> bool:
+        """True: p is given after every node."""
+        return True
+
     def draw(self, node: int, noise: Noise) -> int:
         """A token drawn from p, or its argmax."""
         if self._greedy:

@@ -18,45 +18,18 @@ children of one node may come from several rows of q.
 
 The loop is written twice. :mod:`draftwood.verifiers._residuals.batched` tests the children of many
 nodes at once. :mod:`draftwood.verifiers._residuals.sequential` tests a child when its result is
-needed, because most are not.
+needed, because most are not. :mod:`draftwood.verifiers._residuals.judged_tree` chooses.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
 from draftwood.tree import SAMPLED, Draw
-from draftwood.verifiers._residuals.batched import Batched, try_batched
-from draftwood.verifiers._residuals.sequential import Sequential, try_sequentially
-from draftwood.verifiers._residuals.siblings import Siblings, children_of, rows_of
+from draftwood.verifiers._residuals.judged_tree import JudgedTree, Mode, Tested, judged_trees
 from draftwood.verifiers.walk import walk
-
-Tested: TypeAlias = Batched | Sequential
-"""The result of testing a node's children."""
-
-
-class Mode(Enum):
-    """Modes of the sibling test; their results differ by rounding only."""
-
-    BATCHED = "batched"
-    SEQUENTIAL = "sequential"
-
-
-def try_children(groups: Sequence[Siblings], mode: Mode | None = None) -> Sequence[Tested]:
-    """Test the children of several nodes.
-
-    Args:
-        groups: one or more nodes of any trees.
-        mode: by default sequential if p is on the CPU, where arithmetic costs most, and batched on
-            a GPU, where calls do.
-    """
-    p = rows_of([(siblings.case.p, siblings.node) for siblings in groups])
-    if mode is None:
-        mode = Mode.SEQUENTIAL if p[0].device.type == "cpu" else Mode.BATCHED
-    return try_sequentially(groups, p) if mode is Mode.SEQUENTIAL else try_batched(groups, p)
 
 
 def keep_probability(tested: Tested, reach: float) -> float:
@@ -72,6 +45,8 @@ def bonus(case: Verification, node: int, tested: Tested | None) -> int:
     # Only rounding leaves no residual: in exact arithmetic such a node is never the last one.
     if tested is None or tested.mass == 0:
         return case.p.draw(node, case.noise)
+    if tested.token is not None:
+        return tested.token
     return case.noise.choose(int(case.tree.depths[node]), tested.residual)
 
 
@@ -107,12 +82,11 @@ class SampledVerifier(ABC):
 
 
 __all__ = [
+    "JudgedTree",
     "Mode",
     "SampledVerifier",
-    "Siblings",
     "Tested",
     "bonus",
-    "children_of",
+    "judged_trees",
     "keep_probability",
-    "try_children",
 ]

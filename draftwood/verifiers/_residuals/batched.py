@@ -1,11 +1,10 @@
-"""The sibling test for many nodes at once, with one copy to the device and one back.
+"""The sibling test for many nodes at once, without the host.
 
 For GPUs, where a call costs more than the arithmetic, and a wait more than a call. One loop runs
 over the sibling number; all else is tensor work on p's device in p's dtype.
 :mod:`draftwood.verifiers._residuals.sequential` does less arithmetic.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -14,8 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.copies import uploaded
-from draftwood.protocols import Proposals
+from draftwood.copies import downloaded, uploaded
+from draftwood.protocols import Noise, Proposals
+from draftwood.sampling.device_draws import ScoredRows, draw_rows
+from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.philox import signed
 from draftwood.tree import Draw
 from draftwood.verifiers._residuals.siblings import Siblings, rows_of
 
@@ -26,8 +28,9 @@ class Batched:
 
     Attributes:
         probabilities: P of each child, in drawing order.
-        mass: sum of R after the last child.
+        mass: sum of R after the last child; NaN if no token can follow the node.
         residual: R after the last child ``[V]``.
+        token: the token drawn from R; None if it is not drawn yet.
     """
 
     known: ClassVar = True
@@ -35,13 +38,44 @@ class Batched:
     probabilities: Sequence[float]
     mass: float
     residual: torch.Tensor
+    token: int | None
 
 
-def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[Batched]:
-    """Test the children of one or more nodes; ``p`` is ``[V]`` for each node.
+@dataclass(frozen=True, eq=False, slots=True)
+class SubmittedTests:
+    """Tests of the children of several nodes, which the device may still be running.
 
-    Raises:
-        DraftwoodError: no token can follow one of the nodes.
+    Attributes:
+        groups: the nodes, most children first.
+        order: their places in the caller's order.
+        numbers: ``[rounds + 1, n]``: in each row P of the next children, in the last one the mass.
+        residual: ``[n, V]``.
+        tokens: int64 ``[n]``, drawn from the residuals; None if they are not drawn here.
+    """
+
+    groups: Sequence[Siblings]
+    order: Sequence[int]
+    numbers: torch.Tensor
+    residual: torch.Tensor
+    tokens: torch.Tensor | None
+
+    def place(self, row: int, child: int) -> int:
+        """Where P of a child of a group is among the flattened numbers."""
+        return child * len(self.groups) + row
+
+
+def submit(
+    groups: Sequence[Siblings],
+    p: Sequence[torch.Tensor],
+    reaches: tuple[torch.Tensor, Sequence[int]] | None = None,
+) -> SubmittedTests:
+    """Begin to test the children of one or more nodes.
+
+    Args:
+        groups: the nodes.
+        p: ``[V]`` for each.
+        reaches: numbers of an earlier test, and for each node the place of its P there; None: P is
+            1. Where P is 0, p may be no distribution.
     """
     # Most children first, so that the nodes with a child in a round are always the first rows.
     order = sorted(range(len(groups)), key=lambda i: -len(groups[i].children))
@@ -49,12 +83,20 @@ def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[B
     rounds, asked = _rounds(ranked)
     residual = torch.stack([p[i] for i in order])
     table = torch.stack(rows_of(asked)).to(residual) if asked else residual
-    reaches = np.array([siblings.reach for siblings in ranked], dtype=np.float64)
-    bits, *sent = uploaded(
-        [reaches.view(np.int64), *(each for one in rounds for each in one.numbers())],
+    before, places = reaches if reaches is not None else (None, [0] * len(order))
+    addresses = _addresses(ranked) if residual.device.type != "cpu" else None
+    there_places, *sent = uploaded(
+        [
+            np.array([places[i] for i in order]),
+            *(each for one in rounds for each in one.numbers()),
+            *(addresses or ()),
+        ],
         residual.device,
     )
-    reach = bits.view(torch.float64).to(residual)[:, None]
+    if before is None:
+        reach = residual.new_ones(len(ranked), 1)
+    else:
+        reach = before.view(-1).index_select(0, there_places)[:, None]
     weight, rest = torch.ones_like(reach), 1 - reach
     residual *= reach
     numbers = residual.new_zeros(len(rounds) + 1, len(ranked), 1)
@@ -75,14 +117,49 @@ def try_batched(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list[B
         torch.minimum(wanted, offered, out=probability[:n]).div_(offered).nan_to_num_(0)
         mass = torch.sum(R, 1, keepdim=True, out=numbers[-1, :n])
         weight = mass + rest[:n]
-    *probabilities, masses = numbers[:, :, 0].tolist()
-    found: dict[int, Batched] = {}
-    for row, i in enumerate(order):
-        if math.isnan(masses[row]):
-            groups[i].case.p.draw(groups[i].node, groups[i].case.noise)  # which says what is wrong
-        own = [probability[row] for probability in probabilities[: len(groups[i].children)]]
-        found[i] = Batched(own, masses[row], residual[row])
-    return [found[i] for i in range(len(groups))]
+    tokens = None
+    if addresses is not None:
+        levels = torch.arange(len(ranked), device=residual.device)
+        seeds, positions = sent[-2:]
+        [tokens] = draw_rows([ScoredRows(residual.log(), seeds, positions, levels)])
+    return SubmittedTests(ranked, order, numbers[:, :, 0], residual, tokens)
+
+
+def read(submitted: Sequence[SubmittedTests]) -> list[list[Batched]]:
+    """The results of tests, in the order of their groups, after one wait."""
+    found = downloaded(
+        [
+            each
+            for one in submitted
+            for each in (one.numbers, *(() if one.tokens is None else (one.tokens,)))
+        ]
+    )
+    return [_results(one, found) for one in submitted]
+
+
+def _results(submitted: SubmittedTests, found: list[NDArray[np.generic]]) -> list[Batched]:
+    """The results of one test; takes its numbers from those that were found."""
+    *probabilities, masses = found.pop(0).tolist()
+    count = len(submitted.groups)
+    tokens = [None] * count if submitted.tokens is None else found.pop(0).tolist()
+    results: dict[int, Batched] = {}
+    for row, (group, i) in enumerate(zip(submitted.groups, submitted.order, strict=True)):
+        own = [probability[row] for probability in probabilities[: len(group.children)]]
+        results[i] = Batched(own, masses[row], submitted.residual[row], tokens[row])
+    return [results[i] for i in range(count)]
+
+
+def _addresses(groups: Sequence[Siblings]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Seeds and positions of the tokens after the nodes; None with other random numbers."""
+    found: list[tuple[int, int]] = []
+    for siblings in groups:
+        noise: Noise = siblings.case.noise
+        if not isinstance(noise, RequestNoise):
+            return None
+        seed, position = noise.address(int(siblings.case.tree.depths[siblings.node]))
+        found.append((signed(seed), position))
+    seeds, positions = zip(*found, strict=True)
+    return np.array(seeds), np.array(positions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ probability takes two numbers; only its rejection takes a pass over the vocabula
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 
@@ -15,26 +16,28 @@ from draftwood.tree import Draw
 from draftwood.verifiers._residuals.siblings import Siblings
 
 
-def try_sequentially(groups: Sequence[Siblings], p: Sequence[torch.Tensor]) -> list["Sequential"]:
-    """Prepare the tests of several nodes; ``p`` is ``[V]`` for each node, results are on the host.
-
-    A row of q is fetched when the first child that shares it is tested.
-    """
-    return [Sequential(siblings, row.cpu()) for siblings, row in zip(groups, p, strict=True)]
-
-
 class Sequential:
     """The result for one node, computed as it is read.
 
+    A row of q is fetched when the first child that shares it is tested.
+
+    Args:
+        siblings: the node with its children.
+        reach: P of the node, above 0.
+        p: ``[V]`` after the node; results are on the host.
+
     Attributes:
         known: whether the result is computed, so that reading it is free.
+        token: is drawn by the host.
         probabilities: P of each child, in drawing order; to be read once.
     """
 
-    known = False
+    known: ClassVar = False
+    token: ClassVar[int | None] = None
 
-    def __init__(self, siblings: Siblings, p: torch.Tensor) -> None:
-        self.probabilities = self._try(siblings, p)
+    def __init__(self, siblings: Siblings, reach: float, p: torch.Tensor) -> None:
+        p = p.cpu()
+        self.probabilities = self._try(siblings, reach, p)
         self._mass = 0.0
         self._residual = p
 
@@ -50,8 +53,8 @@ class Sequential:
         deque(self.probabilities, maxlen=0)
         return self._residual
 
-    def _try(self, siblings: Siblings, p: torch.Tensor) -> Iterator[float]:
-        tree, reach = siblings.case.tree, siblings.reach
+    def _try(self, siblings: Siblings, reach: float, p: torch.Tensor) -> Iterator[float]:
+        tree = siblings.case.tree
         offers = _Offers(siblings.case, p.dtype)
         most = float(torch.finfo(p.dtype).max)
         # R / P(v), which is p to begin with.

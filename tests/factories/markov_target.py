@@ -15,6 +15,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Computed,
     DraftDtype,
@@ -72,6 +73,9 @@ class FakeHost:
     @property
     def target(self) -> Target:
         raise AssertionError("nothing is measured here")
+
+    def encode(self, text: str) -> Sequence[int]:
+        raise DraftwoodError("a drafter that reads text needs the target's tokenizer")
 
     def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         return ""

@@ -45,6 +45,7 @@ def test_fields_are_settings() -> None:
         ("on", "Yes", True),
         ("mode", "b", "b"),
         ("lengths", "6+3", (6, 3)),
+        ("lengths", "", ()),
         ("cap", "none", None),
         ("cap", "9", 9),
     ],

@@ -1,6 +1,6 @@
 """Hosts with given step costs, without or with a model."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -53,6 +53,10 @@ class ModelFreeHost:
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:  # noqa: ARG002
         """Not available."""
         raise DraftwoodError(f"there is no head {name!r} here")
+
+    def encode(self, text: str) -> Sequence[int]:  # noqa: ARG002
+        """Not available."""
+        raise DraftwoodError("there is no tokenizer here: give a drafter no files of text")
 
     def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:  # noqa: ARG002
         """Empty: no costs are stored."""

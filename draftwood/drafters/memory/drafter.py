@@ -1,0 +1,112 @@
+"""The drafter of remembered text."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from draftwood.drafters.memory.journal import Journal
+from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
+from draftwood.drafters.memory.store import MEASURED
+from draftwood.drafters.memory.texts import encoded_files
+from draftwood.files import reason
+from draftwood.protocols import Continuation, Drafter, DrafterSpec, Host, Outcome, Prefill, setting
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Memory(DrafterSpec):
+    """Settings of the memory.
+
+    Raises:
+        DraftwoodError: a bound below one.
+    """
+
+    size: int = setting(1_000_000, "most tokens that are remembered", least=1000, most=1 << 28)
+    text: tuple[str, ...] = setting((), "files, and folders of files, to remember at the start")
+    file: str = setting("", "a file that keeps the memory for the next run; empty: none")
+    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1)
+    max_continuations: int = setting(
+        4, "most continuations, with distinct first tokens, to offer", least=1
+    )
+
+    remembers: ClassVar = True
+
+    def build(self, host: Host) -> MemoryDrafter:
+        """A drafter with a memory of its own.
+
+        Raises:
+            DraftwoodError: a text cannot be read or there is no tokenizer to encode it, or the file
+                is of another vocabulary.
+        """
+        memory = Namespaces(self.size)
+        journal = None
+        if self.file:
+            journal = Journal(self.file, host.vocabulary, host.info.vocab_size)
+            journal.read(memory)
+        for tokens in encoded_files(self.text, host.encode):
+            memory.add(tokens, GIVEN)
+        return MemoryDrafter(self, memory, journal)
+
+
+class MemoryDrafter(Drafter):
+    """Proposes chains that continue the text as other text was continued.
+
+    That is the text of finished requests of the same namespace, and that of the given files.
+    The fields of a ``Continuation``:
+
+    * ``tokens``: up to ``max_tokens``;
+    * ``match_length``: the common suffix of the text and of the remembered passage, up to 64;
+    * ``count``: occurrences with this first token among the latest that were looked at, and the
+      texts that held them again;
+    * ``agreeing``: lengths whose latest occurrence has this first token.
+    """
+
+    def __init__(self, settings: Memory, memory: Namespaces, journal: Journal | None) -> None:
+        self._settings = settings
+        self._memory = memory
+        self._journal = journal
+        self._texts: dict[int, tuple[str, array[int]]] = {}
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """Take the prompt and the first token."""
+        text = array("i", prefill.prompt.tolist())
+        text.append(prefill.first)
+        self._texts[slot] = prefill.namespace, text
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """Take the tokens that the step committed."""
+        self._texts[slot][1].extend(outcome.committed)
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        """Chains that followed the end of each slot's text before, the preferred one first."""
+        own = self._settings
+        return [
+            self._memory.continuations(
+                text[-MEASURED:], namespace, most=own.max_continuations, tokens=own.max_tokens
+            )
+            for namespace, text in map(self._texts.__getitem__, slots)
+        ]
+
+    def release(self, slot: int) -> None:
+        """Remember the slot's text."""
+        found = self._texts.pop(slot, None)
+        if found is None:
+            return
+        namespace, text = found
+        added = self._memory.add(text, namespace)
+        if self._journal is None:
+            return
+        try:
+            self._journal.write(added, namespace)
+        except OSError as error:
+            # Requests go on without it.
+            logger.warning("the memory is not kept in its file any more: %s", reason(error))
+            self._journal = None
+
+
+PART = Memory

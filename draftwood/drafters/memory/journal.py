@@ -1,0 +1,128 @@
+"""The file that keeps a memory: a line of JSON about the vocabulary, then one for each text.
+
+A text is written when it is added, and its line is on the disk before the next one. So an end of
+the process loses nothing, and half a line at the end of the file is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
+from draftwood.errors import DraftwoodError
+from draftwood.files import Count, append, check_writable, decode, encode, write_bytes
+
+_FORMAT = "draftwood memory 1"
+_LONGEST = 4
+"""A file with so many times the tokens that are remembered is written anew when it is read."""
+
+
+@dataclass(frozen=True)
+class _About:
+    """The first line.
+
+    Attributes:
+        format: the file's.
+        vocabulary: digest of the tokens and their ids; empty: unknown.
+        vocab_size: of the model.
+    """
+
+    format: str
+    vocabulary: str
+    vocab_size: Count
+
+
+class Journal:
+    """The file of a memory.
+
+    Args:
+        path: the file, which need not exist.
+        vocabulary: digest of the tokens and their ids; empty: unknown.
+        vocab_size: of the model.
+    """
+
+    def __init__(self, path: str, vocabulary: str, vocab_size: int) -> None:
+        self.path = Path(path)
+        self._about = _About(_FORMAT, vocabulary, vocab_size)
+
+    def read(self, memory: Namespaces) -> None:
+        """Remember the texts of the file, and make one if there is none.
+
+        Raises:
+            DraftwoodError: it cannot be written, is no such file, or is of another vocabulary.
+        """
+        check_writable(self.path)
+        if not self.path.exists():
+            write_bytes(self.path, _line(encode(self._about)))
+            return
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith(b"\n")]
+        self._check(whole)
+        total = 0
+        for namespace, tokens in self._texts(whole[1:]):
+            memory.add(tokens, namespace)
+            total += len(tokens)
+        if len(whole) < len(lines) or total > _LONGEST * memory.most_tokens:
+            self._write_anew(memory)
+
+    def write(self, texts: Sequence[Sequence[int]], namespace: str) -> None:
+        """Write what was added to a memory, at the end of the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        lines = [_text_line(namespace, text) for text in texts]
+        if lines:
+            append(self.path, b"".join(lines))
+
+    def _write_anew(self, memory: Namespaces) -> None:
+        lines = [_line(encode(self._about))]
+        for namespace, store in memory.stores.items():
+            assert namespace is not GIVEN, "the file is read before other text"
+            lines += [_text_line(namespace, piece) for piece in store.pieces()]
+        write_bytes(self.path, b"".join(lines))
+
+    def _check(self, lines: Sequence[bytes]) -> None:
+        try:
+            found = decode(_About, json.loads(lines[0]))
+        except (DraftwoodError, ValueError, IndexError) as error:
+            raise DraftwoodError(
+                f"{self.path} is no memory of Draftwood: name another file"
+            ) from error
+        own = self._about
+        other = found.vocabulary and own.vocabulary and found.vocabulary != own.vocabulary
+        if found.format != own.format or found.vocab_size != own.vocab_size or other:
+            raise DraftwoodError(
+                f"{self.path} is the memory of a model with another vocabulary, or of another "
+                "version of Draftwood: name another file"
+            )
+
+    def _texts(self, lines: Sequence[bytes]) -> Iterator[tuple[str, list[int]]]:
+        """Namespace and tokens of each line."""
+        for number, line in enumerate(lines, start=2):
+            try:
+                plain = json.loads(line)
+                namespace, tokens = plain["namespace"], plain["tokens"]
+                ids = np.array(tokens)  # not by `decode`, which looks at one number after another
+                right = isinstance(namespace, str) and ids.ndim == 1 and ids.dtype.kind == "i"
+                right = right and bool(((ids >= 0) & (ids < self._about.vocab_size)).all())
+            except (ValueError, TypeError, KeyError):
+                right = False
+            if not right:
+                raise DraftwoodError(
+                    f"{self.path}, line {number} is damaged: delete the line, or the file"
+                )
+            yield namespace, tokens
+
+
+def _text_line(namespace: str, tokens: Sequence[int]) -> bytes:
+    return _line({"namespace": namespace, "tokens": list(tokens)})
+
+
+def _line(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"

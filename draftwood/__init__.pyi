@@ -56,7 +56,7 @@ def auto(
     table: str = 'adjacency',
     neural: str = '',
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
-    also: str = '',
+    also: tuple[str, ...] = (),
     calibration: str = '',
     shipped: Literal['all', 'table', 'calibration', 'off'] = 'all',
     context__lengths: tuple[int, ...] = (5, 4, 3),
@@ -77,10 +77,12 @@ def auto(
     """One tree of all sources' candidates, sized by costs and acceptance.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
             model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -94,7 +96,7 @@ def auto(
         layout: a model's drafts above temperature 0: Gumbel top-k with the target's noise, the
             likeliest tokens, samples, or the better of the last two; with the last two a seed
             does not decide the tokens.
-        also: further sources: NAME/copied or NAME/ranked, joined by +.
+        also: further sources: names of drafters that say what they know.
         calibration: file of 'draftwood calibrate' to start from; empty: the one shipped for the
             model.
         shipped: use what is shipped for the model where nothing else is given: head, table and
@@ -154,9 +156,10 @@ def goose(
     Source: GOOSE (spine trees of context match and adjacency).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
             model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -215,9 +218,10 @@ def iso3(
     Source: GOOSE's baseline Iso(3).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
             model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -267,9 +271,10 @@ def iso5(
     Source: GOOSE's baseline Iso(5).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
             model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+            memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -308,7 +313,8 @@ def pld(
     Source: Prompt Lookup Decoding, as GOOSE defines it.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -340,7 +346,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
-            model.
+            memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -382,8 +388,10 @@ def block(
     Source: Block Verification (Sun et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -450,8 +458,10 @@ def dynatree(
     Source: DynaTree (adaptive draft-model trees).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -508,7 +518,8 @@ def eagle3(
     Source: EAGLE-3 (Li et al. 2025), with EAGLE-2's tree.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -538,7 +549,8 @@ def fixed_tree(
     Source: DynaTree's fixed tree (D=8, B=3, tau=0.1).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -583,8 +595,10 @@ def goose_eagle3(
     Source: GOOSE, proposed there as future work.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -641,8 +655,10 @@ def goose_sampled(
     Source: Traversal Verification, with GOOSE's spine.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -695,8 +711,10 @@ def mixed(
     Source: Traversal Verification; this layout is not in the paper.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -735,7 +753,8 @@ def opt_tree(
     Source: OPT-Tree (Wang et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -774,8 +793,10 @@ def rrsw(
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -815,7 +836,8 @@ def sd(
     Source: Speculative decoding (Leviathan et al. 2023).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -844,7 +866,8 @@ def sequoia(
     Source: Sequoia (Chen et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -882,8 +905,10 @@ def specinfer(
     Source: SpecInfer (Miao et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -936,8 +961,10 @@ def talon(
     Source: TALON (confidence-gated trees under a budget).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -990,8 +1017,10 @@ def traversal(
     Source: Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
+        context: which drafter answers the source context: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1052,7 +1081,8 @@ def traversal_dynatree(
     Source: Traversal Verification, with DynaTree's gates.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1112,7 +1142,8 @@ def traversal_talon(
     Source: Traversal Verification, with TALON's gate.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, model.
+        drafter: which drafter answers the source draft: adjacency, context, eagle3, memory,
+            model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

@@ -41,6 +41,7 @@ from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.calibration_file import save
+from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
@@ -49,6 +50,7 @@ from draftwood.protocols import (
     Built,
     Fingerprint,
     Host,
+    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -125,7 +127,7 @@ def calibrate(
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
         Engine(target, each, host=host).generate([request])[0].checked()
-    save(output, calibration.totals(), calibration.sources, weights)
+    save(output, calibration, weights)
     click.echo(f"{output}: {len(runs)} answers counted")
 
 
@@ -182,7 +184,14 @@ class _CountingTuner(Tuner):
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:  # noqa: ARG002
         self._counts = [self._counted.at(load.temperature) for load in loads]
-        return [Forecast(counts.acceptance, floor=_FLOOR, price=0.0) for counts in self._counts]
+        sources = self._counted.sources
+        return [
+            Forecast(counts.acceptance, floor=_FLOOR, price=0.0, sources=sources)
+            for counts in self._counts
+        ]
+
+    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+        return [sum(gain > 0.0 for gain in bid.gains) for bid in bids]
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         return FREE
@@ -202,11 +211,12 @@ def _counting(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
         DraftwoodError: a method is not ``auto``, or the methods differ in their further sources.
     """
     policies: list[Auto] = []
+    sources = set[tuple[Source, ...]]()
     for each in methods:
         if not isinstance(each.policy, Auto):
             raise DraftwoodError(f"method {each.name!r} uses no calibration: count with auto")
         policies.append(each.policy)
-    sources = {policy.features for policy in policies}
+        sources.add(each.policy.described(each.drafters))
     if len(sources) > 1:
         raise DraftwoodError(
             "the methods differ in their further sources: count with one at a time"

@@ -14,12 +14,15 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import ClassVar
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Continuation,
     Drafter,
     DrafterSpec,
+    Evidence,
+    Feature,
     Host,
     Outcome,
     Prefill,
@@ -54,6 +57,14 @@ class Context(DrafterSpec):
     max_match: int = setting(64, "longest match to measure, in tokens", least=1)
 
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
+
+    evidence: ClassVar = Evidence(
+        copied=(
+            Feature("match_length", (2, 3, 4, 6, 9, 16, 32, 64)),
+            Feature("preferred"),
+            Feature("first"),
+        )
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,8 +3,9 @@
 A policy is written for one sequence and yields queries. The queries of all sequences to one source
 are answered in one call. A source is asked only while no sequence waits for a source that the
 policy names before it. So all sequences finish their rounds of a quick source before one forward of
-a draft model serves them all. Bids wait until every sequence has bid or ended; one price answers
-all of them. Knows nothing of targets and verifiers.
+a draft model serves them all. Bids for a draft level wait until no sequence waits for a source, and
+are answered together. Other bids wait until every sequence has bid or ended; one price answers all
+of them. Knows nothing of targets and verifiers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from draftwood.protocols import (
     Drafter,
     Expand,
     Growth,
+    LevelBid,
     Policy,
     Price,
     Query,
@@ -43,6 +45,11 @@ def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
     return FREE
 
 
+def every(bids: Sequence[LevelBid]) -> list[int]:
+    """Answer bids for a draft level with all nodes below which something may be gained."""
+    return [sum(gain > 0.0 for gain in bid.gains) for bid in bids]
+
+
 def draft(
     policy: Policy,
     drafters: Mapping[str, Drafter],
@@ -50,6 +57,7 @@ def draft(
     growths: Sequence[Growth],
     states: Sequence[Any],
     price: Callable[[Sequence[Bid]], Price] = free,
+    levels: Callable[[Sequence[LevelBid]], Sequence[int]] = every,
 ) -> list[Drafted]:
     """One tree per slot.
 
@@ -60,6 +68,7 @@ def draft(
         growths: what the policy may know of each sequence.
         states: the policy's state of each sequence.
         price: answers the bids of all sequences.
+        levels: answers the bids for a draft level.
     """
     trees: list[TokenTree | None] = [None] * len(slots)
     errors: dict[int, Exception] = {}
@@ -82,8 +91,11 @@ def draft(
         answers = {}
         for source in sources:
             answers = answers or _answer(drafters[source], source, slots, queries)
+        asking = {i: query for i, query in queries.items() if isinstance(query, LevelBid)}
+        if not answers and asking:
+            answers = dict(zip(asking, levels([*asking.values()]), strict=True))
         if not answers and queries:
-            # No sequence waits for a source: all others have bid.
+            # No sequence waits for anything else: all others have bid.
             offered = {i: query for i, query in queries.items() if isinstance(query, Bid)}
             answers = dict.fromkeys(offered, price(list(offered.values())))
             bids |= offered

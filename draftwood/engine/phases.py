@@ -15,7 +15,7 @@ import numpy as np
 
 from draftwood.engine.batch import Batch
 from draftwood.engine.isolation import each_verified
-from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.lockstep import Drafted, draft, every, free
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
 from draftwood.methods.recipe import Method
@@ -96,8 +96,8 @@ class Phases:
             forecasts = tuner.begin(loads, queued=queued)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
-        price = free if tuner is None else tuner.price
-        drafted = draft(self._policy, self._drafters, batch.slots, growths, states, price)
+        price, levels = (free, every) if tuner is None else (tuner.price, tuner.levels)
+        drafted = draft(self._policy, self._drafters, batch.slots, growths, states, price, levels)
         for s, found in zip(live, drafted, strict=True):
             if found.error is not None:
                 batch.failures[s.number] = found.error

@@ -9,9 +9,11 @@ is the option of its path.
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
+from draftwood.protocols import DrafterSpec
 from draftwood.protocols.recipe import DRAFT, Recipe
 from draftwood.protocols.settings import Setting, settings
 
@@ -76,10 +78,12 @@ def further_drafters(recipe: Recipe, options: Mapping[str, object]) -> dict[str,
     """The further sources that the options name, each with the registered drafter of its name.
 
     Raises:
-        DraftwoodError: there is no such drafter, or it drafts with a model.
+        DraftwoodError: there is no such drafter, it drafts with a model, or does not say what it
+            knows of its candidates.
     """
-    text = options.get(recipe.further) or recipe.presets.get(recipe.further) or ""
-    names = [each.partition("/")[0] for each in str(text).split("+")]
+    given = options.get(recipe.further) or recipe.presets.get(recipe.further) or ()
+    names = given.split("+") if isinstance(given, str) else [*map(str, cast("Any", given))]
+    text = "+".join(names)
     found = {
         name: _known(name, str(options.get(name, name)))
         for name in names
@@ -89,6 +93,12 @@ def further_drafters(recipe: Recipe, options: Mapping[str, object]) -> dict[str,
         if kind in found.values():
             raise DraftwoodError(
                 f"{recipe.further}={text}: the drafter {kind!r} has a model: write {flag}=PATH"
+            )
+    for kind in found.values():
+        if not cast(type[DrafterSpec], registry.load("drafters", kind)).evidence:
+            raise DraftwoodError(
+                f"{recipe.further}={text}: the drafter {kind!r} declares no evidence of its "
+                "candidates, so nothing could be learnt of them (docs/add-a-part.md)"
             )
     return found
 

@@ -19,6 +19,7 @@ from draftwood.protocols.drafter import (
     Expand,
     Host,
 )
+from draftwood.protocols.evidence import Evidence, Feature
 from draftwood.protocols.fingerprint import Fingerprint
 from draftwood.protocols.policy import (
     FREE,
@@ -27,6 +28,7 @@ from draftwood.protocols.policy import (
     Bid,
     Grower,
     Growth,
+    LevelBid,
     Policy,
     Price,
     Query,
@@ -78,12 +80,15 @@ __all__ = [
     "DraftNoise",
     "Drafter",
     "DrafterSpec",
+    "Evidence",
     "Expand",
+    "Feature",
     "Fingerprint",
     "Grower",
     "Growth",
     "Host",
     "Labelled",
+    "LevelBid",
     "Needs",
     "Noise",
     "Origin",

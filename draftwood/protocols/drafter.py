@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols.evidence import Evidence
 from draftwood.protocols.settings import Part
 from draftwood.protocols.step import Outcome, Prefill
 from draftwood.protocols.target import Needs, Target, TargetInfo, TargetOutput
@@ -339,6 +340,9 @@ class DrafterSpec(Part, ABC):
 
     draws: ClassVar[frozenset[Draw]] = frozenset({Draw.ONE_HOT})
     """The ways in which the drafter can choose children."""
+
+    evidence: ClassVar[Evidence] = Evidence()
+    """What the drafter says of its candidates, for ``auto``; by default nothing."""
 
     remembers: ClassVar[bool] = False
     """Whether the drafter drafts from the text of earlier requests of a namespace."""

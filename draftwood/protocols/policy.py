@@ -60,8 +60,23 @@ class Bid:
     report: Any = None
 
 
-Query: TypeAlias = Continue | Expand | Bid
-Answer: TypeAlias = tuple[Continuation, ...] | Candidates | Price
+@dataclass(frozen=True, eq=False)
+class LevelBid:
+    """A policy's query: of how many nodes does it pay to ask a draft model? Answered with an int.
+
+    Both are in expected tokens, weighted by the request's token weight.
+
+    Attributes:
+        gains: what asking about each node is expected to add, best first.
+        further: what the request pays to take part in the forward at all.
+    """
+
+    gains: Sequence[float]
+    further: float = 0.0
+
+
+Query: TypeAlias = Continue | Expand | LevelBid | Bid
+Answer: TypeAlias = tuple[Continuation, ...] | Candidates | int | Price
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,10 @@ class Tuner(Protocol):
 
         ``queued``: other requests wait for these to end.
         """
+        ...
+
+    def levels(self, bids: Sequence[LevelBid]) -> Sequence[int]:
+        """The answers to the bids of all requests that could take part in a draft forward."""
         ...
 
     def price(self, bids: Sequence[Bid]) -> Price:

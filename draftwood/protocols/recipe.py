@@ -21,8 +21,8 @@ class Recipe:
         presets: settings that the recipe decides, by name (``"source.field"`` for a drafter's).
         optional: sources that are bound only if the user configures them; maps the source to the
             policy's setting that receives its name.
-        further: the policy's setting that names further sources, ``NAME/KIND`` with ``+`` between
-            them; each is bound to the drafter registered under its name. Empty: there is none.
+        further: the policy's setting that names further sources; each is bound to the drafter
+            registered under its name. Empty: there is none.
         search: values that ``draftwood search`` tries, by setting, where they are not the part's.
     """
 

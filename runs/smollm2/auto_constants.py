@@ -17,6 +17,7 @@ time is decoded. The default costs are those of SmolLM2-135M in float32 on two C
 
 import argparse
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
+from draftwood.policies.auto import features
+from draftwood.protocols import Feature
 from draftwood.runner.attach import attach
 
 AUTO = "draftwood.policies.auto."
@@ -54,6 +57,20 @@ SEARCH = 5e-4
 LEARNING = 1.5
 """Time to search and to learn from the candidates, over the time to search."""
 
+
+def without(name: str) -> Callable[..., Any]:
+    """Features of which one is always in its first bin."""
+    strides = features._strides
+
+    def flat(given: tuple[Feature, ...]) -> Any:
+        return tuple(
+            (Feature(name, (math.inf,)) if each.name == name else each, stride)
+            for each, stride in strides(given)
+        )
+
+    return flat
+
+
 NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "calibration.HALF_LIFE": ("calibration", {"Calibration.__init__.__defaults__": NEVER}),
     "calibration._OWN": ("calibration", {"_OWN": EXACT}),
@@ -61,9 +78,9 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "calibration._PRIOR_OF_ALL": ("calibration", {"_PRIOR_OF_ALL": NEVER}),
     "calibration._START": ("calibration", {"_START": (EXACT, EXACT / 4)}),
     "calibration._SURE": ("calibration", {"_SURE": (EXACT, 1 - EXACT)}),
-    "features._MATCHES": ("features", {"_BUCKET_OF_MATCH": np.zeros(65, dtype=np.int64)}),
-    "features._SCORES": ("features", {"_LOG_SCORES": np.zeros(0)}),
-    "features._RANKS": ("features", {"_RANKS": 1}),
+    "features._MATCHES": ("features", {"_strides": without("match_length")}),
+    "features._SCORES": ("features", {"_strides": without("score")}),
+    "features._RANKS": ("features", {"_strides": without("rank")}),
     "policy._REACH": ("policy", {"_REACH": EXACT}),
     "policy._POOL": ("policy", {"_POOL": 1000}),
     "rates._SURE": ("rates", {"_SURE": 0.0}),
@@ -172,14 +189,13 @@ def neutral(name: str) -> Iterator[None]:
         for attribute, value in values.items():
             module = importlib.import_module(AUTO + file)
             if attribute.startswith("Calibration."):
-                defaults = (None, value, module.SOURCES)
+                defaults = (None, value, module.SOURCES, None)
                 init: Any = module.Calibration.__init__
                 stack.enter_context(patch.object(init, "__defaults__", defaults))
             else:
                 stack.enter_context(patch.object(module, attribute, value))
-        features = importlib.import_module(AUTO + "features")
-        features._first_codes.cache_clear()
-        stack.callback(features._first_codes.cache_clear)
+        features._ranking.cache_clear()
+        stack.callback(features._ranking.cache_clear)
         yield
 
 

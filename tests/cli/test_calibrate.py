@@ -39,7 +39,7 @@ def test_counts_are_written_and_decode_the_tokens_of_plain_decoding(
     outcome = CliRunner().invoke(calibrate, [*argv, "--max-new-tokens", "8"])
     assert outcome.exit_code == 0, outcome.output
     assert f"{output}: 12 answers counted" in outcome.output
-    counted = calibration_file.load(output)
+    counted = calibration_file.load(output).counts
     assert counted.keys() == set(BANDS)
     assert all(sum(taken for _, taken in band.values()) > 0 for band in counted.values())
     codes = [codes for band in counted.values() for codes in band]

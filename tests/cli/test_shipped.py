@@ -59,7 +59,7 @@ def test_calibrate_counts_with_the_shipped_head(
     output = tmp_path / "mine.json"
     argv = ["calibrate", str(output), *asked, "--temperatures", "0"]
     assert "2 answers counted" in output_of(*argv)
-    assert any(codes[2] for codes in load(output)["greedy"]), "of the head"
+    assert any(codes[2] for codes in load(output).counts["greedy"]), "of the head"
     assert json.loads(output.read_text())["model"]["family"] == "llama"
     shutil.rmtree(home / "head")
     shipped_models.shipped_models.cache_clear()

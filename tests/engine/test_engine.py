@@ -16,6 +16,7 @@ from draftwood.protocols import (
     Bid,
     Built,
     Host,
+    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -294,6 +295,9 @@ class Noting(Tuner):
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[None]:
         self.seen.append((list(loads), queued))
         return [None] * len(loads)
+
+    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+        raise AssertionError("no request asks for a draft level")
 
     def price(self, bids: Sequence[Bid]) -> Price:
         raise AssertionError("no request bids")

@@ -18,6 +18,7 @@ from draftwood.protocols import (
     Expand,
     Grower,
     Growth,
+    LevelBid,
     Policy,
     Price,
 )
@@ -124,6 +125,60 @@ def test_bids_wait_for_all_and_get_one_price() -> None:
     assert chains == [[1, 0, 1], [1, 0, 1], [1], [1, 0, 1]]
     # Each with its own bid, in the order of the slots; who ended without bidding has none.
     assert [found.bid and len(found.bid.values) for found in drafted] == [3, 1, None, 2]
+
+
+@dataclass(frozen=True)
+class Leveller(Bidder):
+    """Asks as often as there is room, and then for as wide a level as it is answered."""
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        tree = TreeBuilder(growth.anchor)
+        for _ in range(growth.room):
+            yield Expand("deep", tree, [0], 1)
+        while growth.room:
+            width = yield LevelBid([0.5] * growth.room + [0.0])
+            if not width:
+                break
+            yield Expand("deep", tree, [0] * width, 1)
+            tree.add_chain(range(width), "deep")
+        yield Bid([0.5] * growth.room)
+        return tree.build()
+
+
+def test_bids_for_a_level_wait_for_all_sources_and_come_before_other_bids() -> None:
+    deep = Echo()
+    growths = [Growth(anchor=1, room=room, budget=9) for room in (3, 1, 0, 2)]
+    answers = iter([[1, 0, 2], [0, 1], [0]])
+    asked: list[list[int]] = []
+
+    def levels(bids: Sequence[LevelBid]) -> list[int]:
+        asked.append([len(bid.gains) - 1 for bid in bids])
+        return next(answers)
+
+    def price(bids: Sequence[Bid]) -> Price:
+        assert len(bids) == 4
+        assert len(asked) == 3
+        return FREE
+
+    drafted = draft(Leveller(), {"deep": deep}, [4, 5, 6, 7], growths, [None] * 4, price, levels)
+    assert asked == [[3, 1, 2], [3, 2], [2]]
+    assert deep.calls == [(4, 5, 7), (4, 7), (4,), (4, 7), (7,)]
+    assert [found.tree.drafted for found in drafted] == [1, 0, 0, 2]
+
+
+def test_without_a_cost_a_level_is_of_all_nodes_that_gain() -> None:
+    growths = [Growth(anchor=1, room=2, budget=9)]
+    deep = Echo()
+
+    @dataclass(frozen=True)
+    class Once(Leveller):
+        def grow(self, growth: Growth, state: None) -> Grower:
+            width = yield LevelBid([0.5, 0.2, 0.0])
+            tree = TreeBuilder(growth.anchor)
+            tree.add_chain(range(width), "deep")
+            return tree.build()
+
+    assert draft(Once(), {"deep": deep}, [4], growths, [None])[0].tree.drafted == 2
 
 
 def test_nobody_bids() -> None:

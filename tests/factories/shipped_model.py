@@ -7,7 +7,7 @@ from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.files import encode
 from draftwood.models import fingerprint_of, vocabulary_digest
-from draftwood.policies.auto.calibration import Prior
+from draftwood.policies.auto.calibration import Calibration, Prior
 from draftwood.policies.auto.calibration_file import save
 from tests.factories.eagle3_heads import tiny_config
 from tests.factories.tiny_llama import VOCAB, tiny_llama, tiny_tokenizer
@@ -30,7 +30,7 @@ def ship_tiny(assets: Path, directory: str = "tiny") -> Path:
     head = Eagle3Head(config)
     head.d2t.zero_()
     save_head(head, home / "head")
-    save(home / "calibration.json", COUNTS)
+    save(home / "calibration.json", Calibration(COUNTS))
     manifest = {
         "name": NAME,
         "head": str(home / "head"),

@@ -46,7 +46,7 @@ def test_the_parts_fit_the_model(model: ShippedModel) -> None:
     counted = read_json(calibration).get("model")
     if counted is not None:
         assert decode(Fingerprint, counted).matches(weights)
-    assert load_calibration(calibration).keys() == {"greedy", "low", "high"}
+    assert load_calibration(calibration).counts.keys() == {"greedy", "low", "high"}
 
 
 def test_the_parts_of_a_chat_model_are_small_and_are_what_their_origin_says() -> None:

@@ -9,14 +9,15 @@ from draftwood.policies.auto.forecast import DEFAULT_FORECAST
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from runs.smollm2.oracles import ORACLES, both, free, perfect, reveal
+from tests.policies.auto.codes import by_place
 
 COSTS = StepCosts(Curve((1, 9, 17), (1.0, 1.0, 9.0)), node=0.01)
 
 
 def test_right_candidates_are_sure_and_others_impossible() -> None:
     pool = Pool(5, DEFAULT_FORECAST.acceptance, 0.01, 64)
-    pool.copy([6, 7, 8], 4, "context", preferred=True)
-    pool.copy([6, 9], 4, "context", preferred=False)
+    pool.copy([6, 7, 8], by_place(4), "context")
+    pool.copy([6, 9], by_place(4, preferred=False), "context")
     before = pool.chosen(0.0, 64)
     assert len(before) == 4
     assert reveal(pool, [6, 9, 9, 9]) == [1.0, 1.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from draftwood.protocols import (
     Candidates,
     Drafter,
     DrafterSpec,
+    Evidence,
     Expand,
+    Feature,
     Host,
     Needs,
     Outcome,
@@ -53,6 +55,10 @@ class Adjacency(DrafterSpec):
         True, "learn at all positions of the prompt, for which the output layer runs on them too"
     )
     table: str | None = setting(None, "prepared table, a file made by draftwood harvest")
+
+    evidence: ClassVar = Evidence(
+        ranked=(Feature("rank", (1, 2)), Feature("score", (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.85)))
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,17 @@ from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import MEASURED
 from draftwood.drafters.memory.texts import encoded_files
 from draftwood.files import reason
-from draftwood.protocols import Continuation, Drafter, DrafterSpec, Host, Outcome, Prefill, setting
+from draftwood.protocols import (
+    Continuation,
+    Drafter,
+    DrafterSpec,
+    Evidence,
+    Feature,
+    Host,
+    Outcome,
+    Prefill,
+    setting,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +45,15 @@ class Memory(DrafterSpec):
     )
 
     remembers: ClassVar = True
+    evidence: ClassVar = Evidence(
+        copied=(
+            Feature("match_length", (4, 6, 9, 13, 24, 48)),
+            Feature("count", (2, 4)),
+            Feature("agreeing", (2, 3)),
+            Feature("preferred"),
+            Feature("first"),
+        )
+    )
 
     def build(self, host: Host) -> MemoryDrafter:
         """A drafter with a memory of its own.

@@ -1,12 +1,13 @@
 """Acceptance probabilities of candidate tokens, estimated from counts by feature.
 
-One table per temperature band counts candidates by bucket
-(:mod:`draftwood.policies.auto.features`): how many were offered below a token that was committed,
-and how many of these were the next token. A bucket's estimate is its own frequency, shrunk towards
-the sources' codes one by one (their log odds added up, as if the codes were independent given the
-token) with the weight of a few observations. A code's estimate is shrunk towards the frequency of
-all candidates. Old counts decay, so that the table follows the text. Knows nothing of trees and
-costs.
+One table per temperature band counts candidates by *bucket*, their codes of the sources that every
+method has (:mod:`draftwood.policies.auto.features`): how many were offered below a token that was
+committed, and how many of these were the next token. A bucket's estimate is its own frequency,
+shrunk towards the sources' codes one by one (their log odds added up, as if the codes were
+independent given the token) with the weight of a few observations. A code's estimate is shrunk
+towards the frequency of all candidates. Further sources shift the estimate
+(:mod:`draftwood.policies.auto.offsets`). Old counts decay, so that the table follows the text.
+Knows nothing of trees and costs.
 """
 
 import math
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.policies.auto.features import NOT_ASKED, SOURCES, Codes, Source
+from draftwood.policies.auto.offsets import Learnt, Offsets, OffsetTable, begin
 
 BANDS = ("greedy", "low", "high")
 _LOW = 0.6
@@ -66,6 +68,7 @@ class AcceptanceTable:
             is shrunk to.
         weight: of one observation, in the unit of the counts.
         common: frequency of all candidates.
+        offsets: of the further sources.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class AcceptanceTable:
         counts: NDArray[np.float64],
         weight: float,
         common: float,
+        offsets: OffsetTable,
     ) -> None:
         self._rows, self._counts, self._weight = rows, counts, weight
+        self._offsets = offsets
         self._common = min(max(common, _SURE[0]), _SURE[1])
         # A step asks for the same few over and over.
         self._odds: dict[tuple[int, int], float] = {}
@@ -87,15 +92,22 @@ class AcceptanceTable:
             self._known[codes] = self._estimate(codes)
         return self._known[codes]
 
+    @property
+    def common(self) -> float:
+        """Log odds of all candidates."""
+        return math.log(self._common / (1.0 - self._common))
+
     def _estimate(self, codes: Codes) -> float:
-        odds = base = math.log(self._common / (1.0 - self._common))
+        if len(codes) > len(SOURCES):
+            return self._offsets.shifted(codes, self.probability(codes[: len(SOURCES)]))
+        odds = base = self.common
         for source, code in enumerate(codes):
             if code != NOT_ASKED:
-                odds += self._odds_of(source, code) - base
+                odds += self.odds_of(source, code) - base
         offered, taken, own = self._row(codes)
         return (taken + own / (1.0 + math.exp(-odds))) / (offered + own)
 
-    def _odds_of(self, source: int, code: int) -> float:
+    def odds_of(self, source: int, code: int) -> float:
         """Log odds of candidates with this code of one source."""
         key = source, code
         if key not in self._odds:
@@ -119,9 +131,15 @@ class Counts:
     Args:
         prior: counts to start from.
         half_life: steps after which a count has lost half its weight.
+        further: the further sources, each with what is known of its offsets, None: nothing.
     """
 
-    def __init__(self, prior: Prior, half_life: float) -> None:
+    def __init__(
+        self,
+        prior: Prior,
+        half_life: float,
+        further: Sequence[tuple[Source, Learnt | None]] = (),
+    ) -> None:
         self._growth = 2.0 ** (1.0 / half_life)
         self._weight = 1.0
         # A source has a negative number in its keys, so that they are no bucket's.
@@ -141,6 +159,12 @@ class Counts:
         scale = min(1.0, _PRIOR_OF_ALL / total) if total else 0.0
         self._offered, self._taken = total * scale + _START[0], hits * scale + _START[1]
         self._acceptance: AcceptanceTable | None = None
+        self._offsets = Offsets((), half_life)
+        if further:
+            known = self.acceptance
+            first = [found or begin(each, known.odds_of, known.common) for each, found in further]
+            self._offsets = Offsets(first, half_life)
+            self._acceptance = None
 
     @property
     def acceptance(self) -> AcceptanceTable:
@@ -148,12 +172,18 @@ class Counts:
         if self._acceptance is None:
             self._counts.flags.writeable = False
             common = self._taken / self._offered
-            self._acceptance = AcceptanceTable(self._rows, self._counts, self._weight, common)
+            self._acceptance = AcceptanceTable(
+                self._rows, self._counts, self._weight, common, self._offsets.table
+            )
         return self._acceptance
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
         """Count labelled candidates; ``taken`` says for each whether the target accepted it."""
-        keys = [_keys(each) for each in codes]
+        if self._offsets:
+            predicted = self.acceptance
+            for each, hit in zip(codes, taken, strict=True):
+                self._offsets.observe(each, predicted.probability(each), hit)
+        keys = [_keys(each[: len(SOURCES)]) for each in codes]
         self._reserve(keys)
         # One by one, as they are mostly a handful: behind a forward, when all code is slow at
         # first, a few numpy calls take longer than this takes for dozens.
@@ -172,6 +202,7 @@ class Counts:
         """Decay all counts by one step."""
         # New counts grow instead, which is the same and touches nothing.
         self._weight *= self._growth
+        self._offsets.fade()
         self._acceptance = None
         if self._weight > _LIMIT:
             self._writable()[:, :2] /= self._weight
@@ -183,6 +214,10 @@ class Counts:
         """Decayed counts of offered and accepted candidates, by bucket."""
         pairs = (self._counts[:, :2] / self._weight).tolist()
         return {key: tuple(pairs[row]) for key, row in self._rows.items() if key[0] >= 0}
+
+    def learnt(self) -> list[Learnt]:
+        """Offsets of the further sources, and their curvatures."""
+        return self._offsets.learnt()
 
     def _reserve(self, keys: Sequence[Sequence[_Key]]) -> None:
         """Give a row to each key that has none."""
@@ -208,6 +243,7 @@ class Calibration:
         prior: by band, the counts to start from; a band that is missing knows nothing.
         half_life: steps after which a count has lost half its weight.
         sources: in the order of the codes.
+        learnt: by band and further source, the offsets to start from.
     """
 
     def __init__(
@@ -215,9 +251,11 @@ class Calibration:
         prior: Mapping[str, Prior] | None = None,
         half_life: float = HALF_LIFE,
         sources: tuple[Source, ...] = SOURCES,
+        learnt: Mapping[str, Mapping[Source, Learnt]] | None = None,
     ) -> None:
         self.sources = sources
         self._prior = dict(prior or {})
+        self._learnt = dict(learnt or {})
         self._half_life = half_life
         self._counts: dict[str, Counts] = {}
 
@@ -225,12 +263,23 @@ class Calibration:
         """The counts for a temperature."""
         name = band(temperature)
         if name not in self._counts:
-            self._counts[name] = Counts(self._prior.get(name, {}), self._half_life)
+            known = self._learnt.get(name, {})
+            further = [(each, known.get(each)) for each in self.sources[len(SOURCES) :]]
+            self._counts[name] = Counts(self._prior.get(name, {}), self._half_life, further)
         return self._counts[name]
 
     def totals(self) -> dict[str, Prior]:
         """Offered and taken candidates by band and bucket, as they count now."""
         return self._prior | {name: each.totals() for name, each in self._counts.items()}
+
+    def learnt(self) -> dict[str, Mapping[Source, Learnt]]:
+        """Offsets of the further sources by band, as they are now."""
+        further = self.sources[len(SOURCES) :]
+        now = {
+            name: dict(zip(further, each.learnt(), strict=True))
+            for name, each in self._counts.items()
+        }
+        return self._learnt | now
 
 
 def _keys(codes: Codes) -> list[_Key]:

@@ -1,29 +1,59 @@
-"""Calibration files: offered and accepted candidates by temperature band and bucket, as JSON."""
+"""Calibration files: what was learnt of the acceptance of candidates, as JSON.
+
+By temperature band: offered and accepted candidates by bucket, and the offsets of further sources.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, encode, read_json, write_text
-from draftwood.policies.auto.calibration import Prior
-from draftwood.policies.auto.features import (
-    NOT_ASKED,
-    SCHEME,
-    SOURCES,
-    Codes,
-    Source,
-    bucket_of,
-    codes_of,
-)
-from draftwood.protocols import Fingerprint
+from draftwood.policies.auto.calibration import Calibration, Prior
+from draftwood.policies.auto.features import SCHEME, Source, bucket_of, codes_of
+from draftwood.policies.auto.offsets import Learnt
+from draftwood.protocols import Evidence, Fingerprint
 
 VERSION = 2
 """Version of the JSON; other versions are refused."""
 
 _LEAST = 0.05
 """Offered candidates, decayed, below which a bucket is left out."""
+
+
+class Known(NamedTuple):
+    """What a file holds, by band.
+
+    Attributes:
+        counts: offered and accepted candidates.
+        learnt: offsets of the further sources.
+    """
+
+    counts: dict[str, Prior]
+    learnt: dict[str, dict[Source, Learnt]]
+
+    def calibration(self, sources: tuple[Source, ...]) -> Calibration:
+        """A calibration that begins with it."""
+        return Calibration(self.counts, sources=sources, learnt=self.learnt)
+
+
+@dataclass(frozen=True)
+class _Offsets:
+    """Offsets of a further source, and their curvatures."""
+
+    name: str
+    evidence: Evidence
+    offsets: tuple[float, ...]
+    curvatures: tuple[float, ...]
+
+    def learnt(self) -> tuple[Source, Learnt]:
+        """The source, with its offsets; ValueError if they are not as many as it has codes."""
+        source = Source(self.name, self.evidence)
+        if not len(self.offsets) == len(self.curvatures) == 2 * source.codes:
+            raise ValueError(f"{2 * source.codes} offsets of {self.name} are needed")
+        return source, (self.offsets, self.curvatures)
 
 
 @dataclass(frozen=True)
@@ -34,11 +64,11 @@ class _Band:
     offered: tuple[float, ...]
     taken: tuple[float, ...]
 
-    def counts(self, sources: Sequence[Source]) -> dict[Codes, tuple[float, float]]:
+    def counts(self) -> Prior:
         """The counts by codes; ValueError for numbers that are no buckets or no counts."""
         found = {}
         for bucket, offered, taken in zip(self.buckets, self.offered, self.taken, strict=True):
-            codes = codes_of(bucket, sources)
+            codes = codes_of(bucket)
             if codes in found:
                 raise ValueError(f"bucket {bucket} is named twice")
             if not 0 <= taken <= offered:
@@ -47,48 +77,46 @@ class _Band:
         return found
 
 
-def save(
-    path: Path,
-    counts: Mapping[str, Prior],
-    sources: Sequence[Source] = SOURCES,
-    model: Fingerprint | None = None,
-) -> None:
-    """Write counts, with which an engine begins if the setting ``calibration`` names the file.
+def save(path: Path, calibration: Calibration, model: Fingerprint | None = None) -> None:
+    """Write what an engine begins with if the setting ``calibration`` names the file.
 
     Args:
         path: of the file.
-        counts: by band, such as :meth:`Calibration.totals`.
-        sources: in the order of the codes.
+        calibration: what has been learnt.
         model: that the candidates were offered to, if known.
     """
     bands = {}
-    for name, known in counts.items():
+    for name, known in calibration.totals().items():
         seen = sorted(
-            (bucket_of(codes, sources), round(offered, 2), round(taken, 2))
+            (bucket_of(codes), round(offered, 2), round(taken, 2))
             for codes, (offered, taken) in known.items()
             if offered >= _LEAST
         )
         bands[name] = _Band(*(zip(*seen, strict=True) if seen else ((), (), ())))
+    further = {
+        name: [
+            _Offsets(each.name, each.evidence, _rounded(values), _rounded(curvatures))
+            for each, (values, curvatures) in known.items()
+        ]
+        for name, known in calibration.learnt().items()
+    }
     found = {"version": VERSION, "scheme": SCHEME, "bands": encode(bands)}
+    if any(further.values()):
+        found["further"] = encode(further)
     if model is not None:
         found["model"] = encode(model)
-    if len(sources) > len(SOURCES):
-        found["further sources"] = sources[len(SOURCES) :]
     write_text(path, json.dumps(found) + "\n")
 
 
-def load(
-    path: Path, sources: Sequence[Source] = SOURCES
-) -> dict[str, dict[Codes, tuple[float, float]]]:
-    """Counts by band from a file that :func:`save` wrote.
+def _rounded(numbers: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(number, 3) for number in numbers)
 
-    Args:
-        path: of the file.
-        sources: in the order of the codes; those that the file does not name were not asked.
+
+def load(path: Path) -> Known:
+    """What :func:`save` wrote.
 
     Raises:
-        DraftwoodError: it cannot be read, is of another version, counts other sources, or its
-            numbers are not counts.
+        DraftwoodError: it cannot be read, is of another version, or its numbers are not counts.
     """
     found = read_json(path)
     if not isinstance(found, dict) or found.get("version") != VERSION:
@@ -102,23 +130,10 @@ def load(
             "'draftwood calibrate' again"
         )
     try:
-        named = found.get("further sources", [])
-        pairs = decode(list[tuple[str, str]], named, "further sources")
-        own = (*SOURCES, *(Source(*each) for each in pairs))
-        known = decode(dict[str, _Band], found.get("bands"), "bands")
-        bands = {name: band.counts(own) for name, band in known.items()}
+        bands = decode(dict[str, _Band], found.get("bands"), "bands")
+        counts = {name: band.counts() for name, band in bands.items()}
+        further = decode(dict[str, tuple[_Offsets, ...]], found.get("further", {}), "further")
+        learnt = {name: dict(each.learnt() for each in own) for name, own in further.items()}
     except (DraftwoodError, LookupError, ValueError) as error:
         raise DraftwoodError(f"{path} is not a calibration file: {error}") from error
-    missing = [source.name for source in own if source not in sources]
-    if missing:
-        raise DraftwoodError(
-            f"{path} counts sources that this method does not have: {', '.join(missing)}"
-        )
-    places = [own.index(source) if source in own else -1 for source in sources]
-    return {
-        name: {
-            tuple([codes[i] if i >= 0 else NOT_ASKED for i in places]): pair
-            for codes, pair in counts.items()
-        }
-        for name, counts in bands.items()
-    }
+    return Known(counts, learnt)

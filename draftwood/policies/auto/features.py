@@ -1,22 +1,26 @@
 """Features of a candidate token: one code for each source of candidates.
 
-A source copies text, ranks successors, or runs a model; its kind says what its codes mean. A copied
-token's code is the length of the match, a ranked token's its rank and score. A model's token may
-also be ranked in the Gumbel top-k order of the target's random numbers, or sampled. All codes
-together are the candidate's bucket, in which :mod:`draftwood.policies.auto.calibration`
-counts how often such candidates are taken. A missing token is a feature as well: a table that knows
-the place and does not list the token speaks against it. Pure; knows nothing of trees.
+A code numbers what a source says of the candidate, which the source declares
+(:mod:`draftwood.protocols.evidence`). Of a copied token that is the length of the match, of a
+ranked token its rank and score. A neural drafter's token may also be ranked in the Gumbel top-k
+order of the target's random numbers, or sampled. A missing token is a feature as well: a table that
+knows the place and does not list the token speaks against it.
+
+:mod:`draftwood.policies.auto.calibration` counts how often candidates with some codes are taken.
+Pure; knows nothing of trees.
 """
 
-from bisect import bisect
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import NamedTuple, TypeAlias
+from bisect import bisect, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
+from draftwood.protocols import Continuation, Evidence, Feature
+from draftwood.protocols.evidence import values
 
 NOT_ASKED = 0
 """Code of a source that was not asked at this place, or offers nothing there."""
@@ -26,81 +30,101 @@ NOT_LISTED = 1
 
 _MATCHES = (2, 3, 4, 6, 9, 16, 32, 64)
 _SCORES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
-_LOG_SCORES = np.log(np.array(_SCORES))
 _RANKS = 3
 """Lowest match lengths and scores of the bins, and ranks that are told apart."""
 _PLACES = _RANKS * (len(_SCORES) + 1)
-
-COPIED_CODES = 2 + 4 * (len(_MATCHES) + 1)
-RANKED_CODES = 2 + _PLACES
-KINDS = {
-    "copied": COPIED_CODES,
-    "ranked": RANKED_CODES,
-    "neural": RANKED_CODES + 2 * _PLACES,
-}
-"""Kind of a source -> number of its codes. A neural drafter's tokens are ranked, sampled, or ranked
-by Gumbel top-k with the target's random numbers."""
 
 Codes: TypeAlias = tuple[int, ...]
 """Features of a candidate: the code of each source, in the order of the sources."""
 
 
-class Source(NamedTuple):
-    """A source of candidates: its name in calibration files and its kind (:data:`KINDS`)."""
+@dataclass(frozen=True)
+class Source:
+    """A source of candidates.
+
+    Attributes:
+        name: in calibration files.
+        evidence: what it says of a candidate.
+        neural: whether its tokens may also be sampled, or ranked with the target's random numbers.
+    """
 
     name: str
-    kind: str
+    evidence: Evidence
+    neural: bool = False
+
+    @cached_property
+    def ranked_from(self) -> int:
+        """The first code of a ranked token; copied tokens have those from 2 on."""
+        return 2 + (values(self.evidence.copied) if self.evidence.copied else 0)
+
+    @cached_property
+    def codes(self) -> int:
+        """The number of its codes."""
+        ranked = values(self.evidence.ranked) if self.evidence.ranked else 0
+        return self.ranked_from + ranked * (3 if self.neural else 1)
 
 
-SOURCES = (Source("copied", "copied"), Source("table", "ranked"), Source("neural", "neural"))
+_COPIES = Evidence(
+    copied=(Feature("match_length", _MATCHES), Feature("preferred"), Feature("first"))
+)
+_RANKS_TOKENS = Evidence(
+    ranked=(Feature("rank", tuple(range(1, _RANKS))), Feature("score", _SCORES))
+)
+
+SOURCES = (
+    Source("copied", _COPIES),
+    Source("table", _RANKS_TOKENS),
+    Source("neural", _RANKS_TOKENS, neural=True),
+)
 """The sources that every method of ``auto`` has; further ones follow them."""
 
 COPIED, TABLE, NEURAL = range(3)
 """Positions of :data:`SOURCES`."""
 
+COPIED_CODES, RANKED_CODES = SOURCES[COPIED].codes, SOURCES[TABLE].codes
+
 SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn, coupled"
-"""The meaning of the codes; a calibration file holds it."""
+"""The meaning of the codes of :data:`SOURCES`; a calibration file holds it."""
 
-_BUCKET_OF_MATCH = np.searchsorted(np.array(_MATCHES), np.arange(_MATCHES[-1] + 1), side="right")
-
-
-def further_source(text: str) -> Source:
-    """The source that ``NAME/KIND`` spells.
-
-    Raises:
-        DraftwoodError: there is no such kind, or the kind needs a model.
-    """
-    name, _, kind = text.partition("/")
-    if not name or kind not in {"copied", "ranked"}:
-        raise DraftwoodError(f"also={text!r}: write NAME/copied or NAME/ranked for each source")
-    return Source(name, kind)
+UNKNOWN = Evidence(_COPIES.copied, _RANKS_TOKENS.ranked)
+"""What a further source says where its drafter is not known."""
 
 
-def copied_code(match_length: int, *, preferred: bool, first: bool) -> int:
-    """Code of a copied token.
+def copied_codes(source: Source, offer: Continuation, *, preferred: bool) -> Callable[[int], int]:
+    """The code of each token of a continuation, by its place, 0 for the first."""
+    match_edges: tuple[float, ...] = ()
+    fixed, match_stride, first_stride = 2, 0, 0
+    for feature, stride in _strides(source.evidence.copied):
+        if feature.name == "match_length":
+            match_edges, match_stride = feature.edges, stride
+        elif feature.name == "first":
+            first_stride = stride
+        else:
+            value = preferred if feature.name == "preferred" else getattr(offer, feature.name)
+            fixed += stride * bisect_right(feature.edges, value)
+    length = offer.match_length
 
-    Args:
-        match_length: tokens before it that the text and the copied place have in common; further
-            down a chain, the chain's tokens count.
-        preferred: whether the continuation is the first one offered.
-        first: whether it is the continuation's first token.
-    """
-    bucket = int(_BUCKET_OF_MATCH[min(match_length, _MATCHES[-1])])
-    return 2 + 4 * bucket + 2 * preferred + first
+    def code(place: int) -> int:
+        match = match_stride * bisect_right(match_edges, length + place)
+        return fixed + match + (0 if place else first_stride)
+
+    return code
 
 
-def ranked_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
+def ranked_codes(logq: NDArray[np.float32], source: Source = SOURCES[TABLE]) -> NDArray[np.int64]:
     """Codes of every token of ranked rows, likeliest first.
 
     Args:
         logq: ``[m, k]``, natural logs of the scores; ``-inf`` where there is no token.
+        source: that ranks.
 
     Returns:
         int64 ``[m, k]``; entries without a token, or with a score that is not a number, mean
         nothing.
     """
-    bins: NDArray[np.int64] = _LOG_SCORES.searchsorted(logq, side="right")
-    return bins + _first_codes(logq.shape[1])
+    by_rank, edges, stride = _ranking(source, logq.shape[1])
+    bins: NDArray[np.int64] = edges.searchsorted(logq, side="right")
+    return bins * stride + by_rank if stride > 1 else bins + by_rank
 
 
 def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -130,9 +154,26 @@ def sampled_code(place: int, left: float) -> int:
 
 
 @cache
-def _first_codes(k: int) -> NDArray[np.int64]:
-    """Codes of the least score at each of ``k`` ranks."""
-    return np.array([2 + min(rank, _RANKS - 1) * (len(_SCORES) + 1) for rank in range(k)])
+def _ranking(source: Source, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+    """Codes of the least score at ``k`` ranks, log edges of the scores, and their stride."""
+    first = np.full(k, source.ranked_from)
+    edges, score_stride = np.zeros(0), 1
+    for feature, stride in _strides(source.evidence.ranked):
+        if feature.name == "rank":
+            first += stride * np.searchsorted(np.array(feature.edges), np.arange(k), side="right")
+        else:
+            edges, score_stride = np.log(np.array(feature.edges)), stride
+    return first, edges, score_stride
+
+
+@cache
+def _strides(features: tuple[Feature, ...]) -> tuple[tuple[Feature, int], ...]:
+    """Each feature with what its next bin adds to the code; the last feature's is 1."""
+    found, stride = [], 1
+    for feature in reversed(features):
+        found.append((feature, stride))
+        stride *= len(feature.edges) + 1
+    return tuple(reversed(found))
 
 
 class Features:
@@ -140,11 +181,17 @@ class Features:
 
     Args:
         sources: in the order of the codes.
+
+    Attributes:
+        copying: positions of the further sources that copy.
+        ranking: positions of the further sources that rank.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
-        self._sizes = [KINDS[source.kind] for source in sources]
+        further = range(len(SOURCES), len(sources))
+        self.copying = [i for i in further if sources[i].evidence.copied]
+        self.ranking = [i for i in further if sources[i].evidence.ranked]
         self._known: dict[tuple[int, int], list[Codes]] = {}
 
     def only(self, answered: int, source: int) -> list[Codes]:
@@ -156,10 +203,10 @@ class Features:
         """
         key = answered, source
         if key not in self._known:
-            bits = range(len(self._sizes))
+            bits = range(len(self.sources))
             codes = [NOT_LISTED if answered >> each & 1 else NOT_ASKED for each in bits]
             before, after = codes[:source], codes[source + 1 :]
-            self._known[key] = [(*before, n, *after) for n in range(self._sizes[source])]
+            self._known[key] = [(*before, n, *after) for n in range(self.sources[source].codes)]
         return self._known[key]
 
 
@@ -169,34 +216,30 @@ def features_of(sources: tuple[Source, ...]) -> Features:
     return Features(sources)
 
 
-def bucket_of(codes: Codes, sources: Sequence[Source] = SOURCES) -> int:
-    """The number of a bucket: its codes are the digits, in the order of :func:`_digits`."""
+def bucket_of(codes: Codes) -> int:
+    """The number of a bucket: its codes of :data:`SOURCES` are the digits."""
     number, stride = 0, 1
-    for place, size in _digits(sources):
+    for place, size in _digits():
         number += stride * codes[place]
         stride *= size
     return number
 
 
-def codes_of(bucket: int, sources: Sequence[Source] = SOURCES) -> Codes:
+def codes_of(bucket: int) -> Codes:
     """The codes of a bucket.
 
     Raises:
         ValueError: there is no such bucket.
     """
-    rest, codes = bucket, [NOT_ASKED] * len(sources)
-    for place, size in _digits(sources):
+    rest, codes = bucket, [NOT_ASKED] * len(SOURCES)
+    for place, size in _digits():
         rest, codes[place] = divmod(rest, size)
     if rest:
         raise ValueError(f"there is no bucket {bucket}")
     return tuple(codes)
 
 
-def _digits(sources: Sequence[Source]) -> Iterator[tuple[int, int]]:
-    """Position and number of codes of each source, the lowest digit of a bucket's number first.
-
-    Further sources are the highest digits, so that the numbers of buckets without them stay as they
-    are.
-    """
-    for place in (NEURAL, TABLE, COPIED, *range(len(SOURCES), len(sources))):
-        yield place, KINDS[sources[place].kind]
+def _digits() -> Iterator[tuple[int, int]]:
+    """Position and number of codes of each source, the lowest digit of a bucket's number first."""
+    for place in (NEURAL, TABLE, COPIED):
+        yield place, SOURCES[place].codes

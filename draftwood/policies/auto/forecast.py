@@ -6,7 +6,7 @@ Values are in expected tokens. Pure; nothing here is learnt.
 from dataclasses import dataclass
 from typing import Protocol
 
-from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes
+from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes, Source
 
 
 class Predictor(Protocol):
@@ -28,9 +28,10 @@ class Forecast:
         price: recent path probability from which on a candidate paid.
         drafter_gain: what a neural drafter adds, relative to the headroom of the nodes that it is
             asked about (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
-        catch_up: cost of the first draft forward of a step on top of its level: the neural drafter
-            reads what was committed since it last drafted. Spread over as many steps as that took.
-        level_costs: cost of a draft forward by its width in nodes, from 0 on.
+        catch_up: cost of the first draft forward of a step on top of its level, weighted: the
+            neural drafter reads what was committed since it last drafted. Spread over as many steps
+            as that took.
+        sources: of the candidates, in the order of their codes; empty: not known.
     """
 
     acceptance: Predictor
@@ -39,11 +40,7 @@ class Forecast:
     price: float = 0.1
     drafter_gain: float = 0.7
     catch_up: float = 0.0
-    level_costs: tuple[float, ...] = ()
-
-    def level_cost(self, width: int) -> float:
-        """Cost of a draft forward over ``width`` nodes; 0 where nothing is known."""
-        return self.level_costs[width] if self.level_costs else 0.0
+    sources: tuple[Source, ...] = ()
 
 
 class _DefaultPredictor:

@@ -26,7 +26,16 @@ from typing import Any, Literal
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load
-from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, Source, further_source
+from draftwood.policies.auto.features import (
+    COPIED,
+    NEURAL,
+    SOURCES,
+    TABLE,
+    UNKNOWN,
+    Source,
+    copied_codes,
+    features_of,
+)
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import LevelGain, Report
@@ -38,10 +47,12 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Continue,
+    DrafterSpec,
     Expand,
     Grower,
     Growth,
     Host,
+    LevelBid,
     Policy,
     Price,
     Tuner,
@@ -90,7 +101,9 @@ class Auto(Policy):
         "the tokens",
     )
 
-    also: str = setting("", "further sources: NAME/copied or NAME/ranked, joined by +")
+    also: tuple[str, ...] = setting(
+        (), "further sources: names of drafters that say what they know"
+    )
     calibration: str = setting(
         "", "file of 'draftwood calibrate' to start from; empty: the one shipped for the model"
     )
@@ -103,7 +116,7 @@ class Auto(Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         own = {self.chain, self.table, self.neural}
-        if again := [s.name for s in self.features[len(SOURCES) :] if s.name in own]:
+        if again := [name for name in self.also if name in own]:
             raise DraftwoodError(f"auto has the source {again[0]!r} already: leave it out of also")
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
@@ -111,13 +124,12 @@ class Auto(Policy):
     @property
     def sources(self) -> tuple[str, ...]:
         """The copying source, the table, further ones, and the one with a model if there is any."""
-        further = [source.name for source in self.features[len(SOURCES) :]]
-        return (self.chain, self.table, *further, *((self.neural,) if self.neural else ()))
+        return (self.chain, self.table, *self.also, *((self.neural,) if self.neural else ()))
 
     @cached_property
-    def features(self) -> tuple[Source, ...]:
-        """The sources in the order of a candidate's codes."""
-        return (*SOURCES, *map(further_source, self.also.split("+") if self.also else ()))
+    def _unknown(self) -> tuple[Source, ...]:
+        """The sources in the order of a candidate's codes, where no drafter is known."""
+        return (*SOURCES, *(Source(name, UNKNOWN) for name in self.also))
 
     @property
     def draws(self) -> frozenset[Draw]:
@@ -147,11 +159,18 @@ class Auto(Policy):
         """A tuner that starts from the calibration and from the target's measured costs."""
         from draftwood.costs.recall import recall_or_measure  # which loads torch
 
-        sources, given = self.features, self.calibration
-        key = ("calibration", given, sources)
-        prior = host.share(key, lambda: load(Path(given), sources)) if given else None
-        calibration = Calibration(prior, sources=sources)
-        return AutoTuner(calibration, recall_or_measure(host, drafters), self.level)
+        sources = self.described({name: drafters[name].spec for name in self.also})
+        path = Path(self.calibration)
+        if self.calibration:
+            known = host.share(("calibration", self.calibration), lambda: load(path))
+            calibration = known.calibration(sources)
+        else:
+            calibration = Calibration(sources=sources)
+        return AutoTuner(calibration, recall_or_measure(host, drafters))
+
+    def described(self, drafters: Mapping[str, DrafterSpec]) -> tuple[Source, ...]:
+        """The sources in the order of a candidate's codes, by what the further drafters declare."""
+        return (*SOURCES, *(Source(name, drafters[name].evidence) for name in self.also))
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``auto``, and ``plain`` where nothing pays."""
@@ -163,26 +182,36 @@ class Auto(Policy):
         floor = forecast.floor
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
-        given = (growth.anchor, forecast.acceptance, floor, _POOL * budget, self.features)
+        sources = forecast.sources or self._unknown
+        given = (growth.anchor, forecast.acceptance, floor, _POOL * budget, sources)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
         pool = Pool(*given) if sampled is None else sampled
-        for position, name in self._by_kind["copied"]:
+        known = features_of(sources)
+        ranking = [(TABLE, self.table), *((each, sources[each].name) for each in known.ranking)]
+        for position, name in (
+            (COPIED, self.chain),
+            *((p, sources[p].name) for p in known.copying),
+        ):
             offers: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(offers):
-                tokens = offer.tokens[:deepest]
-                pool.copy(tokens, offer.match_length, name, place == 0, position)
-        yield from self._rank(pool, range(len(pool)), deepest)
+                code = copied_codes(sources[position], offer, preferred=place == 0)
+                pool.copy(offer.tokens[:deepest], code, name, position)
+        yield from self._rank(pool, ranking, range(len(pool)), deepest)
         widths: list[int] = []
         gains: list[LevelGain] = []
         asked: set[int] = set()
         while self.neural and not pool.full:
-            further = 0.0 if widths else forecast.catch_up
-            headroom = self._promising(pool, asked, deepest, forecast, further)
+            headroom = self._promising(pool, asked, deepest, forecast.price)
             if not headroom:
                 break
-            nodes = sorted(headroom)
-            widths.append(len(nodes))
+            share = forecast.token_weight * forecast.drafter_gain
+            offered = [share * most for most in headroom.values()]
+            width: int = yield LevelBid(offered, 0.0 if widths else forecast.catch_up)
+            if not width:
+                break
+            nodes = sorted([*headroom][:width])
+            widths.append(width)
             asked.update(nodes)
             before = pool.surplus(forecast.price)
             if sampled is None:
@@ -192,30 +221,27 @@ class Auto(Policy):
             else:
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
-            yield from self._rank(pool, fresh, deepest)
+            yield from self._rank(pool, ranking, fresh, deepest)
             gained = pool.surplus(forecast.price) - before
-            gains.append(LevelGain(sum(headroom.values()), gained))
+            gains.append(LevelGain(sum(headroom[node] for node in nodes), gained))
         report = Report(pool, budget, forecast.token_weight, tuple(gains))
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
         price: Price = yield Bid(values, pool.settled, tuple(widths), report)
         return pool.tree(report.chosen(price), "auto")
 
-    @cached_property
-    def _by_kind(self) -> dict[str, list[tuple[int, str]]]:
-        """Position and drafter's name of the sources of a kind, without models."""
-        found = {"copied": [(COPIED, self.chain)], "ranked": [(TABLE, self.table)]}
-        for position, source in enumerate(self.features[len(SOURCES) :], len(SOURCES)):
-            found[source.kind].append((position, source.name))
-        return found
+    def _rank(
+        self, pool: Pool, ranking: Sequence[tuple[int, str]], nodes: Sequence[int], deepest: int
+    ) -> Generator[Expand, Any, None]:
+        """Add successors of the nodes, of these successors, and so on.
 
-    def _rank(self, pool: Pool, nodes: Sequence[int], deepest: int) -> Generator[Expand, Any, None]:
-        """Add successors of the nodes, of these successors, and so on."""
+        ``ranking``: position and drafter's name of the sources that are asked.
+        """
         while True:
             nodes = [node for node in nodes if pool.builder.depths[node] < deepest]
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
             fresh: list[int] = []
-            for position, name in self._by_kind["ranked"]:
+            for position, name in ranking:
                 answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
                 fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq)
             nodes = fresh
@@ -278,12 +304,11 @@ class Auto(Policy):
         return fresh
 
     def _promising(
-        self, pool: Pool, asked: set[int], deepest: int, forecast: Forecast, further: float
+        self, pool: Pool, asked: set[int], deepest: int, price: float
     ) -> dict[int, float]:
-        """The nodes to ask the model about next, as many as gain most, with their headroom.
+        """The nodes to ask the model about next that may gain most, best first, by headroom.
 
-        None, if they do not gain more than the level and its ``further`` cost. A parent is asked
-        before its children.
+        A parent is asked before its children.
         """
         parents, depths = pool.builder.parents, pool.builder.depths
         open_nodes = [
@@ -293,15 +318,9 @@ class Auto(Policy):
             and node not in asked
             and (node == ROOT or parents[node] in asked)
         ]
-        likely = [node for node in open_nodes if pool.path[node] > forecast.price]
-        found = {node: pool.headroom(node, forecast.price) for node in likely}
-        best = sorted(likely, key=found.__getitem__, reverse=True)[: self.level]
-        gained, most, chosen = 0.0, further, 0
-        for width, node in enumerate(best, 1):
-            gained += forecast.drafter_gain * found[node]
-            if (net := gained - forecast.level_cost(width)) > most:
-                most, chosen = net, width
-        return {node: found[node] for node in best[:chosen]}
+        found = {node: pool.headroom(node, price) for node in open_nodes if pool.path[node] > price}
+        best = sorted(found, key=found.__getitem__, reverse=True)[: self.level]
+        return {node: found[node] for node in best}
 
 
 PART = Auto

@@ -8,7 +8,7 @@ come from the forecast.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from draftwood.policies.auto.features import (
     NOT_ASKED,
     NOT_LISTED,
     SOURCES,
+    TABLE,
     Codes,
     Source,
     features_of,
@@ -89,18 +90,17 @@ class Pool:
     def copy(
         self,
         tokens: Sequence[int],
-        match_length: int,
+        code_of: Callable[[int], int],
         name: str,
-        preferred: bool,
         source: int = COPIED,
     ) -> None:
         """Add a copied continuation of the root, as far down as it is likely enough.
 
         Args:
             tokens: the continuation.
-            match_length: tokens that the context and the copied place have in common.
+            code_of: the code of each of its tokens, by its place
+                (:func:`draftwood.policies.auto.features.copied_codes`).
             name: of the drafter.
-            preferred: whether it is the source's first continuation.
             source: position of the source.
         """
         only, probability = self._features.only, self._acceptance.probability
@@ -108,7 +108,7 @@ class Pool:
         node, new, bit = ROOT, len(self) == 1, 1 << source
         for i, token in enumerate(tokens):
             known = None if new else child(node, token)
-            code = features.copied_code(match_length + i, preferred=preferred, first=i == 0)
+            code = code_of(i)
             others = list(self.children[node]) if not answered[node] & bit else []
             if known is None:
                 new = True  # below a node that is new there is nothing yet
@@ -150,7 +150,7 @@ class Pool:
             draw: how they were chosen: ``ONE_HOT``, or ``COUPLED``, whose scores are shares in
                 Gumbel top-k order.
         """
-        rows = coded_rows(nodes, tokens, logq, draw)
+        rows = coded_rows(nodes, tokens, logq, draw, self._features.sources[source])
         if not rows:
             return []
         self._update(source, rows)
@@ -288,9 +288,11 @@ def coded_rows(
     tokens: NDArray[np.int64],
     logq: NDArray[np.float32],
     draw: Draw = Draw.ONE_HOT,
+    source: Source = SOURCES[TABLE],
 ) -> list[Row]:
     """Rows with a token and a finite score, with their codes; other rows are left out."""
-    codes = features.coupled_codes if draw is Draw.COUPLED else features.ranked_codes
+    coupled = draw is Draw.COUPLED
+    codes = features.coupled_codes(logq) if coupled else features.ranked_codes(logq, source)
     known = np.where(np.isfinite(logq), tokens, -1).tolist()
-    rows = zip(nodes, known, codes(logq).tolist(), strict=True)
+    rows = zip(nodes, known, codes.tolist(), strict=True)
     return [row for row in rows if max(row[1], default=-1) >= 0]

@@ -15,20 +15,22 @@ so that the tuner notices when drafting pays again.
 
 The rate is relative to plain decoding at the same load, by the same cost curve. So neither a
 shrinking batch nor a machine that slows down as a whole moves it. Draft forwards are decided before
-that, level by level, by :attr:`Forecast.level_costs`.
+that, level by level (:mod:`draftwood.policies.auto.levels`).
 """
 
 from collections.abc import Sequence
 from itertools import zip_longest
 
 from draftwood.costs.live import LiveCosts
-from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
 from draftwood.policies.auto.forecast import Forecast
+from draftwood.policies.auto.levels import level_widths
 from draftwood.policies.auto.rates import DecayedRatio, token_weights
 from draftwood.policies.auto.report import Report
 from draftwood.protocols import (
     NOTHING_PAYS,
     Bid,
+    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -68,18 +70,18 @@ class AutoTuner(Tuner):
     Args:
         calibration: predicts acceptance, and learns.
         costs: of a step; learn as well.
-        widest: most nodes of a draft forward.
     """
 
-    def __init__(self, calibration: Calibration, costs: LiveCosts, widest: int = 8) -> None:
-        self._widest = widest
+    def __init__(self, calibration: Calibration, costs: LiveCosts) -> None:
         self.calibration = calibration
         self.costs = costs
-        self.drafter_gain = DecayedRatio(_DRAFTER_GAIN, _WEIGHT, _HALF_LIFE)
-        self._together = DecayedRatio(1.0, _WEIGHT, _HALF_LIFE)
+        self._drafter_gains = {
+            name: DecayedRatio(_DRAFTER_GAIN, _WEIGHT, _HALF_LIFE) for name in BANDS
+        }
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
+        self._gains: list[DecayedRatio] = []
         self._backlogs: list[int] = []
         self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
@@ -99,11 +101,9 @@ class AutoTuner(Tuner):
         lost = self.rate * self.costs.search(self.batch)
         self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
         self._counts = [self.calibration.at(load.temperature) for load in loads]
+        self._gains = [self._drafter_gains[band(load.temperature)] for load in loads]
         self._backlogs = [load.backlog for load in loads]
-        rate, widths = self.rate, range(self._widest + 1 if self._now.drafters else 0)
-        # A forward is split by the recent average number of requests that take part in it.
-        together = max(1, round(self._together.value * self.batch))
-        levels = [self._level(width * together, together) / together for width in widths]
+        rate = self.rate
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
@@ -111,11 +111,13 @@ class AutoTuner(Tuner):
                 token_weight=weight,
                 floor=self._floor(weight),
                 price=self.recent_price / weight,
-                drafter_gain=self.drafter_gain.value,
-                catch_up=rate * self._catch_up(load) / weight,
-                level_costs=tuple([rate * seconds / weight for seconds in levels]),
+                drafter_gain=gain.value,
+                catch_up=rate * self._catch_up(load),
+                sources=self.calibration.sources,
             )
-            for load, counts, weight in zip(loads, self._counts, weights, strict=True)
+            for load, counts, gain, weight in zip(
+                loads, self._counts, self._gains, weights, strict=True
+            )
         ]
 
     def _catch_up(self, load: RequestLoad) -> float:
@@ -151,6 +153,11 @@ class AutoTuner(Tuner):
         context = self._context * requests // self.batch
         levels = self._now.drafters.values()
         return max((c.seconds(nodes, context, requests) for c in levels), default=0.0)
+
+    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+        """See :class:`draftwood.protocols.Tuner`."""
+        rate = self.rate
+        return level_widths(bids, lambda nodes, requests: rate * self._level(nodes, requests))
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -204,7 +211,9 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         bids, outcomes = report.bids, report.outcomes
         predictions: list[Prediction | None] = []
-        for bid, outcome, counts in zip(bids, outcomes, self._counts, strict=True):
+        for bid, outcome, counts, gain in zip(
+            bids, outcomes, self._counts, self._gains, strict=True
+        ):
             if bid is None:
                 predictions.append(None)
                 continue
@@ -213,7 +222,7 @@ class AutoTuner(Tuner):
             if codes:
                 counts.observe(codes, labelled.taken)
             for level in own.levels:
-                self.drafter_gain.add(level.surplus, level.headroom)
+                gain.add(level.surplus, level.headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
@@ -222,7 +231,8 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in bids)
         if searched:
             if not any(bid is not None and bid.levels for bid in bids):
-                self.drafter_gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
+                for gain in dict.fromkeys(self._gains):
+                    gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
@@ -247,9 +257,7 @@ class AutoTuner(Tuner):
         return sum(self._reading(n) for bid, n in pairs if bid is not None and bid.levels)
 
     def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
-        """Seconds of the step's draft forwards; counts their participants as well."""
+        """Seconds of the step's draft forwards."""
         levels = [bid.levels for bid in bids if bid is not None]
         forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
-        if forwards:
-            self._together.add(sum(map(len, forwards)) / self.batch, len(forwards))
         return sum(self._level(sum(widths), len(widths)) for widths in forwards)

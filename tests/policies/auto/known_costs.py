@@ -8,7 +8,7 @@ import numpy as np
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
-from draftwood.policies.auto.features import KINDS, SOURCES, TABLE, Codes
+from draftwood.policies.auto.features import SOURCES, TABLE, Codes
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
@@ -25,7 +25,7 @@ from draftwood.protocols import (
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 from tests.factories.scripted_sources import NO_ROWS
 
-CODES = tuple(KINDS[source.kind] for source in SOURCES)
+CODES = tuple(source.codes for source in SOURCES)
 """Number of codes of each source."""
 BUCKETS = math.prod(CODES)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from draftwood.policies.auto.features import NOT_LISTED, Codes
 from draftwood.policies.auto.forecast import Forecast, Predictor
+from draftwood.policies.auto.levels import level_widths
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
-from draftwood.protocols import FREE, Bid, Continuation, Expand, Growth, Price, Query
+from draftwood.protocols import FREE, Bid, Continuation, Expand, Growth, LevelBid, Price, Query
 from draftwood.tree import Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources
 
@@ -17,12 +18,13 @@ ENOUGH = 10**6
 
 @dataclass
 class Stage:
-    """Three sources and a price; stores the queries in order."""
+    """Three sources, a price and what a draft level costs by its width; stores the queries."""
 
     offers: tuple[Continuation, ...] = ()
     table: Mapping[int, Row] | Callable[[int], Row] = field(default_factory=dict)
     model: Sources = field(default_factory=lambda: Sources(ranking="draft"))
     price: Price = FREE
+    costs: tuple[float, ...] = (0.0,) * 99
     asked: list[Query] = field(default_factory=list)
 
     def grow(
@@ -56,6 +58,8 @@ class Stage:
             assert len(self.asked) < 1000, "it asks without end"
             if isinstance(query, Bid):
                 answer = price(query) if price else self.price
+            elif isinstance(query, LevelBid):
+                (answer,) = level_widths([query], lambda nodes, _: self.costs[nodes])
             else:
                 answer = sources[query.source].answer(query)
             if isinstance(query, Expand) and query.draw is not Draw.ONE_HOT:
@@ -116,11 +120,13 @@ def given(
     modelled: float = 0.6,
     *,
     by: Callable[[Codes], float] | None = None,
-    cost: float | tuple[float, ...] = 0.1,
     floor: float = 0.01,
-    **facts: float,
+    drafter_gain: float = 0.9,
+    catch_up: float = 0.0,
+    price: float = 0.1,
 ) -> Forecast:
-    """A forecast by source, or by any function of the codes, with one cost for every width."""
+    """A forecast by source, or by any function of the codes."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
-    costs = (cost,) * 99 if isinstance(cost, float) else cost
-    return Forecast(acceptance, floor=floor, level_costs=costs, **{"drafter_gain": 0.9} | facts)
+    return Forecast(
+        acceptance, floor=floor, price=price, drafter_gain=drafter_gain, catch_up=catch_up
+    )

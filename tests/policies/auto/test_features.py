@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.features import (
     COPIED,
     COPIED_CODES,
-    KINDS,
     NOT_ASKED,
     NOT_LISTED,
     RANKED_CODES,
     SOURCES,
+    Source,
     bucket_of,
     codes_of,
-    copied_code,
+    copied_codes,
     coupled_codes,
     features_of,
-    further_source,
     ranked_codes,
     sampled_code,
 )
+from draftwood.protocols import Continuation, Evidence, Feature
+from tests.policies.auto.codes import copied_code
 from tests.policies.auto.known_costs import BUCKETS, CODES
 
 LENGTHS = range(200)
@@ -110,15 +110,14 @@ def test_buckets_are_numbered_as_an_array_of_codes_is(codes: tuple[int, int, int
     assert codes_of(bucket_of(codes)) == codes
 
 
-FURTHER = (*SOURCES, further_source("mine/ranked"), further_source("yours/copied"))
-
-
-@given(codes=st.tuples(*(st.integers(0, KINDS[source.kind] - 1) for source in FURTHER)))
-def test_further_sources_are_higher_digits(codes: tuple[int, ...]) -> None:
-    number = bucket_of(codes, FURTHER)
-    assert codes_of(number, FURTHER) == codes
-    assert number % BUCKETS == bucket_of(codes[:3])
-    assert (number < BUCKETS) == (codes[3:] == (NOT_ASKED, NOT_ASKED))
+MINE = Source(
+    "mine",
+    Evidence(
+        copied=(Feature("count", (2, 5)), Feature("match_length", (4, 8)), Feature("first")),
+        ranked=(Feature("score", (0.25, 0.5)), Feature("rank", (1,))),
+    ),
+)
+YOURS = Source("yours", Evidence(copied=(Feature("agreeing", (2, 3)), Feature("preferred"))))
 
 
 def test_a_bucket_beyond_the_sources_is_refused() -> None:
@@ -126,17 +125,39 @@ def test_a_bucket_beyond_the_sources_is_refused() -> None:
         codes_of(BUCKETS)
 
 
-@pytest.mark.parametrize("text", ["mine", "mine/neural", "/ranked", "mine/"])
-def test_a_further_source_names_its_kind(text: str) -> None:
-    with pytest.raises(DraftwoodError, match="write NAME/copied or NAME/ranked"):
-        further_source(text)
+def test_a_further_sources_copied_codes_are_its_own_features() -> None:
+    def codes(count: int, match_length: int) -> list[int]:
+        offer = Continuation((7,) * 6, match_length, count, agreeing=1)
+        code_of = copied_codes(MINE, offer, preferred=False)
+        return [code_of(place) for place in range(6)]
+
+    # The first feature counts most; the match grows along the tokens; the first token has a 1 more.
+    assert codes(1, 1) == [2 + 1, 2, 2, 4, 4, 4]
+    assert codes(3, 3) == [2 + 6 + 1, 10, 10, 10, 10, 12]
+    assert codes(9, 90) == [2 + 12 + 4 + 1, *[18] * 5]
+    assert MINE.ranked_from == 2 + 18
+    for agreeing, preferred, code in ((1, False, 2), (2, True, 5), (9, True, 7)):
+        offer = Continuation((7,), 3, 1, agreeing)
+        assert copied_codes(YOURS, offer, preferred=preferred)(0) == code
+    assert YOURS.codes == YOURS.ranked_from == 8
+
+
+def test_a_further_sources_ranked_codes_follow_its_copied_ones() -> None:
+    logq = np.log(np.array([[0.6, 0.3, 0.2], [0.1, 0.55, 0.7]])).astype(np.float32)
+    assert ranked_codes(logq, MINE).tolist() == [[24, 23, 21], [20, 25, 25]]
+    assert MINE.codes == 26
+    alone = Source("rank", Evidence(ranked=(Feature("rank", (1, 3)),)))
+    assert ranked_codes(np.zeros((1, 5), dtype=np.float32), alone).tolist() == [[2, 3, 3, 4, 4]]
 
 
 def test_features_of_a_candidate_that_one_source_lists() -> None:
-    only = features_of(FURTHER).only(0b01001, COPIED)
+    known = features_of((*SOURCES, MINE, YOURS))
+    only = known.only(0b01001, COPIED)
     assert len(only) == COPIED_CODES
     assert only[7] == (7, NOT_ASKED, NOT_ASKED, NOT_LISTED, NOT_ASKED)
-    assert features_of(FURTHER).only(0b01001, 3)[5] == (NOT_LISTED, 0, 0, 5, 0)
+    assert known.only(0b01001, 3)[5] == (NOT_LISTED, 0, 0, 5, 0)
+    assert len(known.only(0, 3)) == MINE.codes
+    assert (known.copying, known.ranking) == ([3, 4], [3])
 
 
 def test_a_sampled_tokens_code_is_its_place_and_what_its_siblings_leave() -> None:

@@ -10,12 +10,16 @@ from draftwood.engine.request import Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
+from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import FREE, Bid, Continue, Expand, Growth
 from draftwood.sampling.sampler import SamplingParams
+from draftwood.tree import TokenTree
 from tests.factories.command_line import output_of
 from tests.factories.markov_target import FakeHost
-from tests.policies.auto.added.toy import KNOWN
+from tests.factories.scripted_sources import Sources, offer, paths
+from tests.policies.auto.added.toy import KNOWN, Toy
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)
 
@@ -39,10 +43,9 @@ def steps(of: Engine, heat: float) -> list[StepStats]:
     return [event.stats for event in of.stream(requests(heat)) if isinstance(event, Stepped)]
 
 
-@pytest.mark.parametrize("kind", ["ranked", "copied"])
 @pytest.mark.parametrize("heat", [0.0, 1.0])
-def test_a_fourth_source_drafts_and_changes_no_token(kind: str, heat: float) -> None:
-    name = f"auto:also=toy/{kind}"
+def test_a_fourth_source_drafts_and_changes_no_token(heat: float) -> None:
+    name = "auto:also=toy"
     found, plain = (engine(each).generate(requests(heat)) for each in (name, "ar"))
     assert [done.tokens for done in found] == [done.tokens for done in plain]
     taken = steps(engine(name), heat)
@@ -50,7 +53,7 @@ def test_a_fourth_source_drafts_and_changes_no_token(kind: str, heat: float) -> 
 
 
 def test_its_candidates_are_calibrated_by_their_own_frequency() -> None:
-    of = engine("auto:also=toy/ranked")
+    of = engine("auto:also=toy")
     for _ in range(12):
         taken = steps(of, 0.0)
     labelled = [step.prediction.candidates for step in taken if step.prediction is not None]
@@ -63,16 +66,20 @@ def test_its_candidates_are_calibrated_by_their_own_frequency() -> None:
     frequency = sum(hit for _, hit in mine) / len(mine)
     assert 0.1 < frequency < 0.9
     assert sum(p for p, _ in mine) / len(mine) == pytest.approx(frequency, abs=0.12)
-    # By its own codes: the calibration has learnt buckets with its digit.
+    # By its own codes, as it declares them; the counts of the others have no more digits.
     tuner = of._phases._tuner
     assert isinstance(tuner, AutoTuner)
-    assert [source.name for source in tuner.calibration.sources[3:]] == ["toy"]
-    assert len({codes[3] for codes in tuner.calibration.at(0.0).totals()}) > 1
+    assert tuner.calibration.sources[3:] == (Source("toy", Toy.evidence),)
+    counts = tuner.calibration.at(0.0)
+    assert {len(codes) for codes in counts.totals()} == {3}
+    ((_, curvatures),) = counts.learnt()
+    assert len(curvatures) == 2 * (2 + 2 + 3)
+    assert sum(each > 0.1 for each in curvatures) > 2
 
 
 def test_the_command_line_binds_it_and_its_settings(checkpoint: str) -> None:
     argv = ["generate", "abab", "--model", checkpoint, "--max-new-tokens", "8", "--method"]
-    source = ["auto", "--also", "toy/ranked", "--toy.wrong", "3"]
+    source = ["auto", "--also", "toy", "--toy.wrong", "3"]
     assert output_of(*argv, *source) == output_of(*argv, "ar")
     assert "--toy.wrong" in output_of("generate", *source, "--help")
 
@@ -80,14 +87,13 @@ def test_the_command_line_binds_it_and_its_settings(checkpoint: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ("toy", "write NAME/copied or NAME/ranked"),
-        ("toy/neural", "write NAME/copied or NAME/ranked"),
-        ("toy/ranked+", "write NAME/copied or NAME/ranked"),
-        ("context/ranked", "already: leave it out of also"),
-        ("toy/ranked+toy/copied", "name different ones"),
-        ("other/ranked", "there is no 'other' among drafters"),
-        ("model/ranked", "'model' has a model: write draft=PATH"),
-        ("toy/ranked:toy=model", "'model' has a model: write draft=PATH"),
+        ("context", "already: leave it out of also"),
+        ("toy+toy", "name different ones"),
+        ("other", "there is no 'other' among drafters"),
+        ("toy/ranked", "there is no 'toy/ranked' among drafters"),
+        ("model", "'model' has a model: write draft=PATH"),
+        ("toy:toy=model", "'model' has a model: write draft=PATH"),
+        ("silent", "'silent' declares no evidence of its candidates"),
     ],
 )
 def test_a_source_that_cannot_be_added_is_refused(wrong: str, complaint: str) -> None:
@@ -96,4 +102,25 @@ def test_a_source_that_cannot_be_added_is_refused(wrong: str, complaint: str) ->
 
 
 def test_without_a_recipe_a_policys_further_source_is_unbound() -> None:
-    assert Auto(also="toy/ranked").sources == ("context", "adjacency", "toy")
+    assert Auto(also=("toy",)).sources == ("context", "adjacency", "toy")
+
+
+def test_where_no_drafter_is_known_a_further_source_is_asked_for_everything() -> None:
+    policy = Auto(also=("toy",))
+    toy = Sources(offer(5), {0: [(7, 0.9)]}, copying="toy", ranking="toy")
+    nothing = Sources()
+    sources = {"context": nothing, "adjacency": nothing, "toy": toy}
+    grower = policy.grow(Growth(0, 5, 9), None)
+    answer: object = None
+    while True:
+        try:
+            query = grower.send(answer)
+        except StopIteration as end:
+            tree: TokenTree = end.value
+            break
+        if isinstance(query, Bid):
+            answer = FREE
+        else:
+            assert isinstance(query, Continue | Expand)
+            answer = sources[query.source].answer(query)
+    assert set(paths(tree)) == {(5,), (7,)}

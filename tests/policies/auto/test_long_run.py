@@ -16,6 +16,7 @@ from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import Bid
 from draftwood.tree import ROOT, TokenTree
+from tests.policies.auto.codes import by_place
 from tests.policies.auto.known_costs import (
     LINEAR,
     STEPPED,
@@ -39,7 +40,7 @@ class Candidate:
     def bid(self) -> Bid:
         if self.deep:
             pool = Pool(99, Sure(), floor=0.0, most=1000)
-            pool.copy(range(len(self.probabilities)), 3, "context", preferred=True)
+            pool.copy(range(len(self.probabilities)), by_place(3), "context")
             pool.path[1:] = accumulate(self.probabilities, mul)
             return bid_of(pool)
         return bid(*self.probabilities)

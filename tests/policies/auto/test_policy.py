@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from draftwood.policies.auto.features import copied_code
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import FREE, NOTHING_PAYS, Bid, Continue, Price
+from draftwood.protocols import FREE, NOTHING_PAYS, Continue, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
+from tests.policies.auto.codes import copied_code
 from tests.policies.auto.stage import Stage, given, model
 
 NEURAL = Auto(neural="draft")
-CHEAP = given(cost=0.0)
+CHEAP = given()
 CHAIN = model(lambda token: [(token + 1, 0.5)])
 """A model that lists one token after each."""
 
@@ -35,7 +35,7 @@ def test_sources_are_merged_in_one_tree() -> None:
         {0: [(1, 0.5), (3, 0.3)], 2: [(5, 0.9)]},
         opinions({0: [(1, 0.6), (4, 0.2)], 1: [(6, 0.9)], 2: [(5, 0.9)], 4: [(7, 0.9)]}),
     )
-    tree = stage.grow(NEURAL, given(copied=0.5, cost=0.0, floor=0.09), room=2)
+    tree = stage.grow(NEURAL, given(copied=0.5, floor=0.09), room=2)
     assert dict(zip(paths(tree), tree.sources[1:], strict=True)) == {
         (1,): "context",
         (1, 2): "context",
@@ -78,9 +78,9 @@ def test_a_price_decides_which_candidates_are_drafted(price: float) -> None:
 def test_sources_are_asked_in_turn_and_the_bid_comes_last() -> None:
     stage = Stage(offer(1, 2), {2: [(5, 0.9)], 6: [(7, 0.9)]}, opinions({0: [(6, 0.6)]}))
     stage.grow(Auto(neural="draft", width=3, level=5), CHEAP, room=4)
-    order = ["bid" if isinstance(query, Bid) else query.source for query in stage.asked]
-    assert order[:4] == ["context", "adjacency", "adjacency", "draft"]
-    assert order.index("bid") == len(order) - 1
+    order = [getattr(query, "source", type(query).__name__) for query in stage.asked]
+    assert order[:5] == ["context", "adjacency", "adjacency", "LevelBid", "draft"]
+    assert order.index("Bid") == len(order) - 1
     assert stage.asked[0] == Continue("context")
     assert order.count("context") == 1
     # The table is asked of the chain at once, then of its own tokens, then of the model's.
@@ -117,8 +117,8 @@ def test_without_a_model_none_is_asked() -> None:
 def test_levels_are_asked_while_their_gain_exceeds_their_cost(
     cost: float, catch_up: float, levels: int
 ) -> None:
-    stage = Stage(model=CHAIN)
-    stage.grow(NEURAL, given(cost=cost, catch_up=catch_up, price=0.0), room=3)
+    stage = Stage(model=CHAIN, costs=(0.0, *[cost] * 8))
+    stage.grow(NEURAL, given(catch_up=catch_up, price=0.0), room=3)
     assert len(stage.nodes("draft")) == levels
     assert stage.bid.levels == (1,) * levels
 
@@ -126,31 +126,31 @@ def test_levels_are_asked_while_their_gain_exceeds_their_cost(
 @pytest.mark.parametrize(("cost", "levels"), [(0.17, 1), (0.19, 0)])
 def test_a_level_gains_only_what_other_sources_leave_open(cost: float, levels: int) -> None:
     """A likely copy leaves little to gain: 0.9 * (1 - 0.8)."""
-    stage = Stage(offer(1), model=model({0: [(5, 0.5)]}))
-    stage.grow(NEURAL, given(cost=cost, price=0.0), room=1)
+    stage = Stage(offer(1), model=model({0: [(5, 0.5)]}), costs=(0.0, cost))
+    stage.grow(NEURAL, given(price=0.0), room=1)
     assert len(stage.bid.levels) == levels
 
 
 @pytest.mark.parametrize(("cost", "levels"), [(0.35, 1), (0.37, 0)])
 def test_a_level_gains_nothing_but_tokens_that_pay(cost: float, levels: int) -> None:
     """A token is worth 1 - 0.5, of which a copy has 0.6 - 0.5: 0.9 * 0.4 is left."""
-    stage = Stage(offer(1), model=model({0: [(5, 0.5)]}))
-    stage.grow(NEURAL, given(copied=0.6, cost=cost, price=0.5), room=1)
+    stage = Stage(offer(1), model=model({0: [(5, 0.5)]}), costs=(0.0, cost))
+    stage.grow(NEURAL, given(copied=0.6, price=0.5), room=1)
     assert len(stage.bid.levels) == levels
 
 
 def test_a_level_is_as_wide_as_pays_most() -> None:
     # One node gains 0.9 * 0.6 at a cost of 0.05: 0.49. Three must not gain less together.
     for third, widths in ((1.12, (1, 3)), (1.14, (1, 1, 1, 1))):
-        stage = Stage(model=model(lambda token: [(10 * token + i, 0.5) for i in range(1, 4)]))
-        costs = (0.0, 0.05, 9.0, third, *[99.0] * 9)
-        stage.grow(NEURAL, given(cost=costs, price=0.0), room=2)
+        rows = model(lambda token: [(10 * token + i, 0.5) for i in range(1, 4)])
+        stage = Stage(model=rows, costs=(0.0, 0.05, 1.11, third, *[99.0] * 9))
+        stage.grow(NEURAL, given(price=0.0), room=2)
         assert stage.bid.levels == widths == tuple(map(len, stage.nodes("draft")))
 
 
 def test_what_a_level_added_is_reported() -> None:
     stage = Stage(offer(1), model=model({0: [(1, 0.9), (5, 0.5)]}))
-    stage.grow(NEURAL, given(copied=0.6, modelled=0.8, cost=0.0, price=0.3), room=1)
+    stage.grow(NEURAL, given(copied=0.6, modelled=0.8, price=0.3), room=1)
     (level,) = stage.bid.report.levels
     assert level.headroom == pytest.approx(0.7 - 0.3)
     after = [path - 0.3 for path in stage.pool.path[1:] if path > 0.3]
@@ -160,7 +160,7 @@ def test_what_a_level_added_is_reported() -> None:
 def test_a_level_is_nodes_with_most_to_gain_whose_parents_were_asked() -> None:
     follow = model(lambda token: [(token + 10, 0.5)])
     stage = Stage(offer(1, 2, 3), {0: [(4, 0.1)]}, follow)
-    stage.grow(Auto(neural="draft", level=2), given(cost=0.0, price=0.0), room=3)
+    stage.grow(Auto(neural="draft", level=2), given(price=0.0), room=3)
     first, second, third = stage.nodes("draft")[:3]
     assert first == [ROOT]
     pool, parents = stage.pool, stage.pool.builder.parents
@@ -176,7 +176,7 @@ def test_a_level_is_nodes_with_most_to_gain_whose_parents_were_asked() -> None:
 def test_a_node_below_which_nothing_can_pay_is_not_asked(price: float, asked: list[int]) -> None:
     # Below the root's children, whose paths have 0.64 and 0.6, none is likelier.
     stage = Stage(model=model(lambda token: [(10 * token + 1, 0.5), (10 * token + 2, 0.4)]))
-    forecast = given(by=lambda codes: 0.64 if codes[2] < 12 else 0.6, cost=0.0, price=price)
+    forecast = given(by=lambda codes: 0.64 if codes[2] < 12 else 0.6, price=price)
     stage.grow(NEURAL, forecast, room=2)
     assert list(map(len, stage.nodes("draft"))) == asked
 
@@ -227,7 +227,7 @@ def test_the_bid_shows_all_candidates_and_the_limit(budget: int, limit: int) -> 
 def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
     follow = model(lambda t: [(t + 90, 0.5)])
     stage = Stage(offer(*range(1, 20)), lambda t: [(t + 50, 0.5)], follow)
-    certain = given(1.0, 1.0, 1.0, cost=0.0, floor=0.05)
+    certain = given(1.0, 1.0, 1.0, floor=0.05)
     assert stage.grow(Auto(neural="draft", max_depth=4), certain).depth == 4
     assert stage.grow(Auto(neural="draft", max_depth=9), certain, room=3).depth == 3
     for query in (*stage.expansions("draft"), *stage.expansions("adjacency")):

@@ -20,7 +20,6 @@ from draftwood.policies.auto.features import (
     NOT_LISTED,
     TABLE,
     Codes,
-    copied_code,
     ranked_codes,
 )
 from draftwood.policies.auto.pool import Pool
@@ -28,6 +27,7 @@ from draftwood.policies.auto.report import Report
 from draftwood.protocols import NOTHING_PAYS
 from draftwood.tree import ROOT, TokenTree
 from tests.factories.scripted_sources import paths
+from tests.policies.auto.codes import by_place, copied_code
 from tests.policies.auto.known_costs import BUCKETS, CODES
 
 Path = tuple[int, ...]
@@ -140,7 +140,7 @@ def grown(
     for place, first in enumerate(rng.sample(range(5), rng.randint(0, 2))):
         tokens = (first, *rng.choices(range(5), k=rng.randint(0, 3)))
         length = rng.randint(1, 40)
-        pool.copy(tokens, length, "copy", place == 0)
+        pool.copy(tokens, by_place(length, preferred=place == 0), "copy")
         account.copy(tokens, length, place == 0)
     for _ in range(rng.randint(0, 4)):
         source = rng.choice([TABLE, NEURAL])
@@ -176,7 +176,7 @@ def test_every_candidate_is_one_node_with_the_codes_of_all_sources(seed: int) ->
 def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
     probabilities = Even()
     pool = Pool(99, probabilities, floor=0.0, most=ALL)
-    pool.copy((1, 2), 4, "context", preferred=True)
+    pool.copy((1, 2), by_place(4), "context")
     copied = copied_code(4, preferred=True, first=True)
     second = copied_code(5, preferred=True, first=False)
     assert said(pool, (1, 2)) == [(copied, NOT_ASKED, NOT_ASKED), (second, NOT_ASKED, NOT_ASKED)]
@@ -222,7 +222,7 @@ def test_the_floor_keeps_the_candidates_above_it_and_no_others(seed: int, floor:
 
 def test_nothing_below_a_candidate_that_is_not_kept() -> None:
     pool = Pool(99, Even(), floor=0.2, most=ALL)
-    pool.copy((1, 2, 3, 4), 3, "context", preferred=True)
+    pool.copy((1, 2, 3, 4), by_place(3), "context")
     assert list(known(pool).values()) == [0.5, 0.25]
     assert pool.offer(TABLE, "adjacency", [2], *ranked([(7, 0.9)])) == []
     assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
@@ -230,7 +230,7 @@ def test_nothing_below_a_candidate_that_is_not_kept() -> None:
 
 def test_the_floor_itself_is_kept() -> None:
     pool = Pool(99, Even(), floor=0.25, most=ALL)
-    pool.copy((1, 2, 3), 3, "context", preferred=True)
+    pool.copy((1, 2, 3), by_place(3), "context")
     assert pool.offer(TABLE, "adjacency", [1], *ranked([(7, 0.9)])) == [3]
     assert list(known(pool)) == [(1,), (1, 2), (1, 7)]
 
@@ -249,7 +249,7 @@ def test_of_too_many_the_likeliest_are_kept() -> None:
     pools = []
     for most in (ALL, 4):
         pool = Pool(99, probabilities, floor=0.0, most=most)
-        pool.copy((1,), 3, "context", preferred=True)
+        pool.copy((1,), by_place(3), "context")
         new = pool.offer(TABLE, "adjacency", [ROOT, 1], *ranked(*rows))
         assert new == list(range(2, len(pool)))
         pools.append(known(pool))
@@ -335,7 +335,7 @@ def test_a_certain_child_goes_with_its_parent() -> None:
             return 0.5 if codes[0] == copied_code(3, preferred=True, first=True) else 1.0
 
     pool = Pool(99, Certain(), floor=0.0, most=ALL)
-    pool.copy((1, 2, 3), 3, "context", preferred=True)
+    pool.copy((1, 2, 3), by_place(3), "context")
     assert pool.path == [1.0, 0.5, 0.5, 0.5]
     assert paths(cut(pool, 0.5, 2)) == [(1,), (1, 2)]
     assert paths(cut(pool, 0.5, 3)) == [(1,), (1, 2), (1, 2, 3)]
@@ -373,7 +373,7 @@ def test_committed_tokens_label_candidates(seed: int, committed: list[int]) -> N
 
 def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     pool = Pool(99, Even(), floor=0.0, most=ALL)
-    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.copy((1, 2), by_place(3), "context")
     pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
     report = Report(pool, ALL)
     assert not report.chosen(NOTHING_PAYS)
@@ -391,7 +391,7 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
 @pytest.mark.parametrize("price", [0.0, 0.2, 0.5, 1.0])
 def test_the_surplus_is_what_paths_exceed_the_price_by(price: float) -> None:
     pool = Pool(99, Even(), floor=0.0, most=ALL)
-    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.copy((1, 2), by_place(3), "context")
     pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
     paths = [1.0, 0.5, 0.25, 0.5, 0.5]
     assert sorted(pool.path) == sorted(paths)
@@ -400,7 +400,7 @@ def test_the_surplus_is_what_paths_exceed_the_price_by(price: float) -> None:
 
 def test_the_headroom_of_a_node_is_what_its_children_leave() -> None:
     pool = Pool(99, Even(), floor=0.0, most=ALL)
-    pool.copy((1, 2), 3, "context", preferred=True)
+    pool.copy((1, 2), by_place(3), "context")
     one, two = 1, 2
     assert [pool.headroom(node, 0.0) for node in (ROOT, one, two)] == [0.5, 0.25, 0.25]
     # Only children that pay are drafted.

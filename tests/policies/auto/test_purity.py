@@ -48,7 +48,7 @@ def plain(tree: TokenTree) -> dict[str, object]:
 def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     """Trees from the same forecast, before and after steps in which copies are always wrong."""
     costs = StepCosts(LINEAR, {"draft": DRAFT} if policy.neural else {})
-    of = AutoTuner(Calibration(read(CALIBRATION)), FixedCosts(costs), policy.level)
+    of = AutoTuner(Calibration(read(CALIBRATION).counts), FixedCosts(costs))
     load = RequestLoad(10, 100, 1.0, 0.0)
     (first,) = of.begin([load], queued=False)
     if live:

@@ -54,7 +54,7 @@ def given_kinds(
             return copied
         return ranked if codes[1] > NOT_LISTED else top
 
-    return given(by=probability, cost=0.0, floor=0.001, drafter_gain=1.0, price=price)
+    return given(by=probability, floor=0.001, drafter_gain=1.0, price=price)
 
 
 ROWS: dict[int, Row] = {0: [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.1)]}

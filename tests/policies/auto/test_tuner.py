@@ -17,9 +17,10 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import LevelGain
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import Bid, Outcome, RequestLoad, StepReport, StepTimes
+from draftwood.protocols import Bid, LevelBid, Outcome, RequestLoad, StepReport, StepTimes
 from draftwood.tree import ROOT
 from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.policies.auto.codes import by_place
 from tests.policies.auto.known_costs import (
     FLAT,
     LINEAR,
@@ -94,11 +95,15 @@ def test_the_rate_pays_for_nodes_and_for_levels(
 def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     of = tuner(WITH_DRAFT, [10, 10])
     settle(of, gain=1, batch=2)
-    forecast, _ = begin(of, [10, 10])
-    # Of the two requests' forward over 16 nodes, half; and half of their rate is 1 a second.
-    assert forecast.level_costs[8] == pytest.approx(DRAFT.seconds(16), rel=1e-3)
-    assert forecast.level_costs[0] == 0.0
-    assert begin(tuner(FLAT), [10])[0].level_cost(8) == 0.0, "no drafter has a model"
+    begin(of, [10, 10])
+    # Their rate is two tokens a second, and the forward over 16 nodes is for both.
+    cost = 2 * DRAFT.seconds(16)
+    for share, width in ((0.51, 8), (0.49, 0)):
+        asked = LevelBid([share * cost / 8] * 8)
+        assert of.levels([asked, asked]) == [width, width]
+    free = tuner(FLAT)
+    begin(free, [10])
+    assert free.levels([LevelBid([0.1, 0.0])]) == [1], "no drafter has a model"
 
 
 @pytest.mark.parametrize(
@@ -116,21 +121,6 @@ def test_reading_a_backlog_is_spread_over_steps(
         # A token a second is generated meanwhile.
         found = of.begin(request, queued=False)[0].catch_up
         assert found == pytest.approx(seconds / steps, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    # Before any asks, all are expected to. Of two forwards one was for the first request alone:
-    # one and a half is nearer to two, and so is half of three and one.
-    ("asking", "together"),
-    [(0, 4), (1, 1), (2, 2), (3, 2)],
-)
-def test_a_level_is_paid_for_by_those_that_ask_together(asking: int, together: int) -> None:
-    of, contexts = tuner(WITH_DRAFT, [10] * 4), [10] * 4
-    bids = [bid(0.9, levels=(2, 2)[: 1 + (i == 0)] if i < asking else ()) for i in range(4)]
-    run(of, 200, bids, [ONE_RIGHT] * 4, contexts)
-    forecast = begin(of, contexts)[0]
-    expected = DRAFT.seconds(8 * together) / together
-    assert forecast.level_costs[8] / of.rate == pytest.approx(expected)
 
 
 def test_the_floor_follows_the_price_and_has_bounds() -> None:
@@ -212,7 +202,7 @@ def test_predictions_are_from_before_the_step() -> None:
     for number in (1, 2, 3):
         counts = of.calibration.at(0.0)
         pool = Pool(99, counts.acceptance, floor=0.0, most=9)
-        pool.copy((3,), 4, "context", preferred=True)
+        pool.copy((3,), by_place(4), "context")
         pool.offer(TABLE, "table", [ROOT], np.array([[5, 3]]), np.zeros((1, 2), np.float32))
         before = pool.path[1:]
         begin(of, [10])
@@ -324,7 +314,7 @@ def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     path, host = tmp_path / "mine.json", FakeHost(MarkovTarget().info)
-    save(path, {"greedy": {(0, 5, 0): (100.0, 99.0)}})
+    save(path, Calibration({"greedy": {(0, 5, 0): (100.0, 99.0)}}))
     built = Auto(calibration=str(path)).tuner(host, {})
     assert isinstance(built, AutoTuner)
     assert built.calibration.at(0.0).acceptance.probability((0, 5, 0)) > 0.8

@@ -8,7 +8,10 @@ from pathlib import Path
 from tests.readme import README
 
 FILES = (
-    *(f"policies/auto/{file}" for file in ("calibration", "features", "policy", "rates")),
+    *(
+        f"policies/auto/{file}"
+        for file in ("calibration", "features", "offsets", "policy", "rates")
+    ),
     *(f"policies/auto/{file}" for file in ("sampled_pool", "tuner")),
     *(f"costs/{file}" for file in ("live", "refine", "recall")),
 )

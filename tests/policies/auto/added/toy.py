@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from draftwood.protocols import (
     Continuation,
     Drafter,
     DrafterSpec,
+    Evidence,
     Expand,
+    Feature,
     Host,
     Outcome,
     Prefill,
@@ -26,6 +29,10 @@ class Toy(DrafterSpec):
     """Wrong after the multiples of a number."""
 
     wrong: int = setting(2, "wrong after its multiples", least=1)
+
+    evidence: ClassVar = Evidence(
+        copied=(Feature("first"),), ranked=(Feature("score", (0.3, 0.6)),)
+    )
 
     def build(self, host: Host) -> "ToyDrafter":
         return ToyDrafter(self.wrong)

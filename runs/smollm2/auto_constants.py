@@ -90,7 +90,7 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "tuner._SELDOM": ("tuner", {"_SELDOM": 1}),
     "tuner._SMOOTHING": ("tuner", {"_SMOOTHING": 1.0}),
     "tuner._GAIN": ("tuner", {"_GAIN": 1.0}),
-    "tuner._DRAFTER_GAIN": ("tuner", {"_DRAFTER_GAIN": 1.0}),
+    "tuner._DRAFTER_GAIN": ("tuner", {"_DRAFTER_GAIN": (1.0, 1.0, 1.0)}),
     "tuner._FIRST_PRICE": ("tuner", {"_FIRST_PRICE": EXACT}),
     "tuner._WEIGHT": ("tuner", {"_WEIGHT": EXACT}),
     "tuner._FORGOTTEN": ("tuner", {"_FORGOTTEN": 0.0}),

@@ -50,8 +50,11 @@ _SELDOM = 4
 _SMOOTHING = 0.2
 """Weight of the newest step in the moving average of the price."""
 
-_GAIN, _DRAFTER_GAIN, _FIRST_PRICE = 1.3, 0.7, 0.05
+_GAIN, _FIRST_PRICE = 1.3, 0.05
 """Averages before the first step."""
+
+_DRAFTER_GAIN = (0.7, 0.35, 0.35)
+"""What a neural drafter adds in each temperature band, before it has been asked."""
 
 _WEIGHT = 8.0
 """Weight of these averages, in observations."""
@@ -76,11 +79,13 @@ class AutoTuner(Tuner):
         self.calibration = calibration
         self.costs = costs
         self._drafter_gains = {
-            name: DecayedRatio(_DRAFTER_GAIN, _WEIGHT, _HALF_LIFE) for name in BANDS
+            name: DecayedRatio(first, _WEIGHT, _HALF_LIFE)
+            for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True)
         }
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
+        self._bands: list[str] = []
         self._gains: list[DecayedRatio] = []
         self._backlogs: list[int] = []
         self._searches = True
@@ -101,7 +106,8 @@ class AutoTuner(Tuner):
         lost = self.rate * self.costs.search(self.batch)
         self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
         self._counts = [self.calibration.at(load.temperature) for load in loads]
-        self._gains = [self._drafter_gains[band(load.temperature)] for load in loads]
+        self._bands = [band(load.temperature) for load in loads]
+        self._gains = [self._drafter_gains[name] for name in self._bands]
         self._backlogs = [load.backlog for load in loads]
         rate = self.rate
         weights = token_weights(loads, min(1.0, alone), queued=queued)
@@ -231,8 +237,9 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in bids)
         if searched:
             if not any(bid is not None and bid.levels for bid in bids):
-                for gain in dict.fromkeys(self._gains):
-                    gain.add(_FORGOTTEN * _DRAFTER_GAIN, _FORGOTTEN)
+                for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True):
+                    if name in self._bands:
+                        self._drafter_gains[name].add(_FORGOTTEN * first, _FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times

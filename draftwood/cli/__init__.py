@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "demo": "Run six methods side by side on a few prompts.",
         "tree": "Draw the tree that one step drafts.",
         "methods": "List the methods, or the settings of one.",
+        "drafters": "List the drafters, and which fit a model.",
     },
     "Measure": {
         "bench": "Time methods and other libraries on your prompts.",

@@ -58,6 +58,7 @@ class Context(DrafterSpec):
 
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 
+    summary: ClassVar = "what followed the end of the text before, in this text"
     evidence: ClassVar = Evidence(
         copied=(
             Feature("match_length", (2, 3, 4, 6, 9, 16, 32, 64)),

@@ -39,6 +39,7 @@ class Model(DrafterSpec):
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
 
+    summary: ClassVar = "the likeliest tokens of a smaller model, or samples"
     draws: ClassVar = frozenset(Draw)
 
     def build(self, host: Host) -> ModelDrafter:

@@ -32,6 +32,7 @@ _ARGUMENTS: Final = {
     "stack": [c_void_p],
     "draw": [c_void_p],
     "couple": [c_void_p],
+    "top": [c_void_p],
 }
 """The arguments of each function, in the order of its C++."""
 
@@ -58,6 +59,7 @@ class Kernels:
         stack: of stack.h.
         draw: of draws.h.
         couple: of draws.h.
+        top: of top.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
     """
 
@@ -69,6 +71,7 @@ class Kernels:
     stack: Function
     draw: Function
     couple: Function
+    top: Function
     openmp: int
 
 

@@ -6,3 +6,4 @@
 #include "norms.h"
 #include "rows.h"
 #include "stack.h"
+#include "top.h"

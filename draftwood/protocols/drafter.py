@@ -341,6 +341,9 @@ class DrafterSpec(Part, ABC):
     draws: ClassVar[frozenset[Draw]] = frozenset({Draw.ONE_HOT})
     """The ways in which the drafter can choose children."""
 
+    summary: ClassVar[str] = ""
+    """What the drafter proposes, in one line."""
+
     evidence: ClassVar[Evidence] = Evidence()
     """What the drafter says of its candidates, for ``auto``; by default nothing."""
 

@@ -1,8 +1,8 @@
 """Copies a forward's results to the host: argmax and top-k tokens with their probabilities.
 
-On the CPU the search runs in two stages with the same result, because ``torch.topk`` over whole
-rows costs more there than a layer of a small model. A long row is searched while the CPU cache
-holds it for the softmax's sum.
+On the CPU a kernel does it (:mod:`draftwood.runner.cpu.top`). Where there is none, the search runs
+in two stages with the same result, because ``torch.topk`` over whole rows costs more than a layer
+of a small model. A long row is searched while the CPU cache holds it for the softmax's sum.
 """
 
 import math
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.copies import downloaded
+from draftwood.runner.cpu.top import top_of_rows
 
 HostRows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
@@ -90,7 +91,9 @@ def _searched(logits: torch.Tensor, top_k: int) -> HostRows:
         best = rows.float().numpy().argmax(axis=1)
         best = _numbers_only(rows, torch.from_numpy(best)).numpy().reshape(b, q)
         return best, np.empty((b, q, 0), np.int64), np.empty((b, q, 0), np.float32)
-    found = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
+    found = top_of_rows(rows, k)
+    if found is None:
+        found = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
     best, tokens, probs = found
     best = _numbers_only(rows, torch.tensor(best)).numpy()
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)

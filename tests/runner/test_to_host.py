@@ -1,17 +1,24 @@
-"""The two-stage search finds what torch finds, on every shape and every kind of row."""
+"""The kernel and the two-stage search find what torch finds, on every shape and kind of row."""
 
 import numpy as np
 import pytest
 import torch
 
+from draftwood.kernels.functions import kernels
 from draftwood.runner import to_host as module
+from draftwood.runner.cpu.top import top_of_rows
 from draftwood.runner.to_host import to_host
 from tests.simulated_cuda import SimulatedCuda
 
 
-@pytest.fixture(params=["few", "many", "long"], autouse=True)
+@pytest.fixture(params=["kernel", "few", "many", "long"], autouse=True)
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small inputs go through every search."""
+    if request.param == "kernel":
+        if kernels() is None:
+            pytest.skip("no compiler")
+        return
+    monkeypatch.setattr(module, "top_of_rows", lambda *_: None)
     if request.param == "many":
         monkeypatch.setattr(module, "_FEW_LOGITS", 0)
     if request.param == "long":
@@ -154,3 +161,27 @@ def test_a_device_is_waited_for_once(k: int) -> None:
     assert found[0].tolist() == expected[0].tolist()
     assert found[1].tolist() == expected[1].tolist()
     assert np.array_equal(found[2], expected[2], equal_nan=True)
+
+
+def test_what_the_kernel_does_not_take() -> None:
+    if kernels() is None:
+        pytest.skip("no compiler")
+    logits = rows(3, 512)[0]
+    assert top_of_rows(logits, 4) is not None
+    for wrong in (torch.nan, torch.inf):
+        spoilt = logits.clone()
+        spoilt[1, 7] = wrong
+        assert top_of_rows(spoilt, 4) is None
+    assert top_of_rows(torch.full((1, 64), -torch.inf), 4) is None
+    assert top_of_rows(logits.double(), 4) is None
+
+
+def test_the_kernel_puts_the_lowest_of_equal_tokens_first() -> None:
+    if kernels() is None:
+        pytest.skip("no compiler")
+    logits = rows(6, 4100)[0].mul(8).round()
+    found = top_of_rows(logits, 6)
+    assert found is not None
+    order = np.argsort(-logits.numpy(), axis=1, kind="stable")
+    assert found[1].tolist() == order[:, :6].tolist()
+    assert found[0].tolist() == order[:, 0].tolist()

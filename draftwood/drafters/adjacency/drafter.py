@@ -56,6 +56,7 @@ class Adjacency(DrafterSpec):
     )
     table: str | None = setting(None, "prepared table, a file made by draftwood harvest")
 
+    summary: ClassVar = "tokens that the target ranked after a token before"
     evidence: ClassVar = Evidence(
         ranked=(Feature("rank", (1, 2)), Feature("score", (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.85)))
     )

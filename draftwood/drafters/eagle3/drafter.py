@@ -44,6 +44,7 @@ class Eagle3(DrafterSpec):
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
 
+    summary: ClassVar = "the likeliest tokens of a head on the target's features, or samples"
     draws: ClassVar = frozenset(Draw)
 
     def build(self, host: Host) -> Eagle3Drafter:

@@ -44,6 +44,7 @@ class Memory(DrafterSpec):
         4, "most continuations, with distinct first tokens, to offer", least=1
     )
 
+    summary: ClassVar = "what followed the end of the text in other requests and in files"
     remembers: ClassVar = True
     evidence: ClassVar = Evidence(
         copied=(

@@ -1,0 +1,90 @@
+"""``draftwood drafters``: lists the sources of candidates, and which of them fit a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from rich.table import Table
+
+from draftwood.cli._options import ModelOptions, console, draft_option, head_option, model_options
+from draftwood.cli._sections import Command
+from draftwood.errors import DraftwoodError
+from draftwood.methods import registry
+from draftwood.methods.binding import model_flags
+from draftwood.protocols import DrafterSpec
+
+if TYPE_CHECKING:
+    from draftwood.engine.host import ModelHost
+
+_EXAMPLES = """\b
+Examples:
+  draftwood drafters
+  draftwood drafters --fit --model smollm2
+  draftwood drafters --fit --model BIG --draft SMALL
+"""
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.option("--fit", is_flag=True, help="Load the model, and say which drafters fit it.")
+@draft_option
+@head_option
+@model_options
+def drafters(fit: bool, draft: str | None, head: str | None, model: ModelOptions) -> None:
+    """List the drafters: what each proposes and needs, and which fit a model."""
+    given = {name: value for name, value in (("draft", draft), ("head", head)) if value}
+    if given and not fit:
+        raise DraftwoodError(f"--{next(iter(given))} is for --fit, which loads the model")
+    columns = ["drafter", "proposes", "needs", "evidence for auto"]
+    if fit:
+        columns.append(f"fits {model.name}")
+    table = Table(*columns, box=None, pad_edge=False)
+    host = _host(model) if fit else None
+    for name in registry.names("drafters"):
+        spec = cast("type[DrafterSpec]", registry.load("drafters", name))
+        cells = [name, spec.summary, _needs(name), _evidence(spec)]
+        table.add_row(*cells, *([_fits(name, spec, host, given)] if host else []))
+    console().print(table)
+
+
+def _host(model: ModelOptions) -> ModelHost:
+    from draftwood.engine.host import ModelHost
+    from draftwood.runner.attach import attach
+
+    loaded = model.load()
+    return ModelHost(attach(loaded.model), loaded.tokenizer)
+
+
+def _needs(name: str) -> str:
+    """The option that names the drafter's model."""
+    return next((f"--{flag}" for flag, (kind, _) in model_flags().items() if kind == name), "")
+
+
+def _evidence(spec: type[DrafterSpec]) -> str:
+    found = spec.evidence
+    return ", ".join(feature.name for feature in (*found.copied, *found.ranked))
+
+
+def _fits(name: str, spec: type[DrafterSpec], host: ModelHost, given: dict[str, str]) -> str:
+    """Whether a drafter can be built for the target, with the model that is given or shipped."""
+    settings: dict[str, Any] = {}
+    for flag, (kind, setting) in model_flags().items():
+        if kind == name:
+            path = given.get(flag) or _shipped(flag, host)
+            if path is None:
+                return f"with --{flag}"
+            settings[setting.name] = path
+    try:
+        spec(**settings).build(host)
+    except DraftwoodError as error:
+        return f"no: {error}"
+    shipped = [path for path in settings.values() if path not in given.values()]
+    return f"yes, with {shipped[0]}, which is shipped" if shipped else "yes"
+
+
+def _shipped(flag: str, host: ModelHost) -> str | None:
+    """What is shipped for the target's model under an option."""
+    from draftwood.methods.shipped_models import shipped_for
+
+    found = shipped_for(host.info.fingerprint)
+    return None if found is None else found.parts.get(flag)

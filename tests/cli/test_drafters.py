@@ -1,0 +1,48 @@
+"""The list of drafters says what each proposes and needs, and which fit a model."""
+
+import re
+
+from draftwood.methods import registry
+from tests.factories.command_line import output_of, refused
+
+
+def rows(text: str) -> dict[str, str]:
+    """The lines of the table by drafter, with single spaces."""
+    lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
+    return {line.split(" ")[0]: line for line in lines if line}
+
+
+def test_every_drafter_is_listed_with_what_it_proposes_and_needs() -> None:
+    found = rows(output_of("drafters"))
+    assert set(registry.names("drafters")) < set(found)
+    for name in registry.names("drafters"):
+        spec = registry.load("drafters", name)
+        assert spec.summary, f"{name} has no summary"  # type: ignore[attr-defined]
+    assert "match_length, count, agreeing, preferred, first" in found["memory"]
+    assert found["adjacency"].endswith("rank, score")
+    assert "--draft" in found["model"]
+    assert "--head" in found["eagle3"]
+    assert "--" not in found["context"]
+
+
+def test_which_fit_a_model(checkpoint: str) -> None:
+    """A checkpoint that nothing is shipped for, and then with a draft model of its vocabulary."""
+    found = rows(output_of("drafters", "--fit", "--model", checkpoint))
+    assert found["context"].endswith("yes")
+    assert found["model"].endswith("with --draft")
+    assert found["eagle3"].endswith("with --head")
+    found = rows(output_of("drafters", "--fit", "--model", checkpoint, "--draft", checkpoint))
+    assert found["model"].endswith("yes")
+    text = output_of("drafters", "--fit", "--model", checkpoint, "--draft", "embedded-draft")
+    assert "no: " in text
+    assert "vocabulary" in text
+
+
+def test_what_is_shipped_for_the_model_is_used() -> None:
+    found = rows(output_of("drafters", "--fit", "--model", "embedded"))
+    assert "yes" in found["memory"]
+    assert "with --head" in found["eagle3"] or "which is shipped" in found["eagle3"]
+
+
+def test_a_draft_model_without_a_target_is_refused() -> None:
+    assert "--draft is for --fit" in refused("drafters", "--draft", "somewhere")

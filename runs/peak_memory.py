@@ -23,14 +23,14 @@ def peak(model: str, dtype: str, method: str, tokens: int) -> dict[str, object]:
     flags = [part for item in settings for part in ("--" + item).split("=", 1)]
     command = [sys.executable, "-m", "draftwood", "generate", PROMPT, "--method", name, *flags]
     command += ["--model", model, "--dtype", dtype, "--max-new-tokens", str(tokens), "--json"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert child.stdout is not None
-    printed = json.loads(child.stdout.read())
+    printed = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise click.ClickException(f"{method} ended with exit code {child.returncode}")
-    return {"peak_mb": usage.ru_maxrss / 1024, "tokens": len(printed["tokens"])}
+    return {"peak_mb": usage.ru_maxrss / 1024, "tokens": len(json.loads(printed)["tokens"])}
 
 
 @click.command()

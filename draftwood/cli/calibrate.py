@@ -32,6 +32,7 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
+from draftwood.engine.lockstep import every
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.bench.defaults import Defaults
@@ -191,7 +192,7 @@ class _CountingTuner(Tuner):
         ]
 
     def levels(self, bids: Sequence[LevelBid]) -> list[int]:
-        return [sum(gain > 0.0 for gain in bid.gains) for bid in bids]
+        return every(bids)
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         return FREE

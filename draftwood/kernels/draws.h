@@ -163,6 +163,19 @@ struct Scores {
         drop([least](const Scored& one) { return one.score < least; });
     }
 
+    // The k largest into `tokens`, of equal ones the lowest first, with their shares of all weights.
+    void write_top(int64_t k, int64_t* tokens, float* shares) {
+        keep_top_k(k);
+        std::sort(kept.begin(), kept.end(), [](const Scored& a, const Scored& b) {
+            return a.score > b.score || (a.score == b.score && a.token < b.token);
+        });
+        const double sum = sum_of_weights();
+        for (int64_t i = 0; i < k; i++) {
+            tokens[i] = kept[i].token;
+            shares[i] = float(weight(kept[i].score) / sum);
+        }
+    }
+
     double kept_weight() const {
         double sum = 0;
         for (const Scored& one : kept) sum += weight(one.score);
@@ -241,15 +254,10 @@ template <class T> inline void couple(const Couple& asked, Scores& scores) {
     for (int64_t row = 0; row < asked.rows; row++) {
         const float* noise = asked.noise + asked.depths[row] * asked.outputs;
         if (!scores.read(logits + row * asked.outputs, asked.outputs, float(asked.temperature), noise)) continue;
-        scores.keep_top_k(k);
-        std::sort(scores.kept.begin(), scores.kept.end(), [](const Scored& a, const Scored& b) {
-            return a.score > b.score || (a.score == b.score && a.token < b.token);
-        });
-        const double sum = scores.sum_of_weights();
-        for (int64_t i = 0; i < k && scores.kept[i].score > -INFINITE; i++) {
-            asked.largest[row * asked.k + i] = scores.kept[i].token;
-            asked.shares[row * asked.k + i] = float(scores.weight(scores.kept[i].score) / sum);
-        }
+        int64_t* largest = asked.largest + row * asked.k;
+        scores.write_top(k, largest, asked.shares + row * asked.k);
+        for (int64_t i = 0; i < k; i++)
+            if (!(scores.kept[i].score > -INFINITE)) largest[i] = -1;
     }
 }
 

@@ -22,15 +22,7 @@ template <class T> void top_of_rows(const Top& asked) {
     for (int64_t row = asked.openmp->thread(); row < asked.rows; row += asked.openmp->threads()) {
         asked.numbers[row] = scores.read(logits + row * asked.vocab, asked.vocab, 1.0f);
         if (!asked.numbers[row]) continue;
-        scores.keep_top_k(asked.k);
-        std::sort(scores.kept.begin(), scores.kept.end(), [](const Scored& a, const Scored& b) {
-            return a.score > b.score || (a.score == b.score && a.token < b.token);
-        });
-        const double sum = scores.sum_of_weights();
-        for (int64_t i = 0; i < asked.k; i++) {
-            asked.tokens[row * asked.k + i] = scores.kept[i].token;
-            asked.shares[row * asked.k + i] = float(scores.weight(scores.kept[i].score) / sum);
-        }
+        scores.write_top(asked.k, asked.tokens + row * asked.k, asked.shares + row * asked.k);
     }
 }
 

@@ -93,9 +93,9 @@ def _searched(logits: torch.Tensor, top_k: int) -> HostRows:
         return best, np.empty((b, q, 0), np.int64), np.empty((b, q, 0), np.float32)
     found = top_of_rows(rows, k)
     if found is None:
-        found = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
+        best, tokens, probs = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
+        found = _numbers_only(rows, torch.tensor(best)).numpy(), tokens, probs
     best, tokens, probs = found
-    best = _numbers_only(rows, torch.tensor(best)).numpy()
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)
 
 

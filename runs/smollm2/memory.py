@@ -84,12 +84,10 @@ def main(**given: Any) -> None:
     engines = {arm: Engine(target, method(name), host=host) for arm, name in names.items()}
 
     def answers(prompt: Prompt, seed: int) -> dict[str, Completion]:
-        found = {}
-        for arm, engine in engines.items():
-            sampling = SamplingParams(given["temperature"], top_p=given["top_p"], seed=seed)
-            ids = contexts.after(prompt, ()).ids
-            request = Request(ids, given["max_new_tokens"], sampling, eos=loaded.eos)
-            found[arm] = engine.generate([request])[0].checked()
+        sampling = SamplingParams(given["temperature"], top_p=given["top_p"], seed=seed)
+        ids = contexts.after(prompt, ()).ids
+        request = Request(ids, given["max_new_tokens"], sampling, eos=loaded.eos)
+        found = {arm: engine.generate([request])[0].checked() for arm, engine in engines.items()}
         if found["with"].tokens != found["without"].tokens:
             raise DraftwoodError(f"the memory changed the answer to {prompt.id}")
         return found

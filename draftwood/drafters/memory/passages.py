@@ -24,15 +24,16 @@ class Passages:
 
     Args:
         length: tokens of a passage.
-        capacity: places below this can be added; see :meth:`grow`.
+        capacity: places below this can be added; see :meth:`clear`.
     """
 
     def __init__(self, length: int, capacity: int) -> None:
         self.length = length
         self._powers = [pow(_MULTIPLIER, i + 1, 1 << 64) for i in range(length)]
-        self._resize(capacity)
+        self.clear(capacity)
 
-    def _resize(self, capacity: int) -> None:
+    def clear(self, capacity: int) -> None:
+        """Forget all places; from now on those below ``capacity`` can be added."""
         bits = (capacity - 1).bit_length() + 1  # so that few passages share a slot
         self._shift = 64 - bits
         self._latest = np.full(1 << bits, -1, dtype=np.int32)
@@ -44,10 +45,6 @@ class Passages:
     def bytes(self) -> int:
         """Memory of the index."""
         return self._latest.nbytes + self._before.nbytes
-
-    def clear(self, capacity: int) -> None:
-        """Forget all places; from now on those below ``capacity`` can be added."""
-        self._resize(capacity)
 
     def slots(self, text: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of the passage before each place; all of it must be in the text."""

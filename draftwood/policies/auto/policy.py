@@ -188,11 +188,9 @@ class Auto(Policy):
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
         pool = Pool(*given) if sampled is None else sampled
         known = features_of(sources)
-        ranking = [(TABLE, self.table), *((each, sources[each].name) for each in known.ranking)]
-        for position, name in (
-            (COPIED, self.chain),
-            *((p, sources[p].name) for p in known.copying),
-        ):
+        copying = [(COPIED, self.chain), *((i, sources[i].name) for i in known.copying)]
+        ranking = [(TABLE, self.table), *((i, sources[i].name) for i in known.ranking)]
+        for position, name in copying:
             offers: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(offers):
                 code = copied_codes(sources[position], offer, preferred=place == 0)

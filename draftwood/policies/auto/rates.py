@@ -29,6 +29,7 @@ class DecayedRatio:
     """
 
     def __init__(self, start: float, weight: float, half_life: float) -> None:
+        self._start = start
         self._above, self._below = start * weight, weight
         self._decay = 2.0 ** (-1.0 / half_life)
 
@@ -36,6 +37,10 @@ class DecayedRatio:
     def value(self) -> float:
         """The ratio now."""
         return self._above / self._below
+
+    def forget(self, weight: float) -> None:
+        """Move towards ``start``, by an observation of it with this weight."""
+        self.add(self._start * weight, weight)
 
     def add(self, above: float, below: float, observations: int = 1) -> None:
         """Add to both sums, for so many observations at once."""

@@ -85,7 +85,6 @@ class AutoTuner(Tuner):
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
-        self._bands: list[str] = []
         self._gains: list[DecayedRatio] = []
         self._backlogs: list[int] = []
         self._searches = True
@@ -106,8 +105,7 @@ class AutoTuner(Tuner):
         lost = self.rate * self.costs.search(self.batch)
         self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
         self._counts = [self.calibration.at(load.temperature) for load in loads]
-        self._bands = [band(load.temperature) for load in loads]
-        self._gains = [self._drafter_gains[name] for name in self._bands]
+        self._gains = [self._drafter_gains[band(load.temperature)] for load in loads]
         self._backlogs = [load.backlog for load in loads]
         rate = self.rate
         weights = token_weights(loads, min(1.0, alone), queued=queued)
@@ -237,9 +235,8 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in bids)
         if searched:
             if not any(bid is not None and bid.levels for bid in bids):
-                for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True):
-                    if name in self._bands:
-                        self._drafter_gains[name].add(_FORGOTTEN * first, _FORGOTTEN)
+                for gain in dict.fromkeys(self._gains):
+                    gain.forget(_FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times

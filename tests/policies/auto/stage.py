@@ -25,6 +25,7 @@ class Stage:
     model: Sources = field(default_factory=lambda: Sources(ranking="draft"))
     price: Price = FREE
     costs: tuple[float, ...] = (0.0,) * 99
+    further: Mapping[str, Sources] = field(default_factory=dict)
     asked: list[Query] = field(default_factory=list)
 
     def grow(
@@ -44,6 +45,7 @@ class Stage:
             "adjacency": Sources((), self.table),
             "context": Sources(self.offers),
             "draft": self.model,
+            **self.further,
         }
         noise: Any = object()
         growing = policy.grow(Growth(anchor, room, budget, temperature, noise, forecast), None)

@@ -13,13 +13,12 @@ from draftwood.methods import method
 from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import FREE, Bid, Continue, Expand, Growth
 from draftwood.sampling.sampler import SamplingParams
-from draftwood.tree import TokenTree
 from tests.factories.command_line import output_of
 from tests.factories.markov_target import FakeHost
 from tests.factories.scripted_sources import Sources, offer, paths
 from tests.policies.auto.added.toy import KNOWN, Toy
+from tests.policies.auto.stage import Stage
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)
 
@@ -106,21 +105,6 @@ def test_without_a_recipe_a_policys_further_source_is_unbound() -> None:
 
 
 def test_where_no_drafter_is_known_a_further_source_is_asked_for_everything() -> None:
-    policy = Auto(also=("toy",))
     toy = Sources(offer(5), {0: [(7, 0.9)]}, copying="toy", ranking="toy")
-    nothing = Sources()
-    sources = {"context": nothing, "adjacency": nothing, "toy": toy}
-    grower = policy.grow(Growth(0, 5, 9), None)
-    answer: object = None
-    while True:
-        try:
-            query = grower.send(answer)
-        except StopIteration as end:
-            tree: TokenTree = end.value
-            break
-        if isinstance(query, Bid):
-            answer = FREE
-        else:
-            assert isinstance(query, Continue | Expand)
-            answer = sources[query.source].answer(query)
+    tree = Stage(further={"toy": toy}).grow(Auto(also=("toy",)), room=5, budget=9)
     assert set(paths(tree)) == {(5,), (7,)}

@@ -47,7 +47,7 @@ def test_an_answer_that_the_memory_changes_is_an_error(
 ) -> None:
     # Sampled drafts keep the distribution and not the tokens.
     def drawn(name: str) -> Method:
-        return method("auto:draft=embedded-draft:layout=drawn" if "memory" in name else name)
+        return method("traversal" if "memory" in name else name)
 
     monkeypatch.setattr("runs.smollm2.memory.method", drawn)
     words = [*arguments(tmp_path), "--temperature", "1.0"]

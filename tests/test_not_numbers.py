@@ -1,23 +1,26 @@
 """A drafter that yields no numbers: its word is no evidence, and no token changes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
+from draftwood.methods.binding import kinds_of, model_flags
 from draftwood.policies.auto.features import NEURAL, TABLE, Codes, ranked_codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import SampledPool
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
-from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.markov_target import FakeHost, M, MarkovTarget
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5)
 BAD = [math.nan, math.inf, -math.inf]
@@ -94,12 +97,21 @@ class BrokenHost(FakeHost):
             weight.data.fill_(self.bad)
         return head, model
 
+    def loaded(
+        self, load: Callable[[str, Target, torch.dtype], M], name: Any, dtype: DraftDtype = "auto"
+    ) -> M:
+        found = super().loaded(load, name)
+        for weight in found.parameters():
+            weight.data.fill_(self.bad)
+        return found
+
 
 def drafting() -> list[str]:
     """Every method with a draft model or a head, and the default with each."""
-    found = ["auto:drafter=model", "auto:drafter=eagle3", "goose:adjacency=model"]
+    kinds = [kind for flag in model_flags() for kind in kinds_of(flag)]
+    found = [*(f"auto:drafter={kind}" for kind in kinds), "goose:adjacency=model"]
     for name, recipe in recipes().items():
-        if recipe.drafters.get("draft") in {"model", "eagle3"} and name != "auto":
+        if recipe.drafters.get("draft") in kinds and name != "auto":
             found.append(name)
     return found
 

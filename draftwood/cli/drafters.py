@@ -11,8 +11,9 @@ from draftwood.cli._options import ModelOptions, console, draft_option, head_opt
 from draftwood.cli._sections import Command
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
-from draftwood.methods.binding import model_flags
+from draftwood.methods.binding import kind_of, kinds_of, model_flags
 from draftwood.protocols import DrafterSpec
+from draftwood.protocols.settings import settings as settings_of
 
 if TYPE_CHECKING:
     from draftwood.engine.host import ModelHost
@@ -57,7 +58,7 @@ def _host(model: ModelOptions) -> ModelHost:
 
 def _needs(name: str) -> str:
     """The option that names the drafter's model."""
-    return next((f"--{flag}" for flag, (kind, _) in model_flags().items() if kind == name), "")
+    return next((f"--{flag}" for flag in model_flags() if name in kinds_of(flag)), "")
 
 
 def _evidence(spec: type[DrafterSpec]) -> str:
@@ -68,12 +69,12 @@ def _evidence(spec: type[DrafterSpec]) -> str:
 def _fits(name: str, spec: type[DrafterSpec], host: ModelHost, given: dict[str, str]) -> str:
     """Whether a drafter can be built for the target, with the model that is given or shipped."""
     settings: dict[str, Any] = {}
-    for flag, (kind, setting) in model_flags().items():
-        if kind == name:
-            path = given.get(flag) or _shipped(flag, host)
-            if path is None:
-                return f"with --{flag}"
-            settings[setting.name] = path
+    for flag in [flag for flag in model_flags() if name in kinds_of(flag)]:
+        path = given.get(flag) or _shipped(flag, host)
+        if path is None or kind_of(flag, path) != name:
+            return f"with --{flag}"
+        field = next(each.name for each in settings_of(spec) if each.flag == flag)
+        settings[field] = path
     try:
         spec(**settings).build(host)
     except DraftwoodError as error:

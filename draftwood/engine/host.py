@@ -22,6 +22,7 @@ from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 
 
 class ModelHost:
@@ -56,6 +57,26 @@ class ModelHost:
             self._check_place(name, "EAGLE-3 head", "head")
             return name, attach(name, self_test=False)
         return self.share(("head", name, dtype), lambda: self._load_head(name, dtype))
+
+    def loaded(
+        self,
+        load: Callable[[str, Target, torch.dtype], M],
+        name: Any,
+        dtype: DraftDtype = "auto",
+    ) -> M:
+        """See :meth:`draftwood.protocols.Host.loaded`."""
+        if not isinstance(name, str):
+            _refuse_dtype(name, dtype)
+            self._check_place(name, type(name).__name__, "head")
+            found: M = name
+            return found
+
+        def read(dtype: torch.dtype) -> M:
+            return load(models.location(name), self.target, dtype)
+
+        return self.share(
+            (load, name, dtype), lambda: load_in(dtype, self.info.dtype, self.info.device, read)
+        )
 
     @property
     def vocabulary(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.engine.batch import Batch
+from draftwood.engine.features import FeatureShare
 from draftwood.engine.isolation import each_verified
 from draftwood.engine.lockstep import Drafted, draft, every, free
 from draftwood.engine.request import Delta, FinishReason
@@ -57,6 +58,8 @@ class Phases:
         built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
         self._tuner = method.policy.tuner(host, built)
         self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
+        taps = self._needs.taps
+        self._shares = [(d, FeatureShare(taps, d.needs.taps)) for d in self._drafters.values()]
 
     def prefill(self, joining: Sequence[RunningRequest]) -> list[TargetOutput]:
         """Cache the prompts of requests that begin."""
@@ -74,8 +77,8 @@ class Phases:
         first = p.draw(ROOT, sequence.noise)
         ids = np.array(request.ids, dtype=np.int64)
         begun = Prefill(ids, first, rows, request.namespace)
-        for drafter in self._drafters.values():
-            drafter.begin(slot, begun)
+        for drafter, share in self._shares:
+            drafter.begin(slot, share.of(begun))
         if request.observer is not None:
             request.observer(begun)
         sequence.state = self._policy.start()
@@ -159,8 +162,8 @@ class Phases:
         for s, outcome in zip(batch.live, outcomes, strict=True):
             if batch.sound(s):
                 with batch.failures.of(s.number):
-                    for drafter in self._drafters.values():
-                        drafter.observe(s.slot, outcome)
+                    for drafter, share in self._shares:
+                        drafter.observe(s.slot, share.of(outcome))
                     if s.request.observer is not None:
                         s.request.observer(outcome)
                     s.state = self._policy.learn(s.state, outcome)

@@ -2,16 +2,19 @@
 
 ``drafter=KIND`` binds the source named ``draft``. Any other source is bound by its own name, as in
 ``adjacency=model``. A model's path binds a source too: ``draft=PATH`` names a draft model and
-``head=PATH`` an EAGLE-3 head, whichever source drafts with it. The ``flag`` of a drafter's setting
-is the option of its path.
+``head=PATH`` a head, whichever source drafts with it. The ``flag`` of a drafter's setting is the
+option of its path. Several drafters may have one flag: the model's ``config.json`` tells which of
+them it is for.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from draftwood.errors import DraftwoodError
+from draftwood.files import read_json
 from draftwood.methods import registry
 from draftwood.protocols import DrafterSpec
 from draftwood.protocols.recipe import DRAFT, Recipe
@@ -24,15 +27,58 @@ def binder(source: str) -> str:
 
 
 @cache
-def model_flags() -> dict[str, tuple[str, Setting]]:
-    """Options that name a model, each with the registered drafter that uses it and its setting."""
-    found = {
-        setting.flag: (kind, setting)
-        for kind in registry.names("drafters")
-        for setting in settings(registry.load("drafters", kind))
-        if setting.flag is not None
-    }
+def _takers() -> dict[str, list[tuple[str, Setting]]]:
+    """The drafters of each option that names a model; those with a model by default come first."""
+    found: dict[str, list[tuple[str, Setting]]] = {}
+    for kind in registry.names("drafters"):
+        for setting in settings(registry.load("drafters", kind)):
+            if setting.flag is not None:
+                found.setdefault(setting.flag, []).append((kind, setting))
+    for takers in found.values():
+        takers.sort(key=lambda taker: not taker[1].default)
     return dict(sorted(found.items()))
+
+
+def model_flags() -> dict[str, tuple[str, Setting]]:
+    """Options that name a model, each with a registered drafter that uses it and its setting.
+
+    Of several drafters it is the one with a model by default; :func:`kind_of` tells them apart.
+    """
+    return {flag: takers[0] for flag, takers in _takers().items()}
+
+
+def kinds_of(flag: str) -> list[str]:
+    """The registered drafters whose model an option names."""
+    return [kind for kind, _ in _takers()[flag]]
+
+
+def kind_of(flag: str, value: object) -> str:
+    """The registered drafter that a model is for, by its ``config.json``.
+
+    It is the first of :func:`kinds_of` if none of the others reads such a model.
+    """
+    first, *others = kinds_of(flag)
+    config = _config(value) if others and isinstance(value, str) else {}
+    for kind in others:
+        if cast(type[DrafterSpec], registry.load("drafters", kind)).reads(config):
+            return kind
+    return first
+
+
+@cache
+def _config(name: str) -> Mapping[str, Any]:
+    """The ``config.json`` of a directory or hub id; empty if it cannot be read."""
+    path = Path(name) / "config.json"
+    if not path.is_file() and "/" in name and not Path(name).exists():
+        from huggingface_hub import hf_hub_download
+
+        with suppress(OSError, ValueError):
+            path = Path(hf_hub_download(name, "config.json"))
+    found: object = None
+    if path.is_file():
+        with suppress(DraftwoodError):
+            found = read_json(path)
+    return found if isinstance(found, dict) else {}
 
 
 def bindings(
@@ -57,16 +103,19 @@ def bindings(
         for source in drafters
         if binder(source) in options
     }
-    given = {flag: kind for flag, (kind, _) in model_flags().items() if flag in options}
+    given: dict[str, str] = {}
     implied: dict[str, str] = {}
-    for flag, kind in given.items():
+    for flag in [flag for flag in model_flags() if flag in options]:
         _refuse_kind(flag, options[flag])
+        asked = [kind for kind in found.values() if kind in kinds_of(flag)]
+        kind = given[flag] = asked[0] if asked else kind_of(flag, options[flag])
         answered = {**drafters, **found}
         takers = [source for source, drafter in answered.items() if drafter == kind]
         if any(source in found or source not in optional for source in takers):
             continue
-        free = takers or [source for source in drafters if source == DRAFT and source not in found]
-        implied |= {source: kind for source in free if source not in implied}
+        alike = [source for source, drafter in drafters.items() if drafter in kinds_of(flag)]
+        free = takers or [source for source in alike or [DRAFT] if source in drafters]
+        implied |= {each: kind for each in free if each not in implied and each not in found}
     answered = {**drafters, **found, **implied}
     for flag, kind in given.items():
         if kind not in answered.values():
@@ -89,11 +138,12 @@ def further_drafters(recipe: Recipe, options: Mapping[str, object]) -> dict[str,
         for name in names
         if name and name not in recipe.drafters
     }
-    for flag, (kind, _) in model_flags().items():
-        if kind in found.values():
-            raise DraftwoodError(
-                f"{recipe.further}={text}: the drafter {kind!r} has a model: write {flag}=PATH"
-            )
+    for flag in model_flags():
+        for kind in kinds_of(flag):
+            if kind in found.values():
+                raise DraftwoodError(
+                    f"{recipe.further}={text}: the drafter {kind!r} has a model: write {flag}=PATH"
+                )
     for kind in found.values():
         if not cast(type[DrafterSpec], registry.load("drafters", kind)).evidence:
             raise DraftwoodError(
@@ -127,7 +177,7 @@ def _unused(
 ) -> str:
     value = options[flag]
     shown = value if isinstance(value, str) else "MODEL"
-    kind = model_flags()[flag][0]
+    kind = kind_of(flag, value)
     if DRAFT not in drafters:
         instead = f"use --method auto --{flag} {shown}"
         if "adjacency" in drafters:

@@ -83,4 +83,10 @@ RECIPES = (
         "Sequoia (Chen et al. 2025)",
         drafters={"draft": "model"},
     ),
+    Recipe(
+        "medusa",
+        "a static tree of Medusa's heads",
+        "Medusa (Cai et al. 2024)",
+        drafters={"draft": "medusa"},
+    ),
 )

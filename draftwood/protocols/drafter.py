@@ -6,7 +6,7 @@ A drafter does not load its model: its host returns a :class:`DraftModel` that r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+M = TypeVar("M", bound="torch.nn.Module")
 
 DraftDtype: TypeAlias = Literal["auto", "target", "float32", "bfloat16", "float16"]
 """The number format of a draft model's weights; see :mod:`draftwood.engine.draft_dtype`."""
@@ -304,6 +305,24 @@ class Host(Protocol):
         """
         ...
 
+    def loaded(
+        self,
+        load: Callable[[str, Target, torch.dtype], M],
+        name: Any,
+        dtype: DraftDtype = "auto",
+    ) -> M:
+        """A module that drafts for the target, on its device; drafters share it.
+
+        Args:
+            load: reads that of a directory or hub id for a target, with weights in a dtype.
+            name: a directory, a hub id, or the module itself.
+            dtype: see :meth:`model`.
+
+        Raises:
+            DraftwoodError: it cannot be loaded, or was made for another target.
+        """
+        ...
+
     @property
     def vocabulary(self) -> str:
         """Digest of the target's tokens and their ids; empty without a tokenizer.
@@ -349,6 +368,14 @@ class DrafterSpec(Part, ABC):
 
     remembers: ClassVar[bool] = False
     """Whether the drafter drafts from the text of earlier requests of a namespace."""
+
+    @classmethod
+    def reads(cls, config: Mapping[str, Any]) -> bool:  # noqa: ARG003
+        """Whether a directory with this ``config.json`` holds a model of this drafter.
+
+        Asked of drafters whose model is named by an option of several drafters.
+        """
+        return False
 
     @property
     def model(self) -> Any:

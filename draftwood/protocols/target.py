@@ -28,7 +28,7 @@ class TargetOutput:
             the row is not a number. It and the top-k are empty if they are not needed on the host.
         top_tokens: int64 ``[n, k]`` on the host, likeliest first (``k`` may be 0).
         top_probs: float32 ``[n, k]``, their softmax probabilities.
-        features: ``[n, taps * H]`` hidden states entering the tapped layers, or None.
+        features: ``[n, taps * H]`` hidden states that :attr:`Needs.taps` names, or None.
         drawn: int64 ``[n]`` on the host, the token after each node by the request's random numbers,
             -1 if none can follow; None if the tokens were not drawn with the forward.
     """
@@ -86,7 +86,8 @@ class Needs:
     Attributes:
         top_k: tokens in the top-k of every row (0: none).
         prompt_rows: whether the top-k is needed at all positions of the prompt too.
-        taps: target layers whose input hidden states are needed, in this order.
+        taps: target layers whose input hidden states are needed, in this order. The number of
+            layers stands for the last hidden state, after the final norm.
         host: whether the argmax and the top-k are read; if not, they are empty, and nothing waits
             for the device.
     """
@@ -97,12 +98,7 @@ class Needs:
     host: bool = True
 
     def __or__(self, other: Needs) -> Needs:
-        taps = self.taps or other.taps
-        if other.taps not in (taps, ()):
-            raise DraftwoodError(
-                f"two drafters read different layers of the target, {taps} and {other.taps}; "
-                "use one of them"
-            )
+        taps = (*self.taps, *(tap for tap in other.taps if tap not in self.taps))
         most = max(self.top_k, other.top_k)
         return Needs(most, self.prompt_rows or other.prompt_rows, taps, self.host or other.host)
 

@@ -15,6 +15,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Computed,
@@ -28,8 +29,15 @@ from draftwood.protocols import (
 )
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
+from tests.factories.medusa_heads import made_heads
 
 T = TypeVar("T")
+M = TypeVar("M", bound=torch.nn.Module)
+
+_MADE: dict[Any, Callable[[TargetInfo, int], torch.nn.Module]] = {
+    load_medusa: lambda info, seed: made_heads(3, info, seed=seed),
+}
+"""Random modules, by the function that loads such a module, for a target and a seed."""
 
 
 class SteadyCosts(LiveCosts):
@@ -69,6 +77,11 @@ class FakeHost:
         head = Eagle3Head(config)
         head.train(mode=False)
         return head, attach(head, packing=False, self_test=False)
+
+    def loaded(
+        self, load: Callable[[str, Target, torch.dtype], M], name: Any, dtype: DraftDtype = "auto"
+    ) -> M:
+        return cast(M, _MADE[load](self.info, zlib.crc32(str(name).encode())))
 
     @property
     def target(self) -> Target:

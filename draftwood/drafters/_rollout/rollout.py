@@ -14,7 +14,6 @@ such a model forwards one generation of nodes at a time. Its entries for drafted
 accepted tokens are forwarded again with the target's features (EAGLE, section 4.1).
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,12 +21,11 @@ from typing import Final
 import numpy as np
 import torch
 
-from draftwood.drafters._rollout.coupling import couple
+from draftwood.drafters._rollout.answers import answers, check
 from draftwood.drafters._rollout.draws import Draws
 from draftwood.drafters._rollout.entries import RolloutEntries
-from draftwood.drafters._rollout.topk import Place, rank
+from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
-from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
 from draftwood.tree import Draw, TokenTree, TreeBuilder
 
@@ -162,7 +160,7 @@ class DraftRollout:
             DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
         """
         for query in queries:
-            _check(query)
+            check(query)
         sequences = [self._sequences[slot] for slot in slots]
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
         able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]
@@ -174,10 +172,10 @@ class DraftRollout:
             self._widest = max(self._widest, query.k + longest)
         while self._forward(able, Needs(top_k=self._widest, host=bool(ranked))):
             self.forwards += 1
-        answers = iter(self._answers(able))
+        asked = [(s.draws, q, _places(s, q)) for s, q in able]
+        found = iter(answers(asked, self._vocabulary, self.node_by_node))
         return [
-            next(answers) if fit else Candidates.none(q)
-            for q, fit in zip(queries, fits, strict=True)
+            next(found) if fit else Candidates.none(q) for q, fit in zip(queries, fits, strict=True)
         ]
 
     def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
@@ -280,35 +278,11 @@ class DraftRollout:
             return tree
         return replace(tree, tokens=np.minimum(tree.tokens, self._readable_tokens - 1))
 
-    def _answers(self, asked: Sequence[tuple[_Sequence, Expand]]) -> list[Candidates]:
-        """The answers; those to queries for coupled children wait for the device together."""
-        places = [_places(sequence, query) for sequence, query in asked]
-        coupled = [
-            (query, _logits(found))
-            for (_, query), found in zip(asked, places, strict=True)
-            if query.draw is Draw.COUPLED
-        ]
-        drawn = iter(couple(coupled, self._vocabulary))
-        return [
-            next(drawn) if query.draw is Draw.COUPLED else self._answer(sequence, query, found)
-            for (sequence, query), found in zip(asked, places, strict=True)
-        ]
-
-    def _answer(self, sequence: _Sequence, query: Expand, places: Sequence[Place]) -> Candidates:
-        if query.draw is Draw.ONE_HOT:
-            return rank(query, places, self._vocabulary, self.node_by_node)
-        return sequence.draws.draw(query, _logits(places))
-
 
 def _places(sequence: _Sequence, query: Expand) -> list[Place]:
     entries = sequence.entries
     assert entries is not None
     return [sequence.row(entries.entry(node)) for node in query.nodes]
-
-
-def _logits(places: Sequence[Place]) -> torch.Tensor:
-    """A copy ``[m, Vd]`` of the places' logits."""
-    return torch.stack([rows.logits[row] for rows, row in places])
 
 
 def _above(sequence: _Sequence, entries: RolloutEntries, before: int) -> torch.Tensor:
@@ -321,15 +295,3 @@ def _above(sequence: _Sequence, entries: RolloutEntries, before: int) -> torch.T
         assert rows.features is not None
         found.append(rows.features[row])
     return torch.stack(found)
-
-
-def _check(query: Expand) -> None:
-    if not 0 < query.temperature < math.inf:
-        raise DraftwoodError(
-            f"a draft's temperature is {query.temperature}; give one above 0, and for greedy "
-            "decoding ask for one-hot children"
-        )
-    if query.draw is not Draw.ONE_HOT and query.noise is None:
-        raise DraftwoodError(
-            f"a query for {query.draw.name} children has no noise; give it that of the growth"
-        )

@@ -9,46 +9,26 @@ file can run code. Expected shapes come from a head built on the meta device.
 """
 
 import json
-import pickle
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from draftwood.drafters._directory import CONFIG, SAFE, located
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
-from draftwood.errors import DraftwoodError, first_line
-from draftwood.files import read_json
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
-_CONFIG = "config.json"
-_SAFE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
-_PICKLED = "pytorch_model.bin"
 _EMBEDDING = "embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
 _ATTENTION = "midlayer.self_attn"
-# Errors of torch's restricted unpickler on foreign or damaged files.
-_NOT_TENSORS = (
-    OSError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    struct.error,
-    pickle.UnpicklingError,
-)
 
 
 def load_head(
@@ -72,9 +52,9 @@ def load_head(
         DraftwoodError: there is no such checkpoint, or it is no EAGLE-3 head for this target; the
             message names the tensor and both shapes.
     """
-    directory = _locate(str(name))
-    tensors = canonical(_read_tensors(directory))
-    raw = _read_object(directory / _CONFIG)
+    directory = located(str(name), "an EAGLE-3 head")
+    tensors = canonical(directory.tensors())
+    raw = directory.config()
     _fit_output(tensors, target.vocab_size)
     _complete(tensors, raw, output)
     config = read_config(raw, target, _stored(tensors))
@@ -113,71 +93,10 @@ def save_head(head: Eagle3Head, directory: Path, *, tied: bool = False) -> Path:
         for name, tensor in head.state_dict().items()
         if not (tied and name == _OUTPUT)
     }
-    save_file(tensors, directory / _SAFE, metadata={"format": "pt"})
+    save_file(tensors, directory / SAFE, metadata={"format": "pt"})
     fields = write_config(head.config) | {"torch_dtype": str(head.dtype).removeprefix("torch.")}
-    (directory / _CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    (directory / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     return directory
-
-
-def _locate(name: str) -> Path:
-    if Path(name).is_dir():
-        return Path(name)
-    try:
-        return Path(
-            snapshot_download(name, allow_patterns=[_CONFIG, "*.safetensors", _INDEX, _PICKLED])
-        )
-    except (OSError, ValueError) as error:
-        reason = first_line(error)
-        raise DraftwoodError(
-            f"cannot load head {name!r} (no such directory here; a hub id needs a network): "
-            f"{reason}"
-        ) from error
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise DraftwoodError(f"{path} holds no JSON object; give a directory with an EAGLE-3 head")
-    return found
-
-
-def _read_tensors(directory: Path) -> dict[str, torch.Tensor]:
-    if (directory / _SAFE).is_file():
-        return _read_safe(directory / _SAFE)
-    if (directory / _INDEX).is_file():
-        shards = set(_read_object(directory / _INDEX).get("weight_map", {}).values())
-        found: dict[str, torch.Tensor] = {}
-        for shard in sorted(shards):
-            if Path(shard).name != shard:
-                raise DraftwoodError(
-                    f"{directory / _INDEX} names {shard!r}, not a file beside it; download the "
-                    "head again"
-                )
-            found |= _read_safe(directory / shard)
-        return found
-    if (directory / _PICKLED).is_file():
-        return _read_pickled(directory / _PICKLED)
-    raise DraftwoodError(
-        f"{directory} has no weights; give one with {_SAFE}, {_INDEX} or {_PICKLED}"
-    )
-
-
-def _read_safe(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DraftwoodError(f"cannot read {path}: {error}") from error
-
-
-def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except _NOT_TENSORS as error:
-        reason = first_line(error)
-        raise DraftwoodError(f"cannot read {path} as plain tensors: {reason}") from error
-    if not isinstance(found, dict) or not all(isinstance(t, torch.Tensor) for t in found.values()):
-        raise DraftwoodError(f"{path} holds other things than named tensors; give an EAGLE-3 head")
-    return found
 
 
 def _stored(tensors: Mapping[str, torch.Tensor]) -> Stored:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench import peers
 from draftwood.methods import method, recipe
-from draftwood.methods.binding import model_flags
+from draftwood.methods.binding import kind_of, model_flags
 from draftwood.methods.recipe import bound, settings_of
 from draftwood.protocols import Recipe
 from draftwood.protocols.recipe import DRAFT
@@ -17,7 +17,7 @@ _PEERS = {"hf-assistant": ("draft",)}
 
 _USERS = {
     "draft": "a method that drafts with a model of its own, such as sd or dynatree",
-    "head": "a method that drafts with an EAGLE-3 head, such as eagle3",
+    "head": "a method that drafts with such a head, as eagle3 does",
 }
 
 
@@ -78,8 +78,8 @@ class Defaults:
         for source, spec in method(text).drafters.items():
             found |= {
                 flag: getattr(self, flag, None)
-                for flag, (kind, _) in model_flags().items()
-                if kind == chosen.drafters[source]
+                for flag in model_flags()
+                if kind_of(flag, getattr(self, flag, None)) == chosen.drafters[source]
             }
             if self.warm and any(s.name == "shared" for s in settings(type(spec))):
                 found[f"{source}.shared"] = True

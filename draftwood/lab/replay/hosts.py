@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.costs.curve import StepCosts
@@ -15,6 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, TargetInfo
 
 T = TypeVar("T")
+M = TypeVar("M", bound=torch.nn.Module)
 
 
 class FixedCosts(LiveCosts):
@@ -52,6 +54,15 @@ class ModelFreeHost:
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:  # noqa: ARG002
         """Not available."""
+        raise DraftwoodError(f"there is no head {name!r} here")
+
+    def loaded(
+        self,
+        load: Callable[[str, Target, torch.dtype], M],  # noqa: ARG002
+        name: Any,
+        dtype: DraftDtype = "auto",  # noqa: ARG002
+    ) -> M:
+        """None: raises :class:`DraftwoodError`."""
         raise DraftwoodError(f"there is no head {name!r} here")
 
     def encode(self, text: str) -> Sequence[int]:  # noqa: ARG002

@@ -61,7 +61,7 @@ def test_tables_are_shared_where_the_text_does_not_say_otherwise() -> None:
     [
         (Defaults(draft="d"), ["ar", "goose", "eagle3", "sd:draft=x"], "--draft d: no"),
         (Defaults(head="h"), ["ar", "sd", "hf-assistant"], "--head h: no contender of this run"),
-        (Defaults(draft="d", head="h", budget=3, warm=True), ["sd"], "such as eagle3, or leave"),
+        (Defaults(draft="d", head="h", budget=3, warm=True), ["sd"], "as eagle3 does, or leave"),
     ],
 )
 def test_a_model_that_nobody_would_draft_with_is_refused(

@@ -1,0 +1,150 @@
+"""The directory of a drafter's weights: found here or on the hub, and read without running code.
+
+Weights are safetensors, in one file or in shards, or a pickle that
+``torch.load(weights_only=True)`` accepts.
+"""
+
+import pickle
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from draftwood.errors import DraftwoodError, first_line
+from draftwood.files import read_json
+
+CONFIG = "config.json"
+SAFE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLED = "pytorch_model.bin"
+# Errors of torch's restricted unpickler on foreign or damaged files.
+_NOT_TENSORS = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    struct.error,
+    pickle.UnpicklingError,
+)
+
+
+@dataclass(frozen=True)
+class DrafterDirectory:
+    """A directory with a ``config.json`` and weights.
+
+    Attributes:
+        path: of the directory.
+        noun: what it should hold, with its article, for messages: ``"an EAGLE-3 head"``.
+    """
+
+    path: Path
+    noun: str
+
+    def config(self) -> dict[str, Any]:
+        """The content of ``config.json``.
+
+        Raises:
+            DraftwoodError: there is none, or it holds no JSON object.
+        """
+        return self._read_object(self.path / CONFIG)
+
+    def tensors(
+        self, safe: Sequence[str] = (SAFE,), pickled: Sequence[str] = (PICKLED,)
+    ) -> dict[str, torch.Tensor]:
+        """The tensors of the first of these files that exists; a safetensors index comes second.
+
+        Raises:
+            DraftwoodError: there is no such file, or it holds other things than named tensors.
+        """
+        for name in safe:
+            if (self.path / name).is_file():
+                return _read_safe(self.path / name)
+        if (self.path / INDEX).is_file():
+            return self._read_shards()
+        for name in pickled:
+            if (self.path / name).is_file():
+                return self._read_pickled(self.path / name)
+        names = [*safe, INDEX, *pickled]
+        raise DraftwoodError(
+            f"{self.path} has no weights; give one with {', '.join(names[:-1])} or {names[-1]}"
+        )
+
+    def _read_object(self, path: Path) -> dict[str, Any]:
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise DraftwoodError(f"{path} holds no JSON object; give a directory with {self.noun}")
+        return found
+
+    def _read_shards(self) -> dict[str, torch.Tensor]:
+        index = self.path / INDEX
+        shards = set(self._read_object(index).get("weight_map", {}).values())
+        found: dict[str, torch.Tensor] = {}
+        for shard in sorted(shards):
+            if Path(shard).name != shard:
+                raise DraftwoodError(
+                    f"{index} names {shard!r}, not a file beside it; download the weights again"
+                )
+            found |= _read_safe(self.path / shard)
+        return found
+
+    def _read_pickled(self, path: Path) -> dict[str, torch.Tensor]:
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        except _NOT_TENSORS as error:
+            reason = first_line(error)
+            raise DraftwoodError(f"cannot read {path} as plain tensors: {reason}") from error
+        tensors = isinstance(found, dict) and all(
+            isinstance(each, torch.Tensor) for each in found.values()
+        )
+        if not tensors:
+            raise DraftwoodError(f"{path} holds other things than named tensors; give {self.noun}")
+        return dict(found)
+
+
+def located(name: str, noun: str, files: Sequence[str] = (PICKLED,)) -> DrafterDirectory:
+    """The directory of a name: here, or downloaded from the hub.
+
+    Args:
+        name: a directory, or else a hub id.
+        noun: see :class:`DrafterDirectory`.
+        files: that are downloaded beside the configuration and safetensors.
+
+    Raises:
+        DraftwoodError: there is no such directory, and the hub has none or cannot be reached.
+    """
+    if not name:
+        verb = "is" if noun.startswith(("a ", "an ")) else "are"
+        raise DraftwoodError(
+            f"no {_bare(noun)} {verb} named: give a directory or a hub id, as with --head"
+        )
+    if Path(name).is_dir():
+        return DrafterDirectory(Path(name), noun)
+    try:
+        found = snapshot_download(name, allow_patterns=[CONFIG, "*.safetensors", INDEX, *files])
+    except (OSError, ValueError) as error:
+        raise DraftwoodError(
+            f"cannot load {_bare(noun)} {name!r} (no such directory here; a hub id needs a "
+            f"network): {first_line(error)}"
+        ) from error
+    return DrafterDirectory(Path(found), noun)
+
+
+def _bare(noun: str) -> str:
+    """A noun without its article."""
+    return noun.removeprefix("an ").removeprefix("a ")
+
+
+def _read_safe(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DraftwoodError(f"cannot read {path}: {error}") from error

@@ -17,7 +17,7 @@ from draftwood.methods.binding import kinds_of, model_flags
 from draftwood.policies.auto.features import NEURAL, TABLE, Codes, ranked_codes
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.sampled_pool import SampledPool
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, Translation
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.factories.markov_target import FakeHost, M, MarkovTarget
@@ -87,8 +87,8 @@ class BrokenHost(FakeHost):
     bad: float = math.nan
     every: int = 1
 
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
-        return Broken(self.bad, self.every, self.info.vocab_size)
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
+        return Broken(self.bad, self.every, self.info.vocab_size), None
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         head, model = super().head(name)

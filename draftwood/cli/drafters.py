@@ -76,11 +76,13 @@ def _fits(name: str, spec: type[DrafterSpec], host: ModelHost, given: dict[str, 
         field = next(each.name for each in settings_of(spec) if each.flag == flag)
         settings[field] = path
     try:
-        spec(**settings).build(host)
+        note = spec(**settings).build(host).note
     except DraftwoodError as error:
         return f"no: {error}"
     shipped = [path for path in settings.values() if path not in given.values()]
-    return f"yes, with {shipped[0]}, which is shipped" if shipped else "yes"
+    if shipped:
+        return f"yes, with {shipped[0]}, which is shipped"
+    return f"yes; {note}" if note else "yes"
 
 
 def _shipped(flag: str, host: ModelHost) -> str | None:

@@ -160,8 +160,10 @@ def _measured_levels(
             for slot, prefill in zip(slots, begun, strict=True):
                 drafter.begin(slot, prefill)
                 stack.callback(drafter.release, slot)
+            tokens = _likely(drafter, source, slots[0], target.info.vocab_size, grid.sizes[-1])
             for batch, width in product(grid.batches, grid.sizes):
-                level = _level(drafter, source, target, slots[:batch], width, clock)
+                above = [tokens[i % len(tokens)] for i in range(width)]
+                level = _level(drafter, source, target, slots[:batch], above, clock)
                 probes[width, context, batch] = level
         return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
 
@@ -212,10 +214,32 @@ def binary_tree(size: int, vocab: int) -> TokenTree:
     return builder.build()
 
 
+def _likely(drafter: Drafter, source: str, slot: int, vocab: int, count: int) -> list[int]:
+    """Different tokens, ``count`` or all: those that a drafter proposes first, then any.
+
+    A draft model with another tokenizer reads a token that it does not propose as several.
+    """
+    tree, nodes, found = TreeBuilder(0), [ROOT], dict[int, None]()
+    for _ in range(2):
+        query = Expand(source, tree, nodes, min(_CHILDREN, vocab))
+        [answer] = drafter.expand([slot], [query])
+        tokens = [token for token in answer.tokens.ravel().tolist() if token >= 0]
+        found |= dict.fromkeys(tokens)
+        nodes = [tree.add(ROOT, token, source) for token in dict.fromkeys(tokens)]
+        if not nodes:
+            break
+    return [*(found | dict.fromkeys(range(min(count, vocab))))][:count]
+
+
 def _level(
-    drafter: Drafter, source: str, target: Target, slots: Sequence[int], width: int, clock: Clock
+    drafter: Drafter,
+    source: str,
+    target: Target,
+    slots: Sequence[int],
+    tokens: Sequence[int],
+    clock: Clock,
 ) -> Probe:
-    """Times the second of two levels of ``width`` nodes.
+    """Times the second of two levels of nodes with these tokens.
 
     The first level is forwarded together with earlier committed tokens and is not timed.
     """
@@ -223,10 +247,11 @@ def _level(
 
     def probe() -> float:
         trees = [TreeBuilder(0) for _ in slots]
-        above = [ROOT] * width
+        above = [ROOT] * len(tokens)
         for _ in range(2):
             for tree in trees:
-                below = [tree.add(parent, i % vocab, source) for i, parent in enumerate(above)]
+                pairs = zip(above, tokens, strict=True)
+                below = [tree.add(parent, token, source) for parent, token in pairs]
             above = below  # the same in every tree
             queries = [Expand(source, tree, above, min(_CHILDREN, vocab)) for tree in trees]
             before, start = drafter.forwards, clock()

@@ -1,8 +1,10 @@
-"""A draft model: a smaller causal language model with the target's vocabulary.
+"""A draft model: a smaller causal language model.
 
-It ranks tokens by its distribution q after a path, or samples from q.
+It ranks tokens by its distribution q after a path, or samples from q. With another tokenizer than
+the target's, q is restricted to the tokens that both have, and renormalised.
 
-Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over trees as in SpecInfer.
+Source: speculative decoding (Leviathan et al. 2023; Chen et al. 2023), over trees as in SpecInfer;
+for other tokenizers token-level intersection (Timor et al. 2025).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from draftwood.protocols import (
     Outcome,
     Prefill,
     TargetInfo,
+    Translation,
     setting,
 )
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
@@ -46,9 +49,11 @@ class Model(DrafterSpec):
         """Load the model.
 
         Raises:
-            DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
+            DraftwoodError: it cannot be loaded, cannot run trees, or shares too few of the target's
+                tokens.
         """
-        return ModelDrafter(host.model(self.model, self.dtype), host.info)
+        model, translation = host.model(self.model, self.dtype)
+        return ModelDrafter(model, host.info, translation)
 
 
 class ModelDrafter(RolloutDrafter):
@@ -56,15 +61,29 @@ class ModelDrafter(RolloutDrafter):
 
     Args:
         model: runs the trees.
-        target: the target. Draft ids beyond its vocabulary are never proposed, and target ids that
-            the draft model lacks are replaced by its last one.
+        target: the target.
+        translation: between their tokens; None if the ids are the same. Then draft ids beyond the
+            target's vocabulary are never proposed, and target ids that the draft model lacks are
+            replaced by its last one.
     """
 
-    def __init__(self, model: DraftModel, target: TargetInfo) -> None:
+    def __init__(
+        self, model: DraftModel, target: TargetInfo, translation: Translation | None = None
+    ) -> None:
         info = model.info
-        ids = np.arange(info.vocab_size)
-        ids[target.vocab_size :] = -1
-        super().__init__(model, ids, target, info.vocab_size, info.context_limit)
+        if translation is None:
+            ids = np.arange(info.vocab_size)
+            ids[target.vocab_size :] = -1
+        else:
+            ids = translation.to_target
+        limit = info.context_limit
+        super().__init__(model, ids, target, info.vocab_size, limit, translation=translation)
+        self._translation = translation
+
+    @property
+    def note(self) -> str:
+        """The share of the vocabularies that it proposes, if the tokenizers differ."""
+        return "" if self._translation is None else self._translation.note
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""

@@ -19,7 +19,8 @@ _LONGEST = 4  # bytes of a character
 REPLACEMENT = "\ufffd"
 """Decoders put it in the place of bytes that are not, or not yet, a character."""
 
-_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>\Z")
+BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>\Z")
+"""The name of a byte in a byte-fallback vocabulary."""
 _TAIL = 8
 _PATIENCE = 4  # tokens; no character has more bytes
 
@@ -149,7 +150,7 @@ class Detokenizer:
         name = self._tokenizer.convert_ids_to_tokens(int(token))
         if not isinstance(name, str):  # an id that the model has and the tokenizer has not
             return True
-        return token in self._hidden or _BYTE_TOKEN.match(name) is not None
+        return token in self._hidden or BYTE_TOKEN.match(name) is not None
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         return cast(
@@ -170,6 +171,15 @@ def _alphabet() -> dict[str, int]:
 
 
 _BYTES = _alphabet()
+
+
+def byte_level_bytes(name: str) -> bytes:
+    """The bytes of a byte-level token, by its name.
+
+    Added tokens need not be spelt in the alphabet.
+    """
+    spelt = all(char in _BYTES for char in name)
+    return bytes(_BYTES[char] for char in name) if spelt else name.encode()
 
 
 class ByteDetokenizer:
@@ -208,10 +218,7 @@ class ByteDetokenizer:
         found = self._known.get(token)
         if found is None:
             name = self._tokenizer.convert_ids_to_tokens(int(token))
-            # None is an id that the model has and the tokenizer has not. Added tokens need not be
-            # spelt in the alphabet.
-            text = name if isinstance(name, str) else ""
-            spelt = all(char in _BYTES for char in text)
-            found = bytes(_BYTES[char] for char in text) if spelt else text.encode()
+            # None is an id that the model has and the tokenizer has not.
+            found = byte_level_bytes(name) if isinstance(name, str) else b""
             self._known[token] = found
         return found

@@ -15,10 +15,10 @@ from draftwood.costs.store import identity_at
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.draft_dtype import load_draft, load_in
-from draftwood.engine.vocabulary import Vocabulary, check_vocabularies
+from draftwood.engine.vocabulary import Vocabulary, translation_of
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, Translation
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
@@ -39,13 +39,13 @@ class ModelHost:
         self.tokenizer = tokenizer
         self._shared: dict[Hashable, Any] = {}
 
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
         """See :meth:`draftwood.protocols.Host.model`."""
         if not isinstance(name, str):
             _refuse_dtype(name, dtype)
-            self._compare(name, None, type(name).__name__)
+            translation = self._translation(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
-            return runner_of(name)
+            return runner_of(name), translation
         return self.share(("model", name, dtype), lambda: self._load(name, dtype))
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
@@ -104,10 +104,10 @@ class ModelHost:
         found: T = self._shared[key]
         return found
 
-    def _load(self, name: str, wanted: DraftDtype) -> DraftModel:
+    def _load(self, name: str, wanted: DraftDtype) -> tuple[DraftModel, Translation | None]:
         loaded = load_draft(name, wanted, self.info.dtype, self.info.device)
-        self._compare(loaded.model, loaded.tokenizer, name)
-        return attach(loaded.model)
+        translation = self._translation(loaded.model, loaded.tokenizer, name)
+        return attach(loaded.model), translation
 
     def _load_head(self, name: str, wanted: DraftDtype) -> tuple[DraftHead, DraftModel]:
         target = self.target
@@ -133,13 +133,22 @@ class ModelHost:
                 f"with {called}.to('{self.info.device}')"
             )
 
-    def _compare(self, model: Any, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
+    def _translation(
+        self, model: Any, tokenizer: PreTrainedTokenizerBase | None, name: str
+    ) -> Translation | None:
         size = model.config.get_text_config().vocab_size
-        check_vocabularies(
+        found = translation_of(
             Vocabulary(self.info.vocab_size, self.info.origin, self.tokenizer),
             Vocabulary(size, origin_of(model.config), tokenizer),
             name,
         )
+        if found is not None and name in models.EMBEDDED:
+            # It is every method's default, so that a model may just be missing.
+            raise DraftwoodError(
+                f"the draft model {name!r} was made for the embedded model, and this target has "
+                "another vocabulary: give a draft model, draft=PATH"
+            )
+        return found
 
 
 def _refuse_dtype(given: Any, dtype: DraftDtype) -> None:

@@ -1,7 +1,12 @@
-"""Vocabularies of a target and a draft model: the check that their token ids agree.
+"""Vocabularies of a target and a draft model: whether their token ids agree, or are translated.
 
-A draft model proposes token ids, so each id must be the same token in both models. A wrong pair
-would still decode losslessly, but nothing would ever be accepted. So it is refused.
+A draft model proposes token ids, so each id must be the same token in both models, or be
+translated. With wrong ids a pair would still decode losslessly, but nothing would ever be accepted.
+So it is refused.
+
+If both tokenizers are known and differ, tokens are translated
+(:mod:`draftwood.engine.translation`). The draft model then proposes only tokens that both have, so
+a pair that shares too few is refused.
 
 Models of one family often have tables of different lengths, because training pads them: Qwen2.5 has
 152,064 rows at 7B and 151,936 at 0.5B, for one tokenizer. So equal lengths pass. Different lengths
@@ -15,15 +20,25 @@ from dataclasses import dataclass
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from draftwood.engine.intersection import intersect
+from draftwood.engine.token_bytes import tokens_of
+from draftwood.engine.translation import TokenTranslation
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Origin
+from draftwood.protocols import Origin, Translation
 
 logger = logging.getLogger(__name__)
 
 PADDING = 512
 """Largest multiple to which published models pad their tables (Qwen2.5-7B, Pythia-12B)."""
 
-_SHOWN = 3
+LEAST_SHARE = 0.2
+"""Least part of the smaller vocabulary that both must have.
+
+The part is of the smaller one because that is the most that can be shared: 32,000 tokens are an
+eighth of 256,000, and can hold all that is frequent in a text. Below a fifth the two were made for
+other texts, such as other scripts, and little of what the draft model would say can be proposed.
+"""
+
 _NO_TOKENIZER = (
     OSError,
     ValueError,
@@ -50,25 +65,26 @@ class Vocabulary:
     tokenizer: PreTrainedTokenizerBase | None = None
 
 
-def check_vocabularies(target: Vocabulary, draft: Vocabulary, draft_name: str) -> None:
-    """Check that a draft model's token ids agree with the target's.
+def translation_of(target: Vocabulary, draft: Vocabulary, draft_name: str) -> Translation | None:
+    """The translation between a target's tokens and a draft model's; None if their ids agree.
 
     Raises:
-        DraftwoodError: an id is another token in the draft model, or the lengths differ and nothing
-            shows that the ids agree; the message says what to give.
+        DraftwoodError: the tokenizers share too few tokens, or the lengths differ and nothing shows
+            that the ids agree; the message says what to give.
     """
     ours, theirs = target.tokenizer, draft.tokenizer
     if target.size != draft.size:
         ours = ours or _tokenizer_of(target.origin)
         theirs = theirs or _tokenizer_of(draft.origin)
     if ours is not None and theirs is not None:
-        check_vocabulary(ours, theirs, draft_name)
-        return
+        if ids_agree(ours, theirs):
+            return None
+        return _translation(ours, target.size, theirs, draft.size, draft_name)
     if target.size == draft.size:
-        return
+        return None
     padded = padding_explains(target.size, draft.size)
     if padded and _of_one_family(target.origin, draft.origin):
-        return
+        return None
     reason = (
         "their configurations do not show that they are of one family"
         if padded
@@ -122,25 +138,32 @@ def _tokenizer_of(origin: Origin | None) -> PreTrainedTokenizerBase | None:
     return found if found.get_vocab() else None
 
 
-def check_vocabulary(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, draft_name: str
-) -> None:
-    """Check that two tokenizers agree on all ids that both have; one may have more at the end.
-
-    Raises:
-        DraftwoodError: they differ in an id below both sizes; the message names both tokenizers.
-    """
+def ids_agree(target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase) -> bool:
+    """Whether two tokenizers agree on all ids that both have; one may have more at the end."""
     ours, theirs = _by_id(target), _by_id(draft)
     shared = min(max(ours, default=-1), max(theirs, default=-1))
-    wrong = [i for i in range(shared + 1) if ours.get(i) != theirs.get(i)]
-    if not wrong:
-        return
-    examples = ", ".join(f"{i}: {ours.get(i)!r} and {theirs.get(i)!r}" for i in wrong[:_SHOWN])
-    raise DraftwoodError(
-        f"the draft model {draft_name!r} has another vocabulary ({_named(draft)}) than the target "
-        f"({_named(target)}): {len(wrong)} of {shared + 1} ids differ, e.g. {examples}; name a "
-        "smaller model of the target's own family"
-    )
+    return all(ours.get(i) == theirs.get(i) for i in range(shared + 1))
+
+
+def _translation(
+    target: PreTrainedTokenizerBase,
+    target_size: int,
+    draft: PreTrainedTokenizerBase,
+    draft_size: int,
+    draft_name: str,
+) -> Translation:
+    ours, theirs = tokens_of(target, target_size), tokens_of(draft, draft_size)
+    found = intersect(ours, theirs, draft_size)
+    if found.share < LEAST_SHARE:
+        raise DraftwoodError(
+            f"the draft model {draft_name!r} has another tokenizer ({_named(draft)}) than the "
+            f"target ({_named(target)}), and they share only {found.shared} tokens: "
+            f"{found.share:.1%} of the smaller vocabulary, less than {LEAST_SHARE:.0%}; name a "
+            "draft model for the same kind of text, or a smaller model of the target's own family"
+        )
+    made = TokenTranslation(ours, theirs, found)
+    logger.warning("the draft model %r has another tokenizer: it %s", draft_name, made.note)
+    return made
 
 
 def _by_id(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

@@ -18,6 +18,7 @@ from draftwood.protocols.drafter import (
     DraftNoise,
     Expand,
     Host,
+    Translation,
 )
 from draftwood.protocols.evidence import Evidence, Feature
 from draftwood.protocols.fingerprint import Fingerprint
@@ -109,6 +110,7 @@ __all__ = [
     "Target",
     "TargetInfo",
     "TargetOutput",
+    "Translation",
     "Tuner",
     "Verdict",
     "Verification",

@@ -142,6 +142,11 @@ class Drafter:
         return Needs()
 
     @property
+    def note(self) -> str:
+        """What users should know of how the drafter fits the target; nothing by default."""
+        return ""
+
+    @property
     def forwards(self) -> int:
         """Number of draft forwards over trees so far; 0 without a model."""
         return 0
@@ -250,6 +255,37 @@ class DraftModel(Protocol):
         ...
 
 
+class Translation(Protocol):
+    """Translates between a target's tokens and those of a draft model with another tokenizer.
+
+    The draft model may propose the tokens that both have. It reads any text, which may have another
+    number of tokens there. Bytes of a character that is not complete may be *held*: each call
+    returns those that are, and the next one is given them.
+    """
+
+    @property
+    def to_target(self) -> NDArray[np.int64]:
+        """int64 ``[Vd]``: the target's token of each of the draft model's, -1 if it has none."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """The share of the vocabularies that the draft model proposes, for users."""
+        ...
+
+    def begin(self, tokens: Sequence[int]) -> tuple[list[int], bytes]:
+        """The draft tokens of a prompt, one or more, and the bytes that are held."""
+        ...
+
+    def read(self, tokens: Sequence[int], held: bytes = b"") -> tuple[list[int], bytes]:
+        """The draft tokens of generated tokens, none or more, and the bytes that are held."""
+        ...
+
+    def depths(self, tree: TreeBuilder) -> Sequence[int]:
+        """The number of draft tokens from the root to each node, the root excluded."""
+        ...
+
+
 class DraftHead(Protocol):
     """A head on the target's features; a :class:`DraftModel` runs it."""
 
@@ -280,8 +316,10 @@ class Host(Protocol):
         """The target itself."""
         ...
 
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
-        """A causal language model with the target's vocabulary, on the target's device.
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
+        """A causal language model on the target's device, and how its tokens are translated.
+
+        The translation is None if its token ids are the target's.
 
         Args:
             name: what :func:`draftwood.models.load` takes, or a loaded transformers model.
@@ -289,7 +327,8 @@ class Host(Protocol):
                 keeps its own.
 
         Raises:
-            DraftwoodError: it cannot be loaded, cannot run trees, or has another vocabulary.
+            DraftwoodError: it cannot be loaded, cannot run trees, or shares too few of the target's
+                tokens.
         """
         ...
 

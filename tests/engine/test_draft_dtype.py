@@ -90,8 +90,8 @@ def test_without_instructions_the_format_is_the_targets(monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("native")
 def test_a_draft_model_and_a_head_are_cast(target: Runner, tmp_path: Path) -> None:
     name, host = str(save_tiny(tmp_path / "draft")), ModelHost(target, tiny_tokenizer())
-    assert host.model(name).info.dtype == torch.bfloat16
-    assert host.model(name, "target").info.dtype == torch.float32
+    assert host.model(name)[0].info.dtype == torch.bfloat16
+    assert host.model(name, "target")[0].info.dtype == torch.float32
     assert load_draft(name, "auto", torch.float32, CPU).model.dtype == torch.bfloat16
     config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
     save_head(Eagle3Head(config), tmp_path / "head")

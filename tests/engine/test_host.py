@@ -30,8 +30,9 @@ def target() -> Runner:
 def test_a_model_is_loaded_once_on_the_targets_device(target: Runner, tmp_path: Path) -> None:
     host = ModelHost(target, tiny_tokenizer())
     name = str(save_tiny(tmp_path))
-    model = host.model(name)
-    assert model is host.model(name)
+    model, translation = host.model(name)
+    assert model is host.model(name)[0]
+    assert translation is None
     assert (model.info.device, model.info.dtype) == (target.info.device, target.info.dtype)
     assert model.info.vocab_size == VOCAB
     assert host.info is target.info
@@ -40,8 +41,8 @@ def test_a_model_is_loaded_once_on_the_targets_device(target: Runner, tmp_path: 
 def test_a_loaded_model_may_be_given(target: Runner) -> None:
     draft = tiny_llama(seed=1, layers=1)
     host = ModelHost(target)
-    assert host.model(draft) is host.model(draft)
-    assert host.model(draft).info.layers == 1
+    assert host.model(draft)[0] is host.model(draft)[0]
+    assert host.model(draft)[0].info.layers == 1
 
 
 def test_an_object_on_another_device_is_refused(target: Runner) -> None:
@@ -66,16 +67,16 @@ def test_without_tokenizers_sizes_must_agree(tmp_path: Path) -> None:
         host.model(tiny_llama())
 
 
-def test_another_vocabulary_is_refused(target: Runner) -> None:
+def test_the_embedded_draft_model_is_refused_for_another_vocabulary(target: Runner) -> None:
     host = ModelHost(target, tiny_tokenizer())
-    with pytest.raises(DraftwoodError, match="another vocabulary"):
+    with pytest.raises(DraftwoodError, match="another vocabulary: give a draft model, draft=PATH"):
         host.model("embedded-draft")
 
 
 def test_drafters_of_one_host_share_a_model(target: Runner) -> None:
     host, draft = ModelHost(target), tiny_llama(seed=1, layers=1)
     first, second = Model(draft).build(host), Model(draft).build(host)
-    model = host.model(draft)
+    model, _ = host.model(draft)
     for slot, drafter in enumerate((first, second)):
         drafter.begin(slot, Prefill(np.array([1, 2]), 3, ANY_ROWS))
     assert model.open(8) == 2, "each drafter took a slot of the one model"

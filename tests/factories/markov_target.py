@@ -26,6 +26,7 @@ from draftwood.protocols import (
     Target,
     TargetInfo,
     TargetOutput,
+    Translation,
 )
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
@@ -53,8 +54,8 @@ class FakeHost:
     info: TargetInfo
     vocabulary = ""
 
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:
-        return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
+    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
+        return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode())), None
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         torch.manual_seed(zlib.crc32(str(name).encode()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.protocols import Candidates, Drafter, DraftModel, Expand, TargetInfo
+from draftwood.protocols import Candidates, Drafter, DraftModel, Expand, TargetInfo, Translation
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +24,7 @@ class RolloutDrafter(Drafter):
         readable: number of the target's ids that the model can read; higher ids become the last.
         limit: longest sequence, in tokens, that the model can draft for.
         project: the target's features to the vectors that the model takes, if it does.
+        translation: what the model reads, if its tokens are not the target's.
     """
 
     def __init__(
@@ -34,14 +35,17 @@ class RolloutDrafter(Drafter):
         readable: int,
         limit: int,
         project: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        translation: Translation | None = None,
     ) -> None:
         # Here, so that settings can be listed without torch.
+        from draftwood.drafters._rollout.reading import SameIds
         from draftwood.drafters._rollout.rollout import DraftRollout
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
         self._model = model
         vocabulary = VocabularyMap(to_target, target)
-        self._rollout = DraftRollout(model, vocabulary, readable, limit, project)
+        reader = translation or SameIds(readable)
+        self._rollout = DraftRollout(model, vocabulary, reader, limit, project)
 
     @property
     def forwards(self) -> int:
@@ -58,7 +62,7 @@ class RolloutDrafter(Drafter):
         self._model.trim()
 
     def backlog(self, slot: int) -> int:
-        """Number of committed tokens that the model has not read."""
+        """Number of committed tokens that the model has not read, in its own tokens."""
         return self._rollout.backlog(slot)
 
     def release(self, slot: int) -> None:

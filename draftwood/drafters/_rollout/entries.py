@@ -3,10 +3,14 @@
 A growing tree is forwarded level by level. Its nodes are cached in the order of their forwards,
 after the committed tokens that were not cached before. Nodes that no query expands are never
 forwarded. (An *entry* is a token's place in the cache; a *slot* is a request's.)
+
+All tokens here are the draft model's. With another tokenizer than the target's, a node of the
+drafted tree may have several entries, of which the last one is meant, or share its parent's.
 """
 
 from collections.abc import Sequence
 
+from draftwood.drafters._rollout.reading import Reader
 from draftwood.tree import ROOT, TreeBuilder
 
 
@@ -14,7 +18,9 @@ class RolloutEntries:
     """The KV cache entries of one step of one sequence.
 
     Args:
-        pending: committed tokens that are not cached, oldest first; the last is the tree's root.
+        pending: committed tokens that are not cached, oldest first, one or more; the last is the
+            tree's root.
+        reader: makes the draft model's tokens of the drafted tree's.
 
     Attributes:
         tree: the forwarded tokens as a tree whose node i is entry i: ``pending`` as a chain, then
@@ -22,7 +28,8 @@ class RolloutEntries:
         root: entry of the drafted tree's root.
     """
 
-    def __init__(self, pending: Sequence[int]) -> None:
+    def __init__(self, pending: Sequence[int], reader: Reader) -> None:
+        self._reader = reader
         self.tree = TreeBuilder(pending[0])
         self.root = self.tree.add_chain(pending[1:], "pending")
         self._entry = {ROOT: self.root}
@@ -55,24 +62,27 @@ class RolloutEntries:
     def _append(self, grown: TreeBuilder, nodes: Sequence[int]) -> None:
         for node in nodes:
             above = self._entry[grown.parents[node]]
-            self._entry[node] = self.tree.add(above, grown.tokens[node], "drafted")
+            read, _ = self._reader.read([grown.tokens[node]])
+            self._entry[node] = self.tree.add_chain(read, "drafted", above)
 
-    def commit(self, committed: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
+    def commit(self, committed: Sequence[int]) -> tuple[tuple[int, ...] | None, list[int]]:
         """The entries that a finished step keeps, and the committed tokens without an entry.
 
         Args:
-            committed: tokens committed after the root, one or more.
+            committed: tokens committed after the root.
 
         Returns:
-            The entries to keep, without entry 0, as in a tree's path; and the tokens to forward in
-            the next step. The last committed token, which is the next root, is always among them.
+            The entries to keep, without entry 0, as in a tree's path, or None if not even entry 0
+            is kept; and the tokens to forward in the next step. The last token is always among
+            them, as its logits are those of the next root.
         """
-        path = list(range(1, self.root + 1))
-        entry = self.root
-        for token in committed[:-1]:
-            child = self.tree.child(entry, token)
+        tokens = [*self.tree.tokens[: self.root + 1], *committed]
+        if len(tokens) == 1:
+            return None, tokens
+        kept = [0]
+        for token in tokens[1:-1]:
+            child = self.tree.child(kept[-1], token)
             if child is None:
                 break
-            path.append(child)
-            entry = child
-        return tuple(path), list(committed[len(path) - self.root :])
+            kept.append(child)
+        return tuple(kept[1:]), tokens[len(kept) :]

@@ -5,7 +5,7 @@ one forward pass. An accepted path stays in the model's KV cache, so nothing is 
 Committed tokens that the model has not read are its *backlog*: the prompt until a sequence first
 drafts, and tokens that are generated while it does not draft. A few generated tokens are forwarded
 together with the next level. Prompts and longer backlogs are prefilled, with logits of their last
-rows only.
+rows only. The sequences' tokens are the model's own (:mod:`.reading`).
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
 tokens it is computed from the target's features, which wait until the model is asked: one product
@@ -15,15 +15,15 @@ accepted tokens are forwarded again with the target's features (EAGLE, section 4
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import torch
 
 from draftwood.drafters._rollout.answers import answers, check
 from draftwood.drafters._rollout.draws import Draws
 from draftwood.drafters._rollout.entries import RolloutEntries
+from draftwood.drafters._rollout.reading import Reader
 from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
@@ -42,7 +42,8 @@ class _Sequence:
 
     Attributes:
         slot: the draft model's.
-        pending: committed tokens that are not cached, the next tree's root last.
+        pending: committed tokens that are not cached, one or more, the next tree's root last.
+        held: bytes of the committed text that wait for the rest of their character.
         hidden: vectors of the first of these, as several ``[n, H]``; empty if the model takes none.
         features: the target's features for the others, as several ``[n, F]``.
         draws: tokens sampled in this step.
@@ -54,6 +55,7 @@ class _Sequence:
 
     slot: int
     pending: list[int]
+    held: bytes
     hidden: list[torch.Tensor]
     features: list[torch.Tensor]
     draws: Draws
@@ -74,7 +76,7 @@ class DraftRollout:
     Args:
         model: runs the trees.
         vocabulary: maps its outputs to the target's tokens.
-        readable: number of the target's ids that the model can read; higher ids become the last.
+        reader: makes its tokens of the target's.
         limit: longest sequence, in tokens, that the model can draft for.
         project: the target's features ``[n, F]`` to the vectors ``[n, H]`` that the model takes.
     """
@@ -86,7 +88,7 @@ class DraftRollout:
         self,
         model: DraftModel,
         vocabulary: VocabularyMap,
-        readable: int,
+        reader: Reader,
         limit: int,
         project: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
@@ -94,7 +96,7 @@ class DraftRollout:
         self._project = project
         self._limit = limit
         self._vocabulary = vocabulary
-        self._readable_tokens = readable
+        self._reader = reader
         self._sequences: dict[int, _Sequence] = {}
         self._widest = 0
         self.forwards = 0
@@ -110,13 +112,16 @@ class DraftRollout:
             features: the target's ``[n, F]`` for them, if the model takes vectors.
         """
         self.release(slot)
-        where = self._model.open(len(committed))
-        sequence = _Sequence(where, list(committed), [], [], Draws(self._vocabulary))
+        prompt, held = self._reader.begin(committed[:-1])
+        first, held = self._reader.read(committed[-1:], held)
+        pending = prompt + first
+        where = self._model.open(len(pending))
+        sequence = _Sequence(where, pending, held, [], [], Draws(self._vocabulary))
         self._sequences[slot] = sequence
         self._keep(sequence, features)
 
     def backlog(self, slot: int) -> int:
-        """Number of committed tokens that the model has not read, the next root excluded."""
+        """Number of the model's tokens that it has not read, the next root's last excluded."""
         return len(self._sequences[slot].pending) - 1
 
     def commit(
@@ -131,15 +136,16 @@ class DraftRollout:
         """
         sequence = self._sequences[slot]
         sequence.draws.clear()
+        read, sequence.held = self._reader.read(committed, sequence.held)
         entries = sequence.entries
         if entries is None:
-            sequence.pending += committed
+            sequence.pending += read
         else:
             if features is None:
-                sequence.to_commit, sequence.pending = entries.commit(committed)
+                sequence.to_commit, sequence.pending = entries.commit(read)
             else:
                 sequence.to_commit = tuple(range(1, entries.root + 1))
-                sequence.pending = list(committed)
+                sequence.pending = read
                 sequence.hidden.clear()
             sequence.tree = sequence.entries = None
             sequence.rows.clear()
@@ -206,7 +212,8 @@ class DraftRollout:
         """Whether the deepest node has a position in the draft model's context."""
         to_commit = 0 if sequence.to_commit is None else len(sequence.to_commit) + 1
         cached = self._model.length(sequence.slot) + to_commit
-        deepest = max(query.tree.depths[node] for node in query.nodes)
+        depths = self._reader.depths(query.tree)
+        deepest = max(depths[node] for node in query.nodes)
         return cached + len(sequence.pending) + deepest <= self._limit
 
     def _catch_up(self, sequences: Sequence[_Sequence]) -> None:
@@ -225,9 +232,7 @@ class DraftRollout:
             and len(s.pending) - 1 > (_MAX_ALONG if self._model.length(s.slot) else 0)
         ]
         if behind:
-            backlogs = [
-                np.minimum(s.pending[:-1], self._readable_tokens - 1).tolist() for s in behind
-            ]
+            backlogs = [s.pending[:-1] for s in behind]
             vectors = [torch.cat(s.hidden) for s in behind if s.hidden]
             given = [each[:-1] for each in vectors]
             unread = Needs(host=False)
@@ -246,7 +251,7 @@ class DraftRollout:
         for sequence, query in asked:
             entries, before = sequence.entries, 0
             if entries is None or sequence.tree is not query.tree:
-                entries = sequence.entries = RolloutEntries(sequence.pending)
+                entries = sequence.entries = RolloutEntries(sequence.pending, self._reader)
                 sequence.tree = query.tree
                 sequence.rows.clear()
             else:
@@ -257,7 +262,7 @@ class DraftRollout:
                 entries.append_generation(query.tree, query.nodes)
             if len(entries) > before:
                 members.append(sequence)
-                trees.append(self._clamped(entries.tree.build()))
+                trees.append(entries.tree.build())
                 done.append(before)
                 if sequence.hidden:
                     hidden.append(_above(sequence, entries, before))
@@ -271,12 +276,6 @@ class DraftRollout:
         for sequence, before, found in zip(members, done, rows, strict=True):
             sequence.rows.append((before, found))
         return True
-
-    def _clamped(self, tree: TokenTree) -> TokenTree:
-        """The tree with ids that the model cannot read replaced by its last one."""
-        if int(tree.tokens.max()) < self._readable_tokens:
-            return tree
-        return replace(tree, tokens=np.minimum(tree.tokens, self._readable_tokens - 1))
 
 
 def _places(sequence: _Sequence, query: Expand) -> list[Place]:

@@ -13,7 +13,7 @@ from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, TargetInfo
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, TargetInfo, Translation
 
 T = TypeVar("T")
 M = TypeVar("M", bound=torch.nn.Module)
@@ -48,7 +48,11 @@ class ModelFreeHost:
         """Not available."""
         raise DraftwoodError("there is no target here: nothing can be measured")
 
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> DraftModel:  # noqa: ARG002
+    def model(
+        self,
+        name: Any,
+        dtype: DraftDtype = "auto",  # noqa: ARG002
+    ) -> tuple[DraftModel, Translation | None]:
         """Not available."""
         raise DraftwoodError(f"there is no model {name!r} here")
 

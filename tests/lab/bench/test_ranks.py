@@ -27,7 +27,7 @@ def test_ranks_are_those_of_the_draft_models_own_order() -> None:
     target = MarkovTarget(seed=0)
     host = FakeHost(target.info)
     text = [*PROMPT, *target.greedy(PROMPT, 60)]
-    draft = host.model("x")
+    draft, _ = host.model("x")
     assert isinstance(draft, MarkovTarget)
     # What plain decoding would show: the rank of every next token, as long as it is looked at.
     expected = [0] * 4

@@ -75,7 +75,9 @@ def encoded(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def _special(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     added = tokenizer.added_tokens_decoder.items()
     named = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
-    return {number: each.content for number, each in added if each.special} | dict(named)
+    # None is a special token that the vocabulary lacks.
+    found = {number: name for number, name in named if number is not None}
+    return found | {number: each.content for number, each in added if each.special}
 
 
 def _spelt(names: Mapping[int, str]) -> dict[int, bytes]:

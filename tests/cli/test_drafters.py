@@ -1,9 +1,12 @@
 """The list of drafters says what each proposes and needs, and which fit a model."""
 
 import re
+from pathlib import Path
 
 from draftwood.methods import registry
 from tests.factories.command_line import output_of, refused
+from tests.factories.small_tokenizers import byte_level
+from tests.factories.tiny_llama import tiny_llama
 
 
 def rows(text: str) -> dict[str, str]:
@@ -36,6 +39,15 @@ def test_which_fit_a_model(checkpoint: str) -> None:
     text = output_of("drafters", "--fit", "--model", checkpoint, "--draft", "embedded-draft")
     assert "no: " in text
     assert "vocabulary" in text
+
+
+def test_the_share_of_another_vocabulary_is_told(checkpoint: str, tmp_path: Path) -> None:
+    tokenizer = byte_level(shift=3)
+    tiny_llama(vocab_size=len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    text = output_of("drafters", "--fit", "--model", checkpoint, "--draft", str(tmp_path))
+    words = re.sub(r"\s+", " ", text)
+    assert "yes; proposes 256" in words
 
 
 def test_what_is_shipped_for_the_model_is_used() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
+from draftwood.costs.measure import Grid, measure_levels
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.drafters.model import ModelDrafter
 from draftwood.engine.engine import Engine
@@ -299,6 +301,32 @@ def test_drafts_are_right_but_for_tokens_that_cannot_be_drafted(name: str) -> No
 def test_a_text_that_is_read_with_gaps_gives_wrong_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TokenTranslation, "_pieces", lambda *_: ([], b""))
     assert wrong_steps(outcomes_of("sd:budget=3")) > 3
+
+
+def test_a_level_is_timed_with_tokens_that_are_drafted(target: Runner, gaps: str) -> None:
+    host = ModelHost(target, OURS)
+    model, translation = host.model(gaps, "float32")
+    drafter = ModelDrafter(model, host.info, translation)
+    grid = Grid((1, 4), (16,), seconds=0.1)
+    assert {found.tokens for found in measure_levels(drafter, "draft", target, grid)} == {1, 4}
+
+
+def test_users_are_told_once_which_share_is_drafted(
+    target: Runner, near: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = ModelHost(target, OURS)
+    found = host.model(near)
+    assert host.model(near) is found
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert "has another tokenizer: it proposes 263 of the target's 263 tokens" in caplog.text
+
+
+def test_a_loaded_draft_model_is_known_by_the_tokenizers_beside_it(
+    target: Runner, gaps: str
+) -> None:
+    draft = AutoModelForCausalLM.from_pretrained(gaps)
+    _, translation = ModelHost(target, OURS).model(draft)
+    assert translation is not None
 
 
 def test_too_few_tokens_of_both_are_refused(target: Runner, tmp_path: Path) -> None:

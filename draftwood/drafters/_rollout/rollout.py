@@ -43,10 +43,10 @@ class _Sequence:
     Attributes:
         slot: the draft model's.
         pending: committed tokens that are not cached, one or more, the next tree's root last.
-        held: bytes of the committed text that wait for the rest of their character.
         hidden: vectors of the first of these, as several ``[n, H]``; empty if the model takes none.
         features: the target's features for the others, as several ``[n, F]``.
         draws: tokens sampled in this step.
+        held: bytes of the committed text that wait for the rest of their character.
         to_commit: entries of the last step to commit before the next forward; None: none are due.
         tree: the policy's tree that ``entries`` belong to.
         entries: cached in this step.
@@ -55,10 +55,10 @@ class _Sequence:
 
     slot: int
     pending: list[int]
-    held: bytes
     hidden: list[torch.Tensor]
     features: list[torch.Tensor]
     draws: Draws
+    held: bytes = b""
     to_commit: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
     entries: RolloutEntries | None = None
@@ -116,7 +116,7 @@ class DraftRollout:
         first, held = self._reader.read(committed[-1:], held)
         pending = prompt + first
         where = self._model.open(len(pending))
-        sequence = _Sequence(where, pending, held, [], [], Draws(self._vocabulary))
+        sequence = _Sequence(where, pending, [], [], Draws(self._vocabulary), held)
         self._sequences[slot] = sequence
         self._keep(sequence, features)
 

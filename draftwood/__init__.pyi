@@ -77,12 +77,12 @@ def auto(
     """One tree of all sources' candidates, sized by costs and acceptance.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
             medusa, memory, model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+            eagle3, medusa, memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -156,10 +156,10 @@ def goose(
     Source: GOOSE (spine trees of context match and adjacency).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
             medusa, memory, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+            eagle3, medusa, memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -218,10 +218,10 @@ def iso3(
     Source: GOOSE's baseline Iso(3).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
             medusa, memory, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+            eagle3, medusa, memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -271,10 +271,10 @@ def iso5(
     Source: GOOSE's baseline Iso(5).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
             medusa, memory, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+            eagle3, medusa, memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -313,8 +313,8 @@ def pld(
     Source: Prompt Lookup Decoding, as GOOSE defines it.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -345,8 +345,8 @@ def tr(
     Source: Token Recycling.
 
     Args:
-        adjacency: which drafter answers the source adjacency: adjacency, context, eagle3,
-            medusa, memory, model.
+        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+            eagle3, medusa, memory, model.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -388,10 +388,10 @@ def block(
     Source: Block Verification (Sun et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -458,10 +458,10 @@ def dynatree(
     Source: DynaTree (adaptive draft-model trees).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -518,8 +518,8 @@ def eagle3(
     Source: EAGLE-3 (Li et al. 2025), with EAGLE-2's tree.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -549,8 +549,8 @@ def fixed_tree(
     Source: DynaTree's fixed tree (D=8, B=3, tau=0.1).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -595,10 +595,10 @@ def goose_eagle3(
     Source: GOOSE, proposed there as future work.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -655,10 +655,10 @@ def goose_sampled(
     Source: Traversal Verification, with GOOSE's spine.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -700,8 +700,8 @@ def medusa(
     Source: Medusa (Cai et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -739,10 +739,10 @@ def mixed(
     Source: Traversal Verification; this layout is not in the paper.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -781,8 +781,8 @@ def opt_tree(
     Source: OPT-Tree (Wang et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -821,10 +821,10 @@ def rrsw(
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -864,8 +864,8 @@ def sd(
     Source: Speculative decoding (Leviathan et al. 2023).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -894,8 +894,8 @@ def sequoia(
     Source: Sequoia (Chen et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -933,10 +933,10 @@ def specinfer(
     Source: SpecInfer (Miao et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -989,10 +989,10 @@ def talon(
     Source: TALON (confidence-gated trees under a budget).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1045,10 +1045,10 @@ def traversal(
     Source: Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
-        context: which drafter answers the source context: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1109,8 +1109,8 @@ def traversal_dynatree(
     Source: Traversal Verification, with DynaTree's gates.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1170,8 +1170,8 @@ def traversal_talon(
     Source: Traversal Verification, with TALON's gate.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, eagle3, medusa,
-            memory, model.
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

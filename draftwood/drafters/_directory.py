@@ -6,7 +6,7 @@ Weights are safetensors, in one file or in shards, or a pickle that
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,39 @@ def located(name: str, noun: str, files: Sequence[str] = (PICKLED,)) -> DrafterD
             f"network): {first_line(error)}"
         ) from error
     return DrafterDirectory(Path(found), noun)
+
+
+def check_tensors(
+    tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], noun: str
+) -> None:
+    """Check names, shapes and kinds of a checkpoint's tensors.
+
+    Args:
+        tensors: of the checkpoint.
+        expected: those of the module, which may be on the meta device.
+        noun: see :class:`DrafterDirectory`.
+
+    Raises:
+        DraftwoodError: a tensor is missing, unknown, of another shape, or quantised.
+    """
+    missing = sorted(expected.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - expected.keys())
+    if missing or unknown:
+        raise DraftwoodError(
+            f"the checkpoint lacks {', '.join(missing) or 'nothing'} and has "
+            f"{', '.join(unknown) or 'nothing'} besides; give {noun} that is complete"
+        )
+    for name, tensor in tensors.items():
+        found, wanted = list(tensor.shape), list(expected[name].shape)
+        if found != wanted:
+            raise DraftwoodError(
+                f"{name} is {found} in the checkpoint, but its configuration and the target call "
+                f"for {wanted}; give {noun} made for this target"
+            )
+        if tensor.is_floating_point() != expected[name].is_floating_point():
+            raise DraftwoodError(
+                f"{name} holds {tensor.dtype} in the checkpoint; give {noun}, not quantised"
+            )
 
 
 def _bare(noun: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from draftwood.drafters._directory import PICKLED, SAFE, located
+from draftwood.drafters._directory import PICKLED, SAFE, check_tensors, located
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
@@ -54,7 +54,7 @@ def load_medusa(name: str, target: Target, dtype: torch.dtype) -> MedusaHeads:
         common = True
     heads = _empty(tensors, info.hidden_size, common)
     _complete(tensors, heads)
-    _check(tensors, heads)
+    check_tensors(tensors, heads.state_dict(), _NOUN)
     placed = {
         key: tensor.to(info.device, dtype if tensor.is_floating_point() else torch.int64)
         for key, tensor in tensors.items()
@@ -107,28 +107,6 @@ def _complete(tensors: dict[str, torch.Tensor], heads: MedusaHeads) -> None:
         if name not in tensors and weight is not None:
             tensors[name] = weight.new_zeros(len(weight))
     tensors.setdefault("token_ids", torch.arange(len(heads.token_ids)))
-
-
-def _check(tensors: Mapping[str, torch.Tensor], heads: MedusaHeads) -> None:
-    expected = heads.state_dict()
-    missing = sorted(expected.keys() - tensors.keys())
-    unknown = sorted(tensors.keys() - expected.keys())
-    if missing or unknown:
-        raise DraftwoodError(
-            f"the checkpoint lacks {', '.join(missing) or 'nothing'} and has "
-            f"{', '.join(unknown) or 'nothing'} besides; give complete {_NOUN}"
-        )
-    for name, tensor in tensors.items():
-        found, wanted = list(tensor.shape), list(expected[name].shape)
-        if found != wanted:
-            raise DraftwoodError(
-                f"{name} is {found} in the checkpoint, but the target calls for {wanted}; give "
-                f"{_NOUN} made for this target"
-            )
-        if tensor.is_floating_point() != expected[name].is_floating_point():
-            raise DraftwoodError(
-                f"{name} holds {tensor.dtype} in the checkpoint; give {_NOUN}, not quantised"
-            )
 
 
 def _output(target: Target) -> nn.Module:

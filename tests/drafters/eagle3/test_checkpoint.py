@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from draftwood.drafters.eagle3 import checkpoint
+from draftwood.drafters import _directory
 from draftwood.drafters.eagle3.checkpoint import load_head, save_head
 from draftwood.drafters.eagle3.config import write_config
 from draftwood.drafters.eagle3.head import Eagle3Head
@@ -377,7 +377,7 @@ def test_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "pytorch_model.bin" in allow_patterns
         return str(tmp_path)
 
-    monkeypatch.setattr(checkpoint, "snapshot_download", download)
+    monkeypatch.setattr(_directory, "snapshot_download", download)
     same(load_head("somebody/head", TARGET, embedding()), tiny_head())
     assert asked == ["somebody/head"]
 
@@ -386,7 +386,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     def download(*_: Any, **__: Any) -> str:
         raise ConnectionError("no route to host\nand more")
 
-    monkeypatch.setattr(checkpoint, "snapshot_download", download)
+    monkeypatch.setattr(_directory, "snapshot_download", download)
     with pytest.raises(DraftwoodError, match=r"'somebody/head'.*a network\): no route to host$"):
         load_head("somebody/head", TARGET)
 

@@ -1,0 +1,109 @@
+"""Checkpoints of DFlash drafters; :mod:`draftwood.drafters.dflash.config` names the layouts."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+from draftwood.drafters._directory import check_tensors, located
+from draftwood.drafters.dflash.config import NOUN, DFlashConfig, read_config
+from draftwood.drafters.dflash.network import DFlashNetwork, Stored
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Target
+
+_PREFIXES = (
+    ("model.", ""),
+    ("midlayer.", "layers.0."),
+    ("encoder.fc.", "fc."),
+    ("encoder.output_norm_enc.", "hidden_norm."),
+)
+"""Other spellings of the tensors' names, among them those of transformers' own module."""
+
+_UNUSED = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d")
+_EMBEDDING, _OUTPUT, _MASK = "embed_tokens.weight", "lm_head.weight", "mask_embedding"
+
+
+def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
+    """Load a DFlash drafter for a target, in evaluation mode and on its device.
+
+    Raises:
+        DraftwoodError: there is no such checkpoint, or it is no DFlash drafter for this target.
+    """
+    directory, info = located(name, NOUN), target.info
+    config = read_config(directory.config(), info)
+    tensors = _canonical(directory.tensors())
+    _reduce(tensors, target)
+    network = _empty(config, tensors)
+    tensors.setdefault("token_ids", torch.arange(len(network.token_ids)))
+    check_tensors(tensors, network.state_dict(), NOUN)
+    _check_mask(tensors, config.mask_token, target.embedding())
+    placed = {
+        key: tensor.to(info.device, dtype if tensor.is_floating_point() else torch.int64)
+        for key, tensor in tensors.items()
+    }
+    network.load_state_dict(placed, assign=True)
+    network.rotary_emb = Qwen3RotaryEmbedding(config.layers).to(info.device)
+    output = target.lm_head()
+    if _OUTPUT not in tensors and output is None:
+        raise DraftwoodError(
+            f"{NOUN} without an lm_head needs the target's, and this target has none: give a "
+            "drafter with its own"
+        )
+    network.share(target.embedding(), output, info.vocab_size)
+    network.train(mode=False)
+    return network
+
+
+def _canonical(raw: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    found = {}
+    for name, tensor in raw.items():
+        spelt = name
+        for prefix, new in _PREFIXES:
+            if spelt.startswith(prefix):
+                spelt = new + spelt.removeprefix(prefix)
+        if spelt not in _UNUSED:
+            found[spelt] = tensor
+    return found
+
+
+def _reduce(tensors: dict[str, torch.Tensor], target: Target) -> None:
+    """Replace ``d2t`` by the target's ids, and add the output rows that a checkpoint leaves out."""
+    shifts = tensors.pop("d2t", None)
+    if shifts is None:
+        return
+    ids = torch.arange(len(shifts)) + shifts.long()
+    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= target.info.vocab_size:
+        raise DraftwoodError(
+            f"d2t names tokens outside the target's vocabulary of {target.info.vocab_size}; give "
+            f"{NOUN} made for this target"
+        )
+    tensors["token_ids"] = ids
+    output = target.lm_head()
+    if _OUTPUT not in tensors and output is not None:
+        table = torch.as_tensor(output.weight).detach()
+        tensors[_OUTPUT] = table[ids.to(table.device)]
+
+
+def _empty(config: DFlashConfig, tensors: Mapping[str, torch.Tensor]) -> DFlashNetwork:
+    """The network without weights, with the parts that the checkpoint has."""
+    output, embedding = tensors.get(_OUTPUT), tensors.get(_EMBEDDING)
+    stored = Stored(
+        outputs=None if output is None else len(output),
+        embeddings=None if embedding is None else len(embedding),
+        mask=_MASK in tensors,
+        qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
+    )
+    with torch.device("meta"):
+        return DFlashNetwork(config, stored)
+
+
+def _check_mask(tensors: Mapping[str, torch.Tensor], mask: int, embedding: nn.Module) -> None:
+    """Refuse a mask token without a row: ids of masks lie in the padding of a target's table."""
+    table = tensors.get(_EMBEDDING, embedding.weight)
+    rows = len(table)  # type: ignore[arg-type]
+    if _MASK not in tensors and not 0 <= mask < rows:
+        raise DraftwoodError(
+            f"the mask token {mask} has no row in the target's embedding of {rows}: give "
+            f"{NOUN} made for this target, with the target's padded vocabulary"
+        )

@@ -1,0 +1,210 @@
+"""The configuration of a DFlash drafter, read from the layouts in which they are published.
+
+* z-lab's: a Qwen3 configuration with ``dflash_config``;
+* that of ``speculators`` (``speculators_model_type: dflash``), with the layers' configuration under
+  ``transformer_layer_config``;
+* DeepSpec's (``Qwen3DSparkModel`` without a Markov head), with everything at the top level.
+
+They name the hidden states that are read in ways that differ by one. z-lab's and DeepSpec's id i is
+the output of layer i, which is the state entering layer i + 1, and DeepSpec's -1 the embedding.
+speculators' id i is the state entering layer i. Slot j of a block is the token at position j, or in
+DeepSpec's convention (``sample_from_anchor``) the one after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import Qwen3Config
+
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetInfo
+
+NOUN = "a DFlash drafter"
+_BLOCK = 16
+_RELATIVES = {
+    "DFlash2DraftModel": "DFlash2",
+    "DSparkDraftModel": "DSpark",
+    "DominoDraftModel": "Domino",
+    "dflash2": "DFlash2",
+    "dspark": "DSpark",
+    "domino": "Domino",
+    "xpress": "XPress",
+}
+"""Formats of the same family that compute something else, by the name that a configuration has."""
+
+
+@dataclass(frozen=True)
+class DFlashConfig:
+    """The configuration of a DFlash drafter.
+
+    Attributes:
+        layers: sizes and RoPE of its layers.
+        taps: the target's hidden states that are read, as in :class:`draftwood.protocols.Needs`.
+        block_size: slots of a block, the anchor's included.
+        mask_token: id of the token in all slots but the anchor's.
+        from_anchor: whether slot j is the token after position j, and not the one at it.
+        windows: of each layer, the keys before a query that it sees; None: all.
+        causal: of each layer, whether a slot sees the slots before it only.
+        input_scale: factor of embeddings.
+        output_scale: factor of logits.
+        softcap: of the logits, ``c * tanh(x / c)``; None: none.
+    """
+
+    layers: Qwen3Config
+    taps: tuple[int, ...]
+    block_size: int
+    mask_token: int
+    from_anchor: bool
+    windows: tuple[int | None, ...]
+    causal: tuple[bool, ...]
+    input_scale: float = 1.0
+    output_scale: float = 1.0
+    softcap: float | None = None
+
+    @property
+    def drafted(self) -> int:
+        """Tokens that a block drafts."""
+        return self.block_size if self.from_anchor else self.block_size - 1
+
+
+def is_dflash(raw: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` is of DFlash's family."""
+    names = {*_architectures(raw), str(raw.get("speculators_model_type"))}
+    known = {"DFlashDraftModel", "Qwen3DSparkModel", "dflash", *_RELATIVES}
+    return "dflash_config" in raw or bool(names & known)
+
+
+def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
+    """The configuration in a ``config.json``, for a target.
+
+    Raises:
+        DraftwoodError: it is of another format, of a variant that computes something else, or made
+            for another target.
+    """
+    options: Mapping[str, Any] = raw.get("dflash_config") or {}
+    _refuse_relatives(raw, options)
+    speculators = raw.get("speculators_model_type") == "dflash"
+    inner = raw.get("transformer_layer_config") if speculators else raw
+    layers = _layers(inner)
+    if layers.hidden_size != target.hidden_size:
+        raise DraftwoodError(
+            f"the DFlash drafter has width {layers.hidden_size}, and the target "
+            f"{target.hidden_size}: give a drafter made for this target"
+        )
+    deepspec = "Qwen3DSparkModel" in _architectures(raw)
+    merged = {**(inner or {}), **raw, **options}
+    windows = _windows(merged, int(layers.num_hidden_layers or 0))
+    mask = merged.get("mask_token_id")
+    if not isinstance(mask, int):
+        raise DraftwoodError(
+            "the DFlash drafter's config.json lacks mask_token_id: give a complete one"
+        )
+    block = int(merged.get("block_size", 8 if speculators else _BLOCK))
+    found = DFlashConfig(
+        layers=layers,
+        taps=_taps(merged, target.layers, int(layers.num_hidden_layers or 0), entering=speculators),
+        block_size=block,
+        mask_token=mask,
+        from_anchor=bool(merged.get("sample_from_anchor", deepspec)),
+        windows=windows,
+        causal=_causal(merged, windows),
+        input_scale=float(merged.get("input_embedding_scale", 1.0)),
+        output_scale=float(merged.get("output_multiplier", 1.0)),
+        softcap=merged.get("final_logit_softcapping"),
+    )
+    if found.drafted < 1:
+        raise DraftwoodError(f"the DFlash drafter's block_size is {block}, which drafts nothing")
+    return found
+
+
+def _architectures(raw: Mapping[str, Any]) -> Sequence[str]:
+    return raw.get("architectures") or ()
+
+
+def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    projector, kind = options.get("projector_type"), raw.get("speculators_model_type")
+    names = [*_architectures(raw), projector, kind]
+    found = next((_RELATIVES[name] for name in names if name in _RELATIVES), None)
+    if found is None and raw.get("markov_rank"):
+        found = "DSpark"
+    if found is not None:
+        raise DraftwoodError(f"this is {found}, which is not supported: give a DFlash drafter")
+    flags = ("attention_sink_bias", "add_swa_attention_sink_bias")
+    wrong = [name for name in flags if raw.get(name) or options.get(name)]
+    if raw.get("is_neox_style") is False:
+        wrong.append("is_neox_style: false")
+    if wrong:
+        raise DraftwoodError(
+            f"the DFlash drafter's config.json has {', '.join(wrong)}, which is not supported: "
+            "give another drafter"
+        )
+
+
+def _layers(raw: Any) -> Qwen3Config:
+    if not isinstance(raw, dict) or raw.get("model_type", "qwen3") not in ("qwen3", "llama"):
+        kind = raw.get("model_type") if isinstance(raw, dict) else None
+        raise DraftwoodError(
+            f"the layers of this DFlash drafter are of type {kind}: give one with layers of Qwen3"
+        )
+    own = {name: value for name, value in raw.items() if name not in ("architectures", "auto_map")}
+    own.pop("model_type", None)
+    own.pop("dtype", None)
+    own.pop("torch_dtype", None)
+    try:
+        return Qwen3Config(**own)
+    except (TypeError, ValueError) as error:
+        raise DraftwoodError(f"the DFlash drafter's config.json is not valid: {error}") from error
+
+
+def _taps(merged: Mapping[str, Any], target: int, own: int, *, entering: bool) -> tuple[int, ...]:
+    """The hidden states that are read, by the layer that they enter."""
+    if entering:
+        ids = merged.get("aux_hidden_state_layer_ids") or (2, target // 2, target - 3)
+        taps = tuple(int(each) for each in ids)
+    else:
+        ids = merged.get("target_layer_ids") or _default_ids(target, own)
+        taps = tuple(int(each) + 1 for each in ids)
+    if target in taps:
+        raise DraftwoodError(
+            "the DFlash drafter reads the output of the target's last layer before its final norm, "
+            "which is not available: give another drafter"
+        )
+    stated = merged.get("num_target_layers")
+    if not all(0 <= tap < target for tap in taps) or stated not in (None, target):
+        raise DraftwoodError(
+            f"the DFlash drafter reads layers {', '.join(map(str, ids))} of a target of "
+            f"{stated or 'more'} layers, and this one has {target}: give a drafter made for it"
+        )
+    return taps
+
+
+def _default_ids(target: int, own: int) -> list[int]:
+    """z-lab's: from the second layer to the fourth from the end, evenly."""
+    if own == 1:
+        return [target // 2]
+    return [round(1 + i * (target - 4) / (own - 1)) for i in range(own)]
+
+
+def _windows(merged: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
+    if merged.get("use_swa"):
+        return (int(merged["swa_window_size"]),) * layers
+    kinds = merged.get("layer_types") or ["full_attention"] * layers
+    window = merged.get("sliding_window")
+    if "sliding_attention" in kinds and not window:
+        raise DraftwoodError(
+            "the DFlash drafter's config.json has sliding layers and no sliding_window: give a "
+            "complete one"
+        )
+    return tuple(int(window or 0) if each == "sliding_attention" else None for each in kinds)
+
+
+def _causal(merged: Mapping[str, Any], windows: Sequence[int | None]) -> tuple[bool, ...]:
+    """Sliding layers are causal in a block unless it is said otherwise; full ones never are."""
+    if merged.get("use_swa"):
+        causal: Any = False
+    elif "sliding_window_non_causal" in merged:
+        causal = not merged["sliding_window_non_causal"]
+    else:
+        causal = merged.get("causal", merged.get("is_causal", True))
+    return tuple(bool(causal) and window is not None for window in windows)

@@ -413,6 +413,40 @@ def block(
         context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
+def dflash(
+    *,
+    drafter: str = 'dflash',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = '',
+    verifier: str = 'walk',
+    budget: int = 15,
+    depth: int | None = None,
+    breadth: int = 1,
+    threshold: float = 0.0,
+    source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+    draft__ahead: int = 0,
+) -> CustomGenerate:
+    """A chain of a block drafter's likeliest tokens.
+
+    Source: DFlash (z-lab, 2026).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
+            medusa, memory, model.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: DFlash drafter made for this target: a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
+        source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__ahead: most tokens drafted in a block; 0: as many as it has.
+    """
+
 def dynatree(
     *,
     drafter: str = 'model',

@@ -71,4 +71,12 @@ RECIPES = (
         "DynaTree's fixed tree (D=8, B=3, tau=0.1)",
         drafters={"draft": "model"},
     ),
+    Recipe(
+        "dflash",
+        "a chain of a block drafter's likeliest tokens",
+        "DFlash (z-lab, 2026)",
+        drafters={"draft": "dflash"},
+        presets={"budget": 15, "breadth": 1, "depth": None, "threshold": 0.0},
+        search={"budget": (3, 5, 7, 15), "breadth": (), "depth": ()},
+    ),
 )

@@ -78,11 +78,11 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model.
+            eagle3, medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -157,9 +157,9 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model.
+            eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -219,9 +219,9 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model.
+            eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -272,9 +272,9 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model.
+            eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -314,7 +314,7 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -322,6 +322,33 @@ def pld(
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+    """
+
+def sam(
+    *,
+    context: str = 'suffix',
+    verifier: str = 'walk',
+    budget: int = 20,
+    chain: str = 'context',
+    context__min_match: int = 1,
+    context__max_tokens: int = 40,
+    context__max_continuations: int = 4,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A chain copied by the longest suffix match.
+
+    Source: SAM-Decoding (Hu et al. 2025), without its corpus.
+
+    Args:
+        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
+            medusa, memory, model, suffix.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: longest chain to draft, in tokens.
+        chain: name of the source that copies.
+        context__min_match: shortest suffix that is continued, in tokens.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
@@ -346,7 +373,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model.
+            eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -389,9 +416,9 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -433,7 +460,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -493,9 +520,9 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -553,7 +580,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -584,7 +611,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -630,9 +657,9 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -690,9 +717,9 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -735,7 +762,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -774,9 +801,9 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -816,7 +843,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -856,9 +883,9 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -899,7 +926,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -929,7 +956,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -968,9 +995,9 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1024,9 +1051,9 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1080,9 +1107,9 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1144,7 +1171,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1205,7 +1232,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model.
+            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

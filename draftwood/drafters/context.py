@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import ClassVar
 
+from draftwood.drafters._copied import copied
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Continuation,
@@ -183,7 +184,7 @@ class _IndexedText:
                 offered.setdefault(text[pairs[i]], (pairs[i], pairs[i + 1], length))
         return tuple(
             Continuation(
-                tokens=self._copied(position),
+                tokens=copied(text, position, settings.max_tokens, wrap=settings.wrap),
                 match_length=self._match_length(position, length),
                 count=count,
                 agreeing=choices.count(token),
@@ -192,13 +193,6 @@ class _IndexedText:
                 offered.items(), settings.max_continuations
             )
         )
-
-    def _copied(self, position: int) -> tuple[int, ...]:
-        most = self._settings.max_tokens
-        tokens = tuple(self._tokens[position : position + most])
-        if self._settings.wrap and len(tokens) < most:
-            return (tokens * (most // len(tokens) + 1))[:most]
-        return tokens
 
     def _match_length(self, position: int, known: int) -> int:
         # By bisection over slices: a loop over tokens costs five times as much on a long match.

@@ -1,6 +1,9 @@
-"""Prompt lookup decoding (method ``pld``): the copied continuation, verified as one chain.
+"""A copied continuation, verified as one chain (methods ``pld``, ``sam``).
 
-Source: GOOSE's baseline "PLD" (Saxena, 2023).
+Sources: GOOSE's baseline "PLD" (Saxena, 2023), which copies from the context match; SAM-Decoding
+(Hu et al., 2025), of which ``sam`` is the part that drafts from a request's own text. The paper's
+automaton of a corpus and its other drafter for short matches are left out: they are sources of
+their own here.
 """
 
 from dataclasses import dataclass
@@ -41,5 +44,11 @@ RECIPES = (
         "a chain copied from the context",
         "Prompt Lookup Decoding, as GOOSE defines it",
         drafters={"context": "context"},
+    ),
+    Recipe(
+        "sam",
+        "a chain copied by the longest suffix match",
+        "SAM-Decoding (Hu et al. 2025), without its corpus",
+        drafters={"context": "suffix"},
     ),
 )

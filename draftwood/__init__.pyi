@@ -77,12 +77,12 @@ def auto(
     """One tree of all sources' candidates, sized by costs and acceptance.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
             eagle3, medusa, memory, model, suffix.
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -156,10 +156,10 @@ def goose(
     Source: GOOSE (spine trees of context match and adjacency).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -218,10 +218,10 @@ def iso3(
     Source: GOOSE's baseline Iso(3).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -271,10 +271,10 @@ def iso5(
     Source: GOOSE's baseline Iso(5).
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -313,8 +313,8 @@ def pld(
     Source: Prompt Lookup Decoding, as GOOSE defines it.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -323,6 +323,38 @@ def pld(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
+    """
+
+def rest(
+    *,
+    datastore: str = 'datastore',
+    verifier: str = 'walk',
+    budget: int = 64,
+    delta: float = 0.0,
+    max_depth: int = 10,
+    source: str = 'datastore',
+    datastore__text: tuple[str, ...] = (),
+    datastore__size: int = 10000000,
+    datastore__longest: int = 16,
+    datastore__max_continuations: int = 4,
+) -> CustomGenerate:
+    """The most frequent continuations in given files.
+
+    Source: REST (He et al. 2024).
+
+    Args:
+        datastore: which drafter answers the source datastore: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded (n).
+        delta: expected tokens that a level must add for another to follow.
+        max_depth: most draft forwards in a step.
+        source: name of the drafter.
+        datastore__text: files, and folders of files, to draft from.
+        datastore__size: most tokens of these files.
+        datastore__longest: longest suffix that is looked up, in tokens.
+        datastore__max_continuations: most continuations, with distinct first tokens, to offer
+            as chains.
     """
 
 def sam(
@@ -341,8 +373,8 @@ def sam(
     Source: SAM-Decoding (Hu et al. 2025), without its corpus.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -372,8 +404,8 @@ def tr(
     Source: Token Recycling.
 
     Args:
-        adjacency: which drafter answers the source adjacency: adjacency, context, dflash,
-            eagle3, medusa, memory, model, suffix.
+        adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -415,10 +447,10 @@ def block(
     Source: Block Verification (Sun et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -459,8 +491,8 @@ def dflash(
     Source: DFlash (z-lab, 2026).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -519,10 +551,10 @@ def dynatree(
     Source: DynaTree (adaptive draft-model trees).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -579,8 +611,8 @@ def eagle3(
     Source: EAGLE-3 (Li et al. 2025), with EAGLE-2's tree.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -610,8 +642,8 @@ def fixed_tree(
     Source: DynaTree's fixed tree (D=8, B=3, tau=0.1).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -656,10 +688,10 @@ def goose_eagle3(
     Source: GOOSE, proposed there as future work.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -716,10 +748,10 @@ def goose_sampled(
     Source: Traversal Verification, with GOOSE's spine.
 
     Args:
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -761,8 +793,8 @@ def medusa(
     Source: Medusa (Cai et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -800,10 +832,10 @@ def mixed(
     Source: Traversal Verification; this layout is not in the paper.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -842,8 +874,8 @@ def opt_tree(
     Source: OPT-Tree (Wang et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -882,10 +914,10 @@ def rrsw(
     Source: RRSw (Jeon et al. 2024), baseline of Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -925,8 +957,8 @@ def sd(
     Source: Speculative decoding (Leviathan et al. 2023).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -955,8 +987,8 @@ def sequoia(
     Source: Sequoia (Chen et al. 2025).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -994,10 +1026,10 @@ def specinfer(
     Source: SpecInfer (Miao et al. 2024).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1050,10 +1082,10 @@ def talon(
     Source: TALON (confidence-gated trees under a budget).
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1106,10 +1138,10 @@ def traversal(
     Source: Traversal Verification.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
-        context: which drafter answers the source context: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1170,8 +1202,8 @@ def traversal_dynatree(
     Source: Traversal Verification, with DynaTree's gates.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1231,8 +1263,8 @@ def traversal_talon(
     Source: Traversal Verification, with TALON's gate.
 
     Args:
-        drafter: which drafter answers the source draft: adjacency, context, dflash, eagle3,
-            medusa, memory, model, suffix.
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

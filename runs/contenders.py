@@ -6,7 +6,8 @@
 Prints names separated by commas. The first argument selects: ``all``; ``tokens:T``, methods with
 the tokens of plain decoding at temperature T; ``law:T``, methods that keep only its distribution.
 The other arguments are drafters that may replace a draft model. A method that copies from the
-context only on request has a further name with that setting.
+context only on request has a further name with that setting. A method that drafts from files is
+left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,8 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
 
 def contenders(promise: str, drafters: Sequence[str]) -> list[str]:
     """List the names (see the module)."""
-    names = [name for recipe in recipes().values() for name in named(recipe, drafters)]
+    complete = [recipe for recipe in recipes().values() if not method(recipe.name).missing]
+    names = [name for recipe in complete for name in named(recipe, drafters)]
     if promise == "all":
         return names
     kind, _, temperature = promise.partition(":")

@@ -45,6 +45,7 @@ from draftwood.protocols.settings import Setting
 from draftwood.protocols.settings import settings as settings_of
 from draftwood.sampling.noise import RequestNoise
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from tests.factories.complete_methods import complete_spec
 from tests.factories.enumerated_draws import Dice
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.scripted_sources import Row, check_shape, distributions, offer
@@ -110,7 +111,7 @@ class Session:
     """A drafter that has seen a prompt and some steps of a chain-drafting run, slot by slot."""
 
     def __init__(self, spec: DrafterSpec) -> None:
-        self.drafter: Drafter = spec.build(FakeHost(INFO))
+        self.drafter: Drafter = spec.build(FakeHost(INFO, reads=True))
 
     def feed(self, slot: int, seed: int, steps: int = 5) -> None:
         target = MarkovTarget(seed=seed)
@@ -148,8 +149,8 @@ def query(slot: int) -> Expand:
 
 
 @pytest.mark.parametrize("part", parts("drafters"))
-def test_drafters_answer_a_batch_as_they_answer_alone(part: type) -> None:
-    session = Session(part())
+def test_drafters_answer_a_batch_as_they_answer_alone(part: type[DrafterSpec]) -> None:
+    session = Session(complete_spec(part))
     for slot in range(3):
         session.feed(slot, seed=slot)
     together = session.answers([2, 0, 1])
@@ -164,17 +165,18 @@ def test_drafters_answer_a_batch_as_they_answer_alone(part: type) -> None:
 
 
 @pytest.mark.parametrize("part", parts("drafters"))
-def test_drafters_forget_on_begin_and_release(part: type) -> None:
-    session, fresh = Session(part()), Session(part())
+def test_drafters_forget_on_begin_and_release(part: type[DrafterSpec]) -> None:
+    spec = complete_spec(part)
+    session, fresh = Session(spec), Session(spec)
     session.feed(0, seed=1)
     session.feed(0, seed=2)
     fresh.feed(0, seed=2)
     assert session.answers([0]) == fresh.answers([0])
     session.drafter.release(0)
-    if part().remembers:
+    if spec.remembers:
         return  # tests of the drafter itself say of whom it forgets what
     session.feed(0, seed=3)
-    fresh = Session(part())
+    fresh = Session(spec)
     fresh.feed(0, seed=3)
     assert session.answers([0]) == fresh.answers([0])
 

@@ -17,6 +17,7 @@ from draftwood.engine.request import Request
 from draftwood.methods import method, recipes
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
+from tests.factories.complete_methods import complete
 
 NAMES = sorted(models.EMBEDDED)
 
@@ -98,6 +99,6 @@ def test_every_method_equals_generate(
     )
     plain = tuple(expected[0, len(ids) :].tolist())
     for name in recipes():
-        engine = Engine(runner, method(name), host=host)
+        engine = Engine(runner, method(complete(name)), host=host)
         found = engine.generate([Request(ids, count, eos=loaded.eos)])[0]
         assert found.tokens == plain, name

@@ -214,6 +214,12 @@ class Method:
                 f"{', '.join(self.drafters) or 'none'} can: bind one with a model, such as 'model'"
             )
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Settings that its drafters need and that are not given, by name."""
+        specs = self.drafters.items()
+        return tuple(f"{source}.{spec.missing}" for source, spec in specs if spec.missing)
+
     def same_tokens(self, temperature: float) -> bool:
         """Whether equal seeds give the tokens of plain decoding, and not only their distribution.
 

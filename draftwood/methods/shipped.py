@@ -1,7 +1,8 @@
-"""Whether the draft model and the head that come with the package can draft for a target.
+"""Whether methods have what they draft with, before a model is loaded for them.
 
-They are what a method drafts with where nothing else is named, and they were made for the embedded
-model; only its configuration is read to say so.
+The draft model and the head that come with the package are what a method drafts with where nothing
+else is named, and they were made for the embedded model; only the target's configuration is read to
+say whether they can draft for it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,9 @@ _NOUNS = {"draft": "draft model", "head": "EAGLE-3 head"}
 def check_drafts(
     target: str, methods: Mapping[str, Method], *, trust_remote_code: bool = False
 ) -> None:
-    """Refuse methods that would draft with a shipped model for a target of another vocabulary.
+    """Refuse methods that have nothing to draft with.
+
+    They lack a setting, or would draft with a shipped model for a target of another vocabulary.
 
     Args:
         target: what :func:`draftwood.models.load` takes.
@@ -26,6 +29,13 @@ def check_drafts(
     Raises:
         DraftwoodError: one of them would; which, and the flag to give.
     """
+    for text, each in methods.items():
+        if each.missing:
+            name = each.missing[0]
+            raise DraftwoodError(
+                f"{text} has nothing to draft from: give --{name} VALUE, or write "
+                f"{each.name}:{name}=VALUE ('draftwood methods {each.name}' says what it takes)"
+            )
     if target == "embedded":
         return
     flags = {setting.default: flag for flag, (_, setting) in model_flags().items()}

@@ -1,5 +1,7 @@
 """OPT-Tree: the tree of n nodes with the largest expected accepted length, level by level.
 
+With a datastore as its drafter and without a least gain this is REST's tree (method ``rest``).
+
 Source: OPT-Tree (Wang et al., 2025), a baseline of TALON. The expected number of accepted tokens E
 is the sum of the nodes' path probabilities, so the best tree of n nodes is the n likeliest
 candidates. Drafting goes on while a further level adds more than ``delta`` to E.
@@ -76,5 +78,14 @@ RECIPES = (
         "a draft model's likeliest nodes, as deep as levels add expected tokens",
         "OPT-Tree (Wang et al. 2025)",
         drafters={"draft": "model"},
+    ),
+    # The n nodes with the largest products of shares are those with the largest counts.
+    Recipe(
+        "rest",
+        "the most frequent continuations in given files",
+        "REST (He et al. 2024)",
+        drafters={"datastore": "datastore"},
+        presets={"source": "datastore", "budget": 64, "delta": 0.0, "max_depth": 10},
+        search={"delta": ()},
     ),
 )

@@ -426,6 +426,14 @@ class DrafterSpec(Part, ABC):
         """The number format of the draft model's weights."""
         return "auto"
 
+    @property
+    def missing(self) -> str:
+        """Name of the setting without which there is nothing to draft from; empty: none is missing.
+
+        :meth:`build` refuses such settings. What runs a method says so before it loads a model.
+        """
+        return ""
+
     @abstractmethod
     def build(self, host: Host) -> Drafter:
         """A fresh drafter.

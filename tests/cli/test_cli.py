@@ -10,8 +10,9 @@ import pytest
 
 from draftwood.cli._prompt import encode
 from draftwood.errors import DraftwoodError
-from draftwood.methods import recipes
+from draftwood.methods import method, recipes
 from tests.factories.command_line import output_of, refused, run
+from tests.factories.complete_methods import TEXT
 from tests.factories.tiny_llama import tiny_tokenizer
 
 PROMPT = "abc abc abc "
@@ -38,6 +39,8 @@ def test_every_method_generates_the_same_tokens(
     extra: list[str] = []
     if "draft" in recipes()[name].drafters:
         extra = ["--draft", checkpoint]
+    for setting in method(name).missing:
+        extra += [f"--{setting}", TEXT]
     found = generate(checkpoint, "--method", name, *extra)
     assert found["tokens"] == plain["tokens"]
     assert found["text"] == plain["text"]

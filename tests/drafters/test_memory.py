@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.drafter import Memory
 from draftwood.drafters.memory.journal import Journal
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import LENGTHS, MEASURED, TextStore
-from draftwood.drafters.memory.texts import encoded_files
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError

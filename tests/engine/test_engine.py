@@ -25,6 +25,7 @@ from draftwood.protocols import (
 )
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import Draw
+from tests.factories.complete_methods import complete
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = sorted(recipes())
@@ -33,7 +34,8 @@ PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
 
 
 def engine_of(target: MarkovTarget, name: str, max_batch: int = 64) -> Engine:
-    return Engine(target, method(name), max_batch=max_batch, host=FakeHost(target.info))
+    host = FakeHost(target.info, reads=True)
+    return Engine(target, method(complete(name)), max_batch=max_batch, host=host)
 
 
 def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]:

@@ -52,9 +52,13 @@ class SteadyCosts(LiveCosts):
 
 @dataclass
 class FakeHost:
-    """Builds drafters beside a target that is only described; draft models are Markov chains."""
+    """Builds drafters beside a target that is only described; draft models are Markov chains.
+
+    With ``reads`` a character of a text is a token.
+    """
 
     info: TargetInfo
+    reads: bool = dataclasses.field(default=False, kw_only=True)
     vocabulary = ""
 
     def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
@@ -92,7 +96,9 @@ class FakeHost:
         raise AssertionError("nothing is measured here")
 
     def encode(self, text: str) -> Sequence[int]:
-        raise DraftwoodError("a drafter that reads text needs the target's tokenizer")
+        if not self.reads:
+            raise DraftwoodError("a drafter that reads text needs the target's tokenizer")
+        return [ord(each) % self.info.vocab_size for each in text]
 
     def identity(self, name: Any, dtype: DraftDtype = "auto") -> str:
         return ""

@@ -32,7 +32,8 @@ def test_tokens_are_plain_decodings_where_a_method_promises_it(name: str) -> Non
 
 
 def test_every_method_is_there_with_every_drafter() -> None:
-    assert {name.partition(":")[0] for name in EVERY} == set(recipes())
+    complete = {name for name in recipes() if not method(name).missing}
+    assert {name.partition(":")[0] for name in EVERY} == complete
     assert len(EVERY) == len(set(EVERY))
     for name in ("talon", "traversal", "auto"):
         own = [method(text) for text in EVERY if text.partition(":")[0] == name]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.journal import Journal
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import MEASURED
-from draftwood.drafters.memory.texts import encoded_files
 from draftwood.files import reason
 from draftwood.protocols import (
     Continuation,

@@ -19,7 +19,7 @@ def grid(name: str) -> dict[str, Setting]:
 
 
 def searchable(given: Sequence[str]) -> list[str]:
-    """The methods with something to search whose models are given.
+    """The methods with something to search whose models are given and that need nothing else.
 
     Args:
         given: names of settings that a run gives to all (``draft``, ``head``), as it has them.
@@ -28,6 +28,7 @@ def searchable(given: Sequence[str]) -> list[str]:
         name
         for name in recipes()
         if grid(name)
+        and not method(name).missing
         and all(
             flag in given
             for flag, setting in settings_of(recipe(name)).items()

@@ -1,4 +1,4 @@
-"""Files of text that a memory begins with."""
+"""Files of text that a drafter begins with."""
 
 from __future__ import annotations
 

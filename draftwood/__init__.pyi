@@ -296,6 +296,26 @@ def iso5(
         adjacency__table: prepared table, a file made by draftwood harvest.
     """
 
+def lookahead(
+    *,
+    verifier: str = 'walk',
+    budget: int = 120,
+    columns: int = 15,
+    ngram: int = 5,
+    candidates: int = 15,
+) -> CustomGenerate:
+    """N-grams that the target makes beside its own tokens, and verifies later.
+
+    Source: Lookahead Decoding (Fu et al. 2024).
+
+    Args:
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        columns: columns of the window (W).
+        ngram: tokens of an n-gram (N).
+        candidates: most n-grams to verify in a step (G).
+    """
+
 def pld(
     *,
     context: str = 'context',

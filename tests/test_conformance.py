@@ -257,7 +257,7 @@ def test_policies_keep_to_their_bounds_and_are_pure(
     assert tree.tokens[0] == 3
     assert all(parent < node for node, parent in enumerate(tree.parents.tolist()))
     assert set(tree.draws.tolist()[1:]) <= set(policy.draws)
-    assert set(tree.sources[1:]) <= set(policy.sources)
+    assert set(tree.sources[1:]) <= {*policy.sources, *policy.own_sources}
     assert policy.branching or tree.parents.tolist() == list(range(-1, len(tree) - 1))
     if min(budget, policy.budget, room) < 1:
         assert not asked, "nothing is asked where nothing can be drafted"

@@ -23,7 +23,6 @@ from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Built,
     Host,
-    Needs,
     Outcome,
     Prediction,
     Prefill,
@@ -57,9 +56,9 @@ class Phases:
         self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
         built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
         self._tuner = method.policy.tuner(host, built)
-        self._needs = reduce(or_, (d.needs for d in self._drafters.values()), Needs())
-        taps = self._needs.taps
-        self._shares = [(d, FeatureShare(taps, d.needs.taps)) for d in self._drafters.values()]
+        drafters = self._drafters.values()
+        self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
+        self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
 
     def prefill(self, joining: Sequence[RunningRequest]) -> list[TargetOutput]:
         """Cache the prompts of requests that begin."""

@@ -21,6 +21,7 @@ from draftwood.protocols.drafter import (
 )
 from draftwood.protocols.settings import Part, settings
 from draftwood.protocols.step import Outcome, Prediction, RequestLoad, StepTimes
+from draftwood.protocols.target import Needs
 from draftwood.tree import Draw, TokenTree
 
 
@@ -139,6 +140,16 @@ class Policy(Part, ABC):
         """
         names = (getattr(self, name) for name in _source_fields(type(self)))
         return tuple(name for name in names if name)
+
+    @property
+    def own_sources(self) -> tuple[str, ...]:
+        """Names of the sources of nodes that it drafts itself, from its state; none by default."""
+        return ()
+
+    @property
+    def needs(self) -> Needs:
+        """Outputs of the target that it learns from, beside its draws; none by default."""
+        return Needs()
 
     @property
     def draws(self) -> frozenset[Draw]:

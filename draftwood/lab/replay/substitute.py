@@ -22,7 +22,7 @@ class ReplayMethod:
     Attributes:
         method: the method, unchanged.
         recorded: by source, the :func:`drafter_name` of each drafter that has a model.
-        reads_rejected: whether a drafter reads rows of rejected nodes.
+        reads_rejected: whether a drafter or the policy reads rows of rejected nodes.
     """
 
     method: Method
@@ -51,7 +51,7 @@ def replay_method(method: Method, info: TargetInfo) -> ReplayMethod:
             "the seed: run it live, or choose a method of deterministic trees"
         )
     recorded: dict[str, str] = {}
-    reads_rejected = False
+    reads_rejected = method.policy.needs.top_k > 0
     for source, spec in _drafters(method).items():
         if spec.model is not None:
             recorded[source] = drafter_name(spec)

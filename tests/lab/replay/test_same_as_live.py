@@ -13,7 +13,17 @@ PROMPTS = [
     Prompt("talk", "chat", "s", ("Tell me about dogs.", "And about cats?"), dialogue=True),
 ]
 # A method that comes twice: the second budget is replayed over the rows that the first recorded.
-TABLES = ["ar", "pld", "tr", "iso3", "goose", "goose:budget=9", "auto"]
+TABLES = [
+    "ar",
+    "pld",
+    "tr",
+    "iso3",
+    "goose",
+    "goose:budget=9",
+    "sam",
+    "lookahead:budget=24",
+    "auto",
+]
 MODELS = ["sd", "talon", "talon:budget=9", "dynatree", "eagle3:top_k=4:budget=12", "goose-eagle3"]
 
 

@@ -452,7 +452,7 @@ def block(
     replacement: bool = False,
     draft_temperature: float = 0.0,
     shape: str = '1x1x1x1x1',
-    last: Literal['none', 'top', 'context'] = 'none',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
@@ -480,7 +480,8 @@ def block(
             sampled).
         draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        last: a node's last child: sampled too, the likeliest, or the copied one.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
@@ -797,6 +798,59 @@ def goose_sampled(
             than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
+def greedy_order(
+    *,
+    drafter: str = 'model',
+    context: str = 'context',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'rejection',
+    budget: int = 62,
+    source: str = 'draft',
+    replacement: bool = False,
+    draft_temperature: float = 0.0,
+    shape: str = 'sparse',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'greedy',
+    deepest: Literal['first', 'last'] = 'last',
+    chain: str = 'context',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+    context__lengths: tuple[int, ...] = (5, 4, 3),
+    context__max_tokens: int = 20,
+    context__max_continuations: int = 4,
+    context__max_match: int = 64,
+    context__wrap: bool = False,
+) -> CustomGenerate:
+    """A sparse tree of the likeliest children and a sampled one, verified token by token.
+
+    Source: Optimal Multi-Draft (Hu et al. 2025), its greedy draft sampling.
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, medusa, memory, model, suffix.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, medusa, memory, model, suffix.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded; cuts the shape.
+        source: name of the drafter.
+        replacement: sample siblings independently, so that they may repeat (if any are
+            sampled).
+        draft_temperature: temperature of sampled drafts; 0 is the request's own.
+        shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
+        deepest: which child has the deepest subtree of its siblings.
+        chain: name of the source that copies, for last=context.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+    """
+
 def medusa(
     *,
     drafter: str = 'medusa',
@@ -837,7 +891,7 @@ def mixed(
     replacement: bool = False,
     draft_temperature: float = 0.0,
     shape: str = '2x2x2x2x2',
-    last: Literal['none', 'top', 'context'] = 'top',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'top',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
@@ -865,7 +919,8 @@ def mixed(
             sampled).
         draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        last: a node's last child: sampled too, the likeliest, or the copied one.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
@@ -919,7 +974,7 @@ def rrsw(
     replacement: bool = False,
     draft_temperature: float = 0.0,
     shape: str = 'sparse',
-    last: Literal['none', 'top', 'context'] = 'none',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
@@ -947,7 +1002,8 @@ def rrsw(
             sampled).
         draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        last: a node's last child: sampled too, the likeliest, or the copied one.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
@@ -1031,7 +1087,7 @@ def specinfer(
     replacement: bool = True,
     draft_temperature: float = 0.0,
     shape: str = 'sparse',
-    last: Literal['none', 'top', 'context'] = 'none',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
@@ -1059,7 +1115,8 @@ def specinfer(
             sampled).
         draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        last: a node's last child: sampled too, the likeliest, or the copied one.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
@@ -1143,7 +1200,7 @@ def traversal(
     replacement: bool = False,
     draft_temperature: float = 0.0,
     shape: str = 'sparse',
-    last: Literal['none', 'top', 'context'] = 'none',
+    last: Literal['none', 'top', 'context', 'greedy'] = 'none',
     deepest: Literal['first', 'last'] = 'first',
     chain: str = 'context',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
@@ -1171,7 +1228,8 @@ def traversal(
             sampled).
         draft_temperature: temperature of sampled drafts; 0 is the request's own.
         shape: children per level ("1x1x1" is a chain), "sparse", or a JSON file.
-        last: a node's last child: sampled too, the likeliest, or the copied one.
+        last: a node's last child: sampled too, the likeliest, or the copied one; greedy: all
+            children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more

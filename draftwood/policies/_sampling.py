@@ -185,9 +185,9 @@ def draw_below(
         frontier: ``m`` nodes.
         counts: ``[m]``, children to draw below each.
         drawing: how they are drawn.
-        certain: at most one child below each node, whose token is excluded from the drawing.
+        certain: children whose tokens are excluded from the drawing below their parents.
         certain_source: name of the source that offered these. If it is the drafter itself, the
-            others' logq, which it gives without that token, is put back on the scale of q.
+            others' logq, which it gives without those tokens, is put back on the scale of q.
         min_score: least estimate of a child that is not drawn. A drawn child always stays.
 
     Returns:
@@ -196,11 +196,10 @@ def draw_below(
     wanted = counts > 0
     asked, drawn = frontier.where(wanted), certain_frontier([])
     if asked.nodes:
-        certain_tokens = dict(zip(certain.parents.tolist(), certain.tokens.tolist(), strict=True))
-        exclude = [
-            frozenset({certain_tokens[node]}) if node in certain_tokens else frozenset[int]()
-            for node in asked.nodes
-        ]
+        excluded: dict[int, set[int]] = {}
+        for parent, token, _ in certain.rows():
+            excluded.setdefault(parent, set()).add(token)
+        exclude = [frozenset(excluded.get(node, ())) for node in asked.nodes]
         k = int(counts.max())
         answer: Candidates = yield drawing.sample(
             builder, asked, k, exclude if any(exclude) else ()
@@ -256,8 +255,11 @@ def draw_as_many(
 
 def _with_share(level: Level, certain: Level) -> Level:
     """A level whose estimates, given that ``certain`` is not drawn, become unconditional."""
-    # Above 0, because a child was drawn: q of the certain child may round to 1.
-    left = np.maximum(-np.expm1(certain.logq), np.finfo(np.float32).tiny)
-    share = dict(zip(certain.parents.tolist(), np.log(left).tolist(), strict=True))
-    scale = np.array([share.get(parent, 0.0) for parent in level.parents.tolist()])
+    taken: dict[int, float] = {}
+    for parent, _, logq in certain.rows():
+        taken[parent] = taken.get(parent, 0.0) + math.exp(logq)
+    # Above 0, because a child was drawn: q of the certain children may round to 1.
+    least = float(np.finfo(np.float32).tiny)
+    left = [max(1.0 - taken.get(parent, 0.0), least) for parent in level.parents.tolist()]
+    scale = np.log(np.array(left))
     return Level(level.parents, level.tokens, level.logq + scale, level.path + scale)

@@ -1,7 +1,9 @@
 """A static tree of sampled tokens (``traversal``, ``rrsw``, ``specinfer``, ``block``, ``mixed``).
 
 Source: Traversal Verification, Sections 3.1 and 4.1 (a chain, a binary tree, and EAGLE's sparse
-tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 2024).
+tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 2024). Method
+``greedy-order`` draws children as Hu et al. do ("Towards Optimal Multi-Draft Speculative Decoding",
+2025, arXiv 2502.18779).
 
 * The shape is fixed before anything is drawn, and every drawn token stays. A shape larger than the
   budget is cut breadth first. Of siblings, the one with the deepest subtree comes first; equal ones
@@ -11,25 +13,36 @@ tree, all of depth 5). With replacement it is SpecInfer's tree (Miao et al., 202
   ``top`` it is the drafter's likeliest token, and an only child too is that token. With ``context``
   it is the next token of a copied continuation, at the root and along the continuation; all
   children of other nodes are sampled.
-* ``deepest="last"`` gives the deterministic child the deepest subtree of its siblings, instead of
-  the first drawn child. Which of the two is likelier depends on the drafter's confidence.
+* ``last="greedy"`` is the order of Hu et al.: of k children the k - 1 likeliest tokens are
+  deterministic and one is sampled from the rest of q; an only child is sampled. The sampled child
+  is verified first. Then token-level rejection accepts a sibling with probability sum min(p, q')
+  over the rest, whose q' is q renormalised, plus the sum of p over the k - 1: the most that any
+  rule accepts of such siblings. In the order of likelihood it would accept less.
+* ``deepest="last"`` gives the likeliest deterministic child the deepest subtree of its siblings,
+  instead of the first drawn child. Which is likelier depends on the drafter's confidence.
 * A level costs one draft forward: the query for the likeliest tokens and the one for drawn tokens
   read the same rows.
 * A greedy request (temperature 0) gets the tree of the drafter's likeliest tokens in this shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.policies._frontier import certain_children, certain_frontier, children, preferred
-from draftwood.policies._sampling import DrawnPolicy, draw_below
+from draftwood.policies._frontier import (
+    Level,
+    certain_children,
+    certain_frontier,
+    children,
+    preferred,
+)
+from draftwood.policies._sampling import Drawing, DrawnPolicy, draw_below
 from draftwood.policies._static import Deepest, RankPath, layout, shape_paths
-from draftwood.protocols import Candidates, Grower, Growth, Recipe, setting
+from draftwood.protocols import Candidates, Expand, Grower, Growth, Recipe, setting
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 
@@ -46,8 +59,10 @@ class Sampled(DrawnPolicy):
     shape: str = setting(
         "2x2x2x2x2", 'children per level ("1x1x1" is a chain), "sparse", or a JSON file'
     )
-    last: Literal["none", "top", "context"] = setting(
-        "none", "a node's last child: sampled too, the likeliest, or the copied one"
+    last: Literal["none", "top", "context", "greedy"] = setting(
+        "none",
+        "a node's last child: sampled too, the likeliest, or the copied one; greedy: all children "
+        "but one are the likeliest",
     )
     deepest: Deepest = setting("first", "which child has the deepest subtree of its siblings")
     chain: str = setting("context", "name of the source that copies, for last=context", source=True)
@@ -56,7 +71,8 @@ class Sampled(DrawnPolicy):
         super().__post_init__()
         if self.deepest == "last" and self.last == "none":
             raise DraftwoodError(
-                "deepest=last is for a child that is not drawn; give last=top or last=context too"
+                "deepest=last is for a child that is not drawn; give last=top, last=context or "
+                "last=greedy too"
             )
         len(self.paths)  # reads the file, so that a wrong one is refused before anything is loaded
 
@@ -96,7 +112,7 @@ class Sampled(DrawnPolicy):
         tree = TreeBuilder(growth.anchor)
         drawing = self.drawing(growth)
         last, deepest = self.last, self.deepest
-        if last == "top" and drawing.draw is Draw.ONE_HOT:
+        if last in ("top", "greedy") and drawing.draw is Draw.ONE_HOT:
             last, deepest = "none", "first"  # the likeliest is the first of the top k anyway
         budget = min(self.budget, growth.budget)
         levels = layout(self.paths, budget, deepest)[: max(0, growth.room)]
@@ -114,11 +130,13 @@ class Sampled(DrawnPolicy):
             if not widths:
                 break
             certain, certain_source = certain_children(), self.source
-            if last == "top":
-                parents = certain_frontier(widths)
-                answer: Candidates = yield drawing.likeliest(tree, parents, 1)
-                certain = children(parents, answer)
-                widths = {node: widths[node] for node in certain.parents.tolist()}
+            if last in ("top", "greedy"):
+                kept = {node: 1 if last == "top" else width - 1 for node, width in widths.items()}
+                certain = yield from _likeliest(tree, kept, drawing)
+                if deepest == "last":
+                    certain = _likeliest_last(certain)
+                asked = {*certain.parents.tolist()}
+                widths = {n: width for n, width in widths.items() if not kept[n] or n in asked}
             elif match in widths and depth < len(copied):
                 certain = certain_children([match], [copied[depth]])
                 certain_source = self.chain
@@ -141,6 +159,24 @@ class Sampled(DrawnPolicy):
         return tree.build("sampled" if match == ROOT else "spine")
 
 
+def _likeliest(
+    tree: TreeBuilder, counts: Mapping[int, int], drawing: Drawing
+) -> Generator[Expand, Any, Level]:
+    """So many of the likeliest children of each node, parent by parent."""
+    wanted = {node: count for node, count in counts.items() if count}
+    if not wanted:
+        return certain_children()
+    parents = certain_frontier(wanted)
+    answer: Candidates = yield drawing.likeliest(tree, parents, max(wanted.values()))
+    return children(parents, answer, np.array([*wanted.values()], dtype=np.int64))
+
+
+def _likeliest_last(level: Level) -> Level:
+    """The children, the first of each parent behind all others."""
+    first = np.diff(level.parents, prepend=-1) != 0
+    return level.take(np.argsort(first, kind="stable"))
+
+
 def _places(
     tree: TreeBuilder,
     above: Sequence[int | None],
@@ -152,14 +188,15 @@ def _places(
     first: dict[int | None, list[int]] = {}
     for node in drawn:
         first.setdefault(tree.parents[node], []).append(node)
-    last = {tree.parents[node]: node for node in certain_nodes}
+    last: dict[int | None, list[int]] = {}
+    for node in certain_nodes:
+        last.setdefault(tree.parents[node], []).append(node)
     found: list[int | None] = []
     for parent, width in zip(above, widths, strict=True):
         if width:
             places: list[int | None] = [*first.get(parent, ()), *[None] * width][:width]
-            if parent in last:
-                places[-1] = last[parent]
-            found += places
+            behind = last.get(parent, ())
+            found += [*places[: width - len(behind)], *behind]
     return found
 
 
@@ -204,5 +241,13 @@ RECIPES = (
         drafters={"draft": "model", "context": "context"},
         verifier="traversal",
         presets={"last": "top"},
+    ),
+    Recipe(
+        "greedy-order",
+        "a sparse tree of the likeliest children and a sampled one, verified token by token",
+        "Optimal Multi-Draft (Hu et al. 2025), its greedy draft sampling",
+        drafters={"draft": "model", "context": "context"},
+        verifier="rejection",
+        presets={"shape": "sparse", "last": "greedy", "deepest": "last"},
     ),
 )

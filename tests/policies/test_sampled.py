@@ -136,7 +136,7 @@ def test_what_hangs_below_a_missing_child_is_left_out() -> None:
 # --- greedy ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", ["none", "top"])
+@pytest.mark.parametrize("last", ["none", "top", "greedy"])
 @pytest.mark.parametrize("replacement", [False, True])
 def test_a_greedy_request_gets_the_likeliest_tokens_in_the_same_shape(
     last: Any, replacement: bool
@@ -171,6 +171,7 @@ def test_what_it_declares() -> None:
     assert Sampled(replacement=True).draws == {ONE_HOT, IID}
     assert Sampled(last="top").draws == {ONE_HOT, WOR}
     assert Sampled(last="top", shape="1x1").draws == {ONE_HOT}
+    assert Sampled(last="greedy", shape="1x1").draws == {ONE_HOT, WOR}
     assert Sampled(last="context", shape="1x1").draws == {ONE_HOT, WOR}
     assert Sampled(last="context").sources == ("draft", "context")
     assert Sampled(shape="sparse").branching
@@ -183,7 +184,7 @@ def test_what_it_declares() -> None:
     [
         ({"shape": "2x0"}, 'shape is "2x0"; give children per level'),
         ({"shape": "missing.json"}, r"cannot read missing\.json"),
-        ({"deepest": "last"}, "give last=top or last=context too"),
+        ({"deepest": "last"}, "give last=top, last=context or last=greedy"),
     ],
 )
 def test_shapes_that_are_none_are_refused(wrong: dict[str, Any], said: str) -> None:

@@ -37,7 +37,8 @@ def every(policy: Policy, chain: Sequence[int] = (), **limits: Any) -> list[Run]
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize(
-    ("last", "chain"), [("none", ()), ("top", ()), ("context", (1, 1)), ("context", (2,))]
+    ("last", "chain"),
+    [("none", ()), ("top", ()), ("greedy", ()), ("context", (1, 1)), ("context", (2,))],
 )
 @pytest.mark.parametrize(("limits", "most"), [({}, 6), ({"budget": 3}, 3), ({"room": 1}, 2)])
 def test_static_trees(
@@ -49,7 +50,7 @@ def test_static_trees(
 
 
 @pytest.mark.parametrize("shape", ["1x1x1", "3x1", "2x1x1"])
-@pytest.mark.parametrize("last", ["none", "top"])
+@pytest.mark.parametrize("last", ["none", "top", "greedy"])
 def test_other_shapes(shape: str, last: Any) -> None:
     check_law(every(Sampled(shape=shape, last=last)), q_of)
 

@@ -57,6 +57,18 @@ def sampled_first(drafting: Drafting) -> None:
         below(child)
 
 
+def greedy_order(drafting: Drafting) -> None:
+    """One child drawn without the two likeliest tokens, which follow it; two levels."""
+
+    def below(node: int) -> list[int]:
+        top = (-drafting.q(node)).argsort()[:2].tolist()
+        children = drafting.sample(node, 1, exclude=top)
+        return [*children, *(drafting.put(node, token) for token in top)]
+
+    for child in below(ROOT)[:2]:
+        below(child)
+
+
 def known_first(drafting: Drafting) -> None:
     """Not the best order, but lossless too."""
     top = int(drafting.q(ROOT).argmax())
@@ -118,6 +130,7 @@ TREES: dict[str, Grow] = {
     "binary with replacement": binary(Draw.IID),
     "uneven": uneven,
     "sampled first": sampled_first,
+    "greedy order": greedy_order,
     "known first": known_first,
     "kinds": kinds,
     "two sources": two_sources,

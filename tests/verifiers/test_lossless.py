@@ -7,12 +7,19 @@ import pytest
 import torch
 
 from draftwood.protocols import Verifier
-from draftwood.verifiers._residuals import Mode
+from draftwood.verifiers._residuals import Mode, SampledVerifier
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
 from draftwood.verifiers.walk import Walk
-from tests.verifiers.draft_shapes import CHAINS, TREES, WRONG, declared_known, shared_noise
+from tests.verifiers.draft_shapes import (
+    CHAINS,
+    TREES,
+    WRONG,
+    declared_known,
+    greedy_order,
+    shared_noise,
+)
 from tests.verifiers.exact_law import committed_law, distance, every_draft
 from tests.verifiers.small_laws import Grow, always, forced, law_of
 
@@ -36,6 +43,19 @@ def loss(verifier: Verifier, grow: Grow, seed: int, dtype: torch.dtype = torch.f
 @pytest.mark.parametrize(("verifier", "grow"), ALL)
 def test_the_joint_law_is_the_targets(verifier: Verifier, grow: Grow, seed: int) -> None:
     assert loss(verifier, grow, seed) < 1e-12
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection])
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_greedy_order_over_five_tokens(
+    kind: type[SampledVerifier], mode: Mode, seed: int
+) -> None:
+    """So that what is drawn beside two likely tokens is not certain."""
+    law = law_of(seed, 5)
+    drafts = every_draft(greedy_order, law_of(seed + 10, 5))
+    assert len(drafts) > 9
+    assert distance(committed_law(forced(kind, mode), drafts, law), law, 3) < 1e-12
 
 
 @pytest.mark.slow

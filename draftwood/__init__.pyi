@@ -1058,7 +1058,7 @@ def sequoia(
     source: str = 'draft',
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
 ) -> CustomGenerate:
-    """A static tree searched for a draft model's acceptance by rank.
+    """A static tree that is best for a draft model's acceptance by rank, counted or searched.
 
     Source: Sequoia (Chen et al. 2025).
 
@@ -1069,7 +1069,8 @@ def sequoia(
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
-        tree: JSON file of a searched tree; empty: a built-in one.
+        tree: JSON file of a searched tree; empty: one for the acceptance that the engine
+            counts.
         source: name of the drafter.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
             than 8 MB beside a float32 target on a CPU that multiplies bfloat16.

@@ -25,8 +25,6 @@ every() { # greedy|sampled BATCH FLAG...
     methods=${methods/#auto,/auto:neural=,}
     # Five tokens are what a chain is published with; one of 16 would be a straw man.
     methods=${methods//,sd/,sd:budget=5},goose:adjacency=model
-    # Its built-in tree is for assumed acceptances; best_settings.sh searches one.
-    methods=${methods//,sequoia:drafter=eagle3/} methods=${methods//,sequoia/}
     bench "$name" --model "$MODEL" --prompts "$six" --methods "$methods" --peers --batch "$@" ${BUDGET:+--budget "$BUDGET"} \
         ${DRAFT:+--draft "$DRAFT"} ${HEAD:+--head "$HEAD"} --html "$OUT/$name.html" --plots "$OUT/$name"
 }

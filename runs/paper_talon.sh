@@ -4,7 +4,6 @@
 #   greedy   the paper's Table 1, and its Figures 3, 4 and 6 (acceptance by rank, steps, efficiency)
 #   sampled  its Table 3, temperature 1
 #   sweeps   budget, mu and ungated levels (its Figures 7, 12 and 13); delta of its rival OPT-Tree
-# sequoia is not among the rivals: it needs a tree that was searched, see best_settings.sh.
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [SEEDS=1] runs/paper_talon.sh [PART]...
 # MODEL, DRAFT, HEAD, CHAT and NAME are for another model than the embedded one (parts.sh); without a
 # DRAFT all trees are the head's.
@@ -14,7 +13,7 @@ source "$(dirname "$0")/parts.sh"
 another_model draft head
 families=$(sets spec_bench)
 trees=ar,sd,fixed-tree,eagle3,goose-eagle3,goose:adjacency=model
-for each in dynatree talon opt-tree; do trees+=,$each,$each:drafter=eagle3; done
+for each in dynatree talon opt-tree sequoia; do trees+=,$each,$each:drafter=eagle3; done
 trees=$(drafted "$trees,sd:drafter=eagle3,talon:chain=context,dynatree:chain=context")
 
 greedy() { bench draft_tau_t0 --prompts "$families" --methods "$trees"; }

@@ -148,8 +148,6 @@ def bench(
         terminal.print(f"missing {name}: {reason}", markup=False)
     for line in session.notes:
         terminal.print(line, markup=False)
-    for line in session.unsearched:
-        terminal.print(line, style="yellow", markup=False)
     complete = False
     try:
         with ExitStack() as stack:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -30,6 +31,22 @@ def order(path: RankPath, acceptance: Sequence[float]) -> SortKey:
     The factors are taken in order of rank, so that equal products are equal numbers.
     """
     return (-prod(acceptance[rank] for rank in sorted(path)), len(path), path)
+
+
+def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, ...]:
+    """The best tree of ``size`` nodes for acceptances that never rise, in :func:`order`.
+
+    Best first: a node's next sibling and its first child are no likelier than itself.
+    """
+    found: list[RankPath] = []
+    heap: list[SortKey] = [order((0,), acceptance)]
+    while heap and len(found) < size:
+        path = heappop(heap)[-1]
+        found.append(path)
+        heappush(heap, order((*path, 0), acceptance))
+        if path[-1] + 1 < len(acceptance):
+            heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -6,40 +6,22 @@ from the measured probability that the child of each rank is the accepted one. T
 forward for all nodes of a level that have children.
 
 A tree comes from a JSON file of rank paths (``draftwood.policies._static``). Without a file the
-tree is the best one for :data:`DEFAULT_ACCEPTANCE`, which is an assumption and no measurement.
+acceptance is counted while an engine decodes, and the tree is the best one for the counts so far
+(``draftwood.policies._rank_acceptance``). It is computed anew when the number of steps has doubled.
 
 A smaller budget selects the nodes most likely to be accepted: those with the largest product of
 acceptances along the path; of equal ones the shallower, then the one of smaller ranks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heappop, heappush
 
 from draftwood.policies._fill import fill
-from draftwood.policies._static import RankPath, SortKey, order, read_paths
-from draftwood.protocols import Grower, Growth, Policy, Recipe, setting
+from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE, RankTuner
+from draftwood.policies._static import RankPath, likeliest_paths, read_paths
+from draftwood.protocols import Built, Grower, Growth, Host, Policy, Recipe, Tuner, setting
 from draftwood.tree import TreeBuilder
-
-DEFAULT_ACCEPTANCE = tuple(0.6 / (1 + rank) ** 2 for rank in range(10))
-"""A power law in the rank, as Sequoia observes them; its sum is 0.93."""
-
-
-def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, ...]:
-    """The best tree of ``size`` nodes for acceptances that never rise, in :func:`order`.
-
-    Best first: a node's next sibling and its first child are no likelier than itself.
-    """
-    found: list[RankPath] = []
-    heap: list[SortKey] = [order((0,), acceptance)]
-    while heap and len(found) < size:
-        path = heappop(heap)[-1]
-        found.append(path)
-        heappush(heap, order((*path, 0), acceptance))
-        if path[-1] + 1 < len(acceptance):
-            heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
-    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -52,7 +34,9 @@ class Sequoia(Policy):
 
     budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
     tree: str = setting(
-        "", "JSON file of a searched tree; empty: a built-in one", searched_by="rank_trees"
+        "",
+        "JSON file of a searched tree; empty: one for the acceptance that the engine counts",
+        searched_by="rank_trees",
     )
     source: str = setting("draft", "name of the drafter", source=True)
 
@@ -62,16 +46,21 @@ class Sequoia(Policy):
 
     @cached_property
     def paths(self) -> tuple[RankPath, ...]:
-        """The tree, likeliest node first; the first n of them are the tree of budget n."""
+        """The first step's tree, likeliest node first; the first n are the tree of budget n."""
         if self.tree:
             return read_paths(self.tree)
         return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
+
+    def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:
+        """Counts acceptance by rank and forecasts the tree, unless there is a file."""
+        return None if self.tree else RankTuner(self.budget)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
         builder = TreeBuilder(growth.anchor)
         budget = max(0, min(self.budget, growth.budget))
-        yield from fill(builder, self.paths[:budget], self.source, growth.room)
+        paths: tuple[RankPath, ...] = growth.forecast or self.paths
+        yield from fill(builder, paths[:budget], self.source, growth.room)
         return builder.build("sequoia" if builder.drafted else "plain")
 
 
@@ -79,7 +68,7 @@ PART = Sequoia
 RECIPES = (
     Recipe(
         "sequoia",
-        "a static tree searched for a draft model's acceptance by rank",
+        "a static tree that is best for a draft model's acceptance by rank, counted or searched",
         "Sequoia (Chen et al. 2025)",
         drafters={"draft": "model"},
     ),

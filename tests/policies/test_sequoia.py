@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
 from draftwood.policies._fill import by_level
-from draftwood.policies._static import RankPath, read_paths
-from draftwood.policies.sequoia import (
-    DEFAULT_ACCEPTANCE,
-    Sequoia,
-    likeliest_paths,
-)
+from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE
+from draftwood.policies._static import RankPath, likeliest_paths, read_paths
+from draftwood.policies.sequoia import Sequoia
 from draftwood.protocols import Expand
 from tests.factories.scripted_sources import Row, drafter, paths
 
@@ -97,7 +94,7 @@ def test_likeliest_paths_are_the_likeliest_of_all(values: list[float], size: int
     assert likeliest_paths(acceptance, size // 2) == found[: size // 2]
 
 
-def test_the_built_in_tree() -> None:
+def test_the_first_steps_tree() -> None:
     sources = drafter(plenty)
     tree = sources.grow(Sequoia())
     assert DEFAULT_ACCEPTANCE[:3] == (0.6, 0.15, 0.6 / 9)

@@ -166,6 +166,7 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
     assert set(cells.values()) == {4, 8}
 
 
+SMALL_MODEL = ("sd", "talon", "dynatree", "opt-tree", "sequoia")
 PAPERS = ("paper_goose.sh", "paper_dynatree.sh", "paper_talon.sh", "paper_traversal.sh")
 
 
@@ -184,7 +185,7 @@ def test_the_papers_are_measured_on_another_model(
         assert "--chat" in arguments
         methods = arguments[arguments.index("--methods") + 1].split(",")
         if "--draft" not in arguments:
-            drafting = [n for n in methods if n.startswith(("sd", "talon", "dynatree", "opt-tree"))]
+            drafting = [n for n in methods if n.startswith(SMALL_MODEL)]
             assert all("drafter=eagle3" in name for name in drafting)
     results = {path.stem for path in (tmp_path / "out").glob("*.part_of")}
     assert {name.split("_")[0] for name in results} == {"smollm2"}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from draftwood.methods import method, recipe, recipes
-from draftwood.methods.recipe import Method, settings_of
+from draftwood.methods.recipe import settings_of
 from draftwood.protocols.settings import Setting, settings
 
 
@@ -55,18 +55,6 @@ def contenders(name: str, made: Mapping[str, Sequence[str]]) -> list[str]:
         if here != defaults:
             texts.append(spelt(name, {k: v for k, v in here.items() if v != found[k].default}))
     return list(dict.fromkeys(texts))
-
-
-def unsearched(chosen: Method) -> str | None:
-    """Message about a method with a setting that must be searched for a model pair and was not."""
-    for part in (chosen.policy, *chosen.drafters.values()):
-        for each in settings(type(part)):
-            if each.searched_by and getattr(part, each.name) == each.default:
-                return (
-                    f"{chosen.name}: its {each.name} was not searched for these models, so its "
-                    "figures belong in no comparison; see draftwood search"
-                )
-    return None
 
 
 def spelt(name: str, values: Mapping[str, object]) -> str:

@@ -28,7 +28,6 @@ from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.divergence import compare, references
 from draftwood.lab.bench.document import PEER, REFERENCE, SCHEMA, Document, Excerpt
 from draftwood.lab.bench.excerpts import excerpt, first_of_each_task
-from draftwood.lab.bench.grid import unsearched
 from draftwood.lab.bench.journal import Journal
 from draftwood.lab.bench.margins import Margin, margin
 from draftwood.lab.bench.measure import Contender, Decoding
@@ -50,7 +49,6 @@ class Session:
     Attributes:
         missing: peers that were to be added and are not available, with the reasons.
         notes: lines about the shipped parts that methods use.
-        unsearched: messages about methods with a setting that must be searched and was not.
         jobs: what is left to do.
         ended: number of jobs that the journal had.
 
@@ -71,7 +69,6 @@ class Session:
         if settings.best is not None:
             settings.best.refuse(self.prompts, settings.recorded())
         own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}
-        self.unsearched = [said for said in map(unsearched, own.values()) if said is not None]
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)

@@ -3,7 +3,7 @@
 import pytest
 
 from draftwood.lab.bench import makers
-from draftwood.lab.bench.grid import contenders, grid, searchable, unsearched
+from draftwood.lab.bench.grid import contenders, grid, searchable
 from draftwood.methods import method, recipes
 
 SEARCHED = [name for name in recipes() if grid(name)]
@@ -51,10 +51,3 @@ def test_methods_with_a_model_are_searched_if_it_is_given() -> None:
     assert {"sd", "talon", "sequoia"} <= set(searchable(["draft"]))
     assert "eagle3" not in searchable(["draft"])
     assert "eagle3" in searchable(["head"])
-
-
-def test_a_tree_that_was_not_searched_is_told() -> None:
-    said = unsearched(method("sequoia"))
-    assert said is not None
-    assert "draftwood search" in said
-    assert unsearched(method("talon")) is None

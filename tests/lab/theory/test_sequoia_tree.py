@@ -15,7 +15,8 @@ from draftwood.lab.theory.sequoia_tree import (
     best_tree,
     fastest_tree,
 )
-from draftwood.policies.sequoia import DEFAULT_ACCEPTANCE, likeliest_paths
+from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE
+from draftwood.policies._static import likeliest_paths
 
 examples = settings(max_examples=60)
 vectors = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4)

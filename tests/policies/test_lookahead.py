@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
+from draftwood.lab.lossless.enumeration import Size, StepEnumeration, StepStart
+from draftwood.lab.lossless.exact import EXACT
+from draftwood.lab.lossless.tiny import Scene
 from draftwood.methods import method
 from draftwood.policies.lookahead import (
     POOL,
@@ -22,6 +25,7 @@ from draftwood.policies.lookahead import (
 )
 from draftwood.protocols import Outcome, TargetOutput
 from draftwood.tree import ROOT, TokenTree
+from draftwood.verifiers.walk import Walk
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.scripted_sources import Sources, check_shape, paths
 
@@ -148,6 +152,25 @@ def test_the_pool_holds_the_latest() -> None:
 def test_unknown_tokens_and_new_columns_are_filled() -> None:
     assert moved_on((1, 2, -1, 4), 1, 4, (8, 9)) == (2, 9, 4, 9)
     assert moved_on((1, 2), 5, 3, (8,)) == (8, 8, 8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ngram", [2, 3])
+def test_every_step_of_a_full_window_is_lossless(seed: int, ngram: int) -> None:
+    """By enumeration, from the states that the likeliest outcomes lead to."""
+    policy = Lookahead(columns=2, ngram=ngram, candidates=2)
+    scene = Scene(seed, temperature=0.5 * (seed % 3))
+    start = StepStart((0,), policy.start())
+    trees = []
+    for _ in range(7):
+        step = StepEnumeration(policy, Walk(), scene, Size(6, 3), start)
+        law = step.law()
+        assert law.difference <= EXACT
+        likeliest_end = max(law.endings, key=lambda end: end.probability)
+        trees.append(likeliest_end.tree)
+        start = step.next_start(likeliest_end)
+    assert max(tree.drafted for tree in trees) >= ngram
+    assert WINDOW in trees[-1].sources
 
 
 def test_ngrams_of_a_loop_are_accepted() -> None:

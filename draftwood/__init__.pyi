@@ -873,7 +873,8 @@ def medusa(
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
-        tree: JSON file of a searched tree; empty: a built-in one.
+        tree: JSON file of a searched tree; empty: one for the acceptance that the engine
+            counts.
         source: name of the drafter.
         draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
             than 8 MB beside a float32 target on a CPU that multiplies bfloat16.

@@ -98,7 +98,8 @@ def test_every_method_equals_generate(
         torch.tensor([ids]), max_new_tokens=count, do_sample=False, pad_token_id=0
     )
     plain = tuple(expected[0, len(ids) :].tolist())
-    for name in recipes():
+    # No heads but EAGLE-3's come with the package.
+    for name in [name for name in recipes() if "head" not in method(name).missing]:
         engine = Engine(runner, method(complete(name)), host=host)
         found = engine.generate([Request(ids, count, eos=loaded.eos)])[0]
         assert found.tokens == plain, name

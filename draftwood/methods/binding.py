@@ -52,17 +52,18 @@ def kinds_of(flag: str) -> list[str]:
     return [kind for kind, _ in _takers()[flag]]
 
 
-def kind_of(flag: str, value: object) -> str:
+def kind_of(flag: str, value: object, bound: Collection[str] = ()) -> str:
     """The registered drafter that a model is for, by its ``config.json``.
 
-    It is the first of :func:`kinds_of` if none of the others reads such a model.
+    If that does not tell, it is one of ``bound`` that takes such models, or the first of
+    :func:`kinds_of`.
     """
     first, *others = kinds_of(flag)
     config = _config(value) if others and isinstance(value, str) else {}
     for kind in others:
         if cast(type[DrafterSpec], registry.load("drafters", kind)).reads(config):
             return kind
-    return first
+    return next((kind for kind in bound if kind in (first, *others)), first)
 
 
 @cache
@@ -108,7 +109,7 @@ def bindings(
     for flag in [flag for flag in model_flags() if flag in options]:
         _refuse_kind(flag, options[flag])
         asked = [kind for kind in found.values() if kind in kinds_of(flag)]
-        kind = given[flag] = asked[0] if asked else kind_of(flag, options[flag])
+        kind = given[flag] = asked[0] if asked else kind_of(flag, options[flag], drafters.values())
         answered = {**drafters, **found}
         takers = [source for source, drafter in answered.items() if drafter == kind]
         if any(source in found or source not in optional for source in takers):

@@ -217,8 +217,12 @@ class Method:
     @property
     def missing(self) -> tuple[str, ...]:
         """Settings that its drafters need and that are not given, by name."""
-        specs = self.drafters.items()
-        return tuple(f"{source}.{spec.missing}" for source, spec in specs if spec.missing)
+        found = []
+        for source, spec in self.drafters.items():
+            flags = {setting.name: setting.flag for setting in settings(type(spec))}
+            if spec.missing:
+                found.append(flags[spec.missing] or f"{source}.{spec.missing}")
+        return tuple(found)
 
     def same_tokens(self, temperature: float) -> bool:
         """Whether equal seeds give the tokens of plain decoding, and not only their distribution.

@@ -13,6 +13,7 @@ from draftwood.drafters.medusa.drafter import Medusa
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.methods.binding import kind_of
+from draftwood.methods.shipped import check_drafts
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from tests.factories.tiny_llama import VOCAB, tiny_llama
@@ -163,6 +164,13 @@ def test_no_weights_and_no_name(target: Runner, tmp_path: Path) -> None:
         load_medusa("", target, torch.float32)
 
 
+def test_without_heads_nothing_is_loaded() -> None:
+    assert method("medusa").missing == ("head",)
+    assert method("medusa:head=x").missing == ()
+    with pytest.raises(DraftwoodError, match="medusa has nothing to draft from: give --head"):
+        check_drafts("embedded", {"medusa": method("medusa")})
+
+
 def test_a_head_option_finds_its_drafter_by_the_configuration(tmp_path: Path) -> None:
     heads = saved(tmp_path / "medusa", original(), "model.safetensors")
     assert kind_of("head", heads) == "medusa"
@@ -170,5 +178,8 @@ def test_a_head_option_finds_its_drafter_by_the_configuration(tmp_path: Path) ->
     assert kind_of("head", "embedded-eagle3") == "eagle3"
     for text in ("talon", "goose-eagle3", "auto", "eagle3"):
         assert method(f"{text}:head={heads}").drafters["draft"] == Medusa(heads)
+    # A configuration that says nothing leaves the method its own kind of head.
+    assert method(f"medusa:head={tmp_path}").drafters["draft"] == Medusa(str(tmp_path))
+    assert kind_of("head", str(tmp_path), ["context", "medusa"]) == "medusa"
     explicit = method(f"talon:drafter=medusa:head={tmp_path}")
     assert explicit.drafters["draft"] == Medusa(str(tmp_path))

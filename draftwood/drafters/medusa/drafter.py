@@ -52,6 +52,11 @@ class Medusa(DrafterSpec):
         """Whether it is a configuration of Medusa heads."""
         return "medusa_num_heads" in config or config.get("model_type") == "medusa"
 
+    @property
+    def missing(self) -> str:
+        """``model``, unless it is given."""
+        return "model" if self.model == "" else ""
+
     def build(self, host: Host) -> MedusaDrafter:
         """Load the heads.
 

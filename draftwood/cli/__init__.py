@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "search": "Find the best setting of each method on your prompts.",
         "harvest": "Make an adjacency table from text that a model reads.",
         "sequoia": "Search the best static tree for a draft model.",
-        "train": "Train an EAGLE-3 head, or the embedded models.",
+        "train": "Train heads or a drafter for a model, or the embedded models.",
         "inflate": "Give a small model the shapes of a large one.",
     },
     "Without a model": {

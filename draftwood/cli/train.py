@@ -1,4 +1,4 @@
-"""``draftwood train``: trains an EAGLE-3 head, or the models in the package."""
+"""``draftwood train``: trains heads for a model, or the models in the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 from draftwood.cli._settings_flags import settings_flags
 from draftwood.cli._train_answers import answers
 from draftwood.cli._train_flags import run_flags, vocabulary_flag
+from draftwood.lab.train.dflash_plan import DFlashPlan
 from draftwood.lab.train.head_plan import HeadPlan
+from draftwood.lab.train.medusa_plan import MedusaPlan
 from draftwood.lab.train.recipe import (
     DRAFT_RECIPE,
     DRAFT_SHAPE,
@@ -31,7 +33,7 @@ _options_flags = settings_flags("options", RunOptions())
 
 @click.group()
 def train() -> None:
-    """Train an EAGLE-3 head for any model, or the models in the package.
+    """Train heads or a DFlash drafter for any model, or the models in the package.
 
     A head learns best from text that its target wrote: ``answers`` collects it.
 
@@ -110,3 +112,47 @@ def eagle3(
     from draftwood.lab.train.head_run import train_head
 
     train_head(run, target, plan, recipe, options)
+
+
+@train.command()
+@run_flags
+@click.option(
+    "--target",
+    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
+)
+@settings_flags("plan", MedusaPlan())
+@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_options_flags
+def medusa(
+    run: TrainingRun,
+    target: str | None,
+    plan: MedusaPlan,
+    recipe: TrainingRecipe,
+    options: RunOptions,
+) -> None:
+    """Train Medusa heads on a target's last hidden states and distributions."""
+    from draftwood.lab.train.medusa_run import train_medusa
+
+    train_medusa(run, target, plan, recipe, options)
+
+
+@train.command()
+@run_flags
+@click.option(
+    "--target",
+    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
+)
+@settings_flags("plan", DFlashPlan())
+@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_options_flags
+def dflash(
+    run: TrainingRun,
+    target: str | None,
+    plan: DFlashPlan,
+    recipe: TrainingRecipe,
+    options: RunOptions,
+) -> None:
+    """Train a DFlash drafter on a target's hidden states and distributions."""
+    from draftwood.lab.train.dflash_run import train_dflash
+
+    train_dflash(run, target, plan, recipe, options)

@@ -9,7 +9,7 @@
 #   SHAPE    flags of draftwood inflate, for another size
 #   TABLE    an adjacency table; the shipped one
 #   THREADS  torch's threads
-# About 40 minutes for each of the last two, on two cores. Quiet machine.
+# About 20 minutes for each of the last two, on two cores. Quiet machine.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"

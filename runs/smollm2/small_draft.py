@@ -29,7 +29,7 @@ from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import ATTENTION
 from draftwood.lab.train.evaluate import drafted_chains
 from draftwood.lab.train.export import export_model
-from draftwood.lab.train.head_loss import DraftLabels
+from draftwood.lab.train.head_loss import head_labels
 from draftwood.lab.train.loss import Labels, chunked_loss
 from draftwood.lab.train.recipe import HEAD_RECIPE
 from draftwood.lab.train.run_options import RunOptions
@@ -74,7 +74,7 @@ class StudentLoss:
 
     def __init__(self, student: Student, teacher: Teacher, head: Eagle3Head, mixed: bool) -> None:
         self._student, self._teacher, self._mixed = student, teacher, mixed
-        self._labels = DraftLabels(head)
+        self._labels = head_labels(head)
 
     def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """See :class:`draftwood.lab.train.trainer.Loss`."""

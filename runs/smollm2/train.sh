@@ -10,15 +10,19 @@
 # table    a prepared adjacency table of what the model says in the first million tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
 # calibration  where auto begins: how often candidates of table and head are accepted on 40 further prompts
+# medusa, dflash  Medusa heads and a DFlash drafter, trained as the head on 2 million tokens (TOKENS); they are not
+#          shipped, and stay in OUT/medusa/model and OUT/dflash/model
 #
-# The last three put their result into ASSETS/smollm2 (draftwood/assets), where auto finds it, with its origin.
+# table, head and calibration put their result into ASSETS/smollm2 (draftwood/assets), where auto finds it, with its origin.
+#
+# Without a STAGE, all but the last two.
 #
 # Environment: PYTHON; MODEL (smollm2), a name or directory; PROCESSES that answer prompts (one for each core); THREADS
 # of the training; PRECISION, bfloat16 or float32 (slower on processors with bfloat16 instructions); NOT_IN, evaluation
 # prompts (file,file) that the text must not overlap.
 set -euo pipefail
 
-usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|table|head|calibration]..."
+usage="usage: runs/smollm2/train.sh DATA OUT [prompts|answers|table|head|calibration|medusa|dflash]..."
 data=$(realpath "${1:?$usage}")
 out=${2:?$usage}
 shift 2
@@ -84,15 +88,33 @@ calibration() {
     install calibration.json "$made" draftwood calibrate calibration.json --model smollm2 --prompts calibration.jsonl
 }
 
-head() {
+# The text that heads are trained on, and how.
+text() {
     mkdir -p "$out/text"
     ln -sf "$data"/{code,chat,prose,wiki,math}.txt.gz "$out/text/"
     ln -sf "$(realpath "$out/answers/answers.txt.gz")" "$out/text/"
-    "$python" "$here/head.py" "$out" -- --data "$out/text" --target "$model" --threads "$threads" \
-        --mixture answers=0.8,code=0.08,chat=0.06,prose=0.02,wiki=0.02,math=0.02 \
-        --sources "$here/sources.json" --draft-vocab 16384 --tied true --fc-norm true \
-        --warmup 40 --muon-rate 0.02 --adam-rate 3e-3 --precision "${PRECISION:-bfloat16}" \
+    training=(
+        --data "$out/text" --target "$model" --threads "$threads"
+        --mixture answers=0.8,code=0.08,chat=0.06,prose=0.02,wiki=0.02,math=0.02
+        --sources "$here/sources.json" --draft-vocab 16384
+        --warmup 40 --muon-rate 0.02 --adam-rate 3e-3 --precision "${PRECISION:-bfloat16}"
         --micro-tokens 512 --checkpoint-every 100 "${not_in[@]}"
+    )
+}
+
+# drafter KIND FLAG...
+drafter() {
+    local kind=$1; shift
+    text
+    "$python" -m draftwood train "$kind" --out "$out" --tokens "${TOKENS:-2000000}" --rows 1 --length 1024 \
+        "${training[@]}" "$@"
+}
+medusa() { drafter medusa; }
+dflash() { drafter dflash --block 8 --anchors 48 --layers 2; }
+
+head() {
+    text
+    "$python" "$here/head.py" "$out" -- "${training[@]}" --tied true --fc-norm true
     install head "$out/eagle3/model" runs/smollm2/train.sh DATA OUT head
 }
 
@@ -101,7 +123,7 @@ for stage in "${@:-prompts answers table head calibration}"; do
     # Without arguments, the words of one text.
     for each in $stage; do
         case $each in
-            prompts | answers | table | head | calibration) "$each" ;;
+            prompts | answers | table | head | calibration | medusa | dflash) "$each" ;;
             *) echo "$usage" >&2; exit 2 ;;
         esac
     done

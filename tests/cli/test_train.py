@@ -10,11 +10,14 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from draftwood.cli.train import train
+from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.checkpoint import load_head
+from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.trainer import Trainer
 from draftwood.lab.train.training_run import TrainingRun
 from draftwood.protocols import TargetInfo
+from draftwood.runner.attach import attach
 from tests.factories.trainable_heads import SHAPE
 
 MIXTURE = "--mixture code=0.75,prose=0.25"
@@ -109,6 +112,42 @@ def test_a_head_is_trained_for_the_finished_target(out: Path, corpus: Path) -> N
             invoke("eagle3", corpus, out, f"{options} {changed}")
 
 
+def test_medusa_heads_are_trained_for_the_finished_target(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    options = f"{COMMON} --tokens 512 --heads 2 --draft-vocab 100"
+    target = ("--target", str(out / "target" / "model"))
+    record = run("medusa", corpus, tmp_path, options, *target)
+    assert record["shape"] == {"heads": 2, "layers": 1, "draft_vocab": 100}
+    assert record["parameters"] == 2 * (16 * 16 + 16)
+    assert len(record["held_out"]["code"]["greedy"]) == 2
+    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
+    runner = attach(model, self_test=False)
+    heads = load_medusa(str(tmp_path / "medusa" / "model"), runner, torch.float32)
+    assert (len(heads.blocks), len(heads.token_ids)) == (2, 100)
+    for changed in ("--heads 3", "--layers 2", "--draft-vocab 90"):
+        with pytest.raises(DraftwoodError, match="another run"):
+            invoke("medusa", corpus, tmp_path, f"{options} {changed}", *target)
+
+
+def test_a_dflash_drafter_is_trained_for_the_finished_target(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    options = f"{COMMON} --tokens 512 --block 4 --anchors 3 --layers 1 --draft-vocab 100"
+    target = ("--target", str(out / "target" / "model"))
+    record = run("dflash", corpus, tmp_path, options, *target)
+    assert record["shape"]["block_size"] == 4
+    assert record["shape"]["draft_vocab"] == 100
+    assert len(record["held_out"]["code"]["greedy"]) == 3
+    model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
+    runner = attach(model, self_test=False)
+    network = load_dflash(str(tmp_path / "dflash" / "model"), runner, torch.float32)
+    assert (network.config.drafted, len(network.token_ids)) == (3, 100)
+    for changed in ("--block 5", "--layers 2", "--anchors 4"):
+        with pytest.raises(DraftwoodError, match="another run"):
+            invoke("dflash", corpus, tmp_path, f"{options} {changed}", *target)
+
+
 def test_a_head_of_normed_taps_is_trained_in_bfloat16(
     out: Path, corpus: Path, tmp_path: Path
 ) -> None:
@@ -178,6 +217,13 @@ def test_the_tokenizer_alone(corpus: Path, tmp_path: Path) -> None:
         ("eagle3", "--unroll 17", "too short to unroll 17 steps"),
         ("eagle3", "--length 8192 --tokens 40000", "4096 tokens; give a shorter --length"),
         ("eagle3", "--target nowhere/at/all", "cannot load model"),
+        ("medusa", "--heads 17", "too short to unroll 17 steps"),
+        ("medusa", "--draft-vocab 321", "give 1 to 320"),
+        ("dflash", "--block 1", "block is 1"),
+        ("dflash", "--block 33", "too short to unroll 33 steps"),
+        ("dflash", "--taps 0+2", "--taps has 0, the embedding"),
+        ("dflash", "--heads 3", "3 query heads are no multiple of 2"),
+        ("dflash", "--draft-vocab 321", "give 1 to 320"),
     ],
 )
 def test_bad_flags_are_refused_before_any_work(
@@ -194,7 +240,9 @@ def test_bad_flags_are_refused_before_any_work(
 
     monkeypatch.setattr(TrainingRun, "domains", tokenise)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    usual = f"{HEAD} --target {out / 'target' / 'model'}" if what == "eagle3" else TARGET
+    usual = TARGET
+    if what in ("eagle3", "medusa", "dflash"):
+        usual = f"{COMMON} --tokens 512 --target {out / 'target' / 'model'}"
     with pytest.raises(DraftwoodError, match=message):
         invoke(what, corpus, tmp_path, f"{usual} {options}")
     assert not (tmp_path / what).exists()

@@ -172,6 +172,18 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in (out / "text").iterdir()) == sorted(
         [*(f"{domain}.txt.gz" for domain in TEXTS), "answers.txt.gz"]
     )
+    log.unlink()
+    subprocess.run(
+        [str(RUNS / "train.sh"), str(data), str(out), "medusa", "dflash"],
+        env=environment,
+        check=True,
+        timeout=60,
+    )
+    medusa, dflash = log.read_text().splitlines()
+    assert f"train medusa --out {out} --tokens 2000000" in medusa
+    assert f"train dflash --out {out} --tokens 2000000" in dflash
+    assert "--block 8" in dflash
+    assert all("--not-in a.jsonl" in line for line in (medusa, dflash))
     wrong = subprocess.run(
         [str(RUNS / "train.sh"), str(data), str(out), "table4"],
         env=environment,

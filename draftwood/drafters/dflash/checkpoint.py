@@ -1,12 +1,16 @@
 """Checkpoints of DFlash drafters; :mod:`draftwood.drafters.dflash.config` names the layouts."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from draftwood.drafters._directory import check_tensors, located
+from draftwood.drafters._directory import CONFIG, SAFE, check_tensors, located
 from draftwood.drafters.dflash.config import NOUN, DFlashConfig, read_config
 from draftwood.drafters.dflash.network import DFlashNetwork, Stored
 from draftwood.errors import DraftwoodError
@@ -53,6 +57,33 @@ def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
     network.share(target.embedding(), output, info.vocab_size)
     network.train(mode=False)
     return network
+
+
+def save_dflash(
+    network: DFlashNetwork, raw: Mapping[str, Any], directory: Path, dtype: torch.dtype
+) -> Path:
+    """Write a network without its output, in z-lab's layout; returns ``directory``.
+
+    :func:`load_dflash` takes the output from the target's ``lm_head``, whose rows ``d2t`` names.
+
+    Args:
+        network: in any dtype.
+        raw: the content of ``config.json``.
+        directory: created if there is none.
+        dtype: of the weights written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: tensor.to("cpu", dtype).contiguous()
+        for name, tensor in network.state_dict().items()
+        if name not in (_OUTPUT, "token_ids")
+    }
+    ids = network.token_ids.cpu()
+    tensors["d2t"] = ids - torch.arange(len(ids))
+    save_file(tensors, directory / SAFE, metadata={"format": "pt"})
+    fields = {**raw, "draft_vocab_size": len(ids), "dtype": str(dtype).removeprefix("torch.")}
+    (directory / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    return directory
 
 
 def _canonical(raw: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

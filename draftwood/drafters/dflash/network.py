@@ -73,6 +73,7 @@ class BlockAttention(nn.Module):
         slots: Tensor,
         factors: tuple[Tensor, Tensor],
         contexts: Sequence[tuple[Tensor, Tensor]],
+        masks: Sequence[Tensor] = (),
     ) -> Tensor:
         """The output ``[b, B, H]`` of slots of that shape.
 
@@ -80,6 +81,8 @@ class BlockAttention(nn.Module):
             slots: normed.
             factors: rotary cosines and sines ``[b, B, d]``.
             contexts: keys and values of each block's context, ``[kv heads, n, d]``.
+            masks: which keys each slot sees, bool ``[B, n + B]`` for each block; by default those
+                of a block right behind its context.
         """
         queries = self._heads(self.q_norm, self.q_proj, slots)
         keys = self._heads(self.k_norm, self.k_proj, slots)
@@ -89,7 +92,10 @@ class BlockAttention(nn.Module):
         for block, (before, given) in enumerate(contexts):
             seen = torch.cat([before, keys[block]], dim=1)[None]
             read = torch.cat([given, values[block]], dim=1)[None]
-            mask = self._mask(before.shape[1], slots.shape[1], slots.device)
+            if masks:
+                mask: Tensor | None = masks[block]
+            else:
+                mask = self._mask(before.shape[1], slots.shape[1], slots.device)
             found.append(
                 functional.scaled_dot_product_attention(
                     queries[block : block + 1], seen, read, mask, enable_gqa=True
@@ -132,9 +138,10 @@ class BlockLayer(nn.Module):
         slots: Tensor,
         factors: tuple[Tensor, Tensor],
         contexts: Sequence[tuple[Tensor, Tensor]],
+        masks: Sequence[Tensor] = (),
     ) -> Tensor:
         """The output ``[b, B, H]``; see :meth:`BlockAttention.forward`."""
-        slots = slots + self.self_attn(self.input_layernorm(slots), factors, contexts)
+        slots = slots + self.self_attn(self.input_layernorm(slots), factors, contexts, masks)
         found: Tensor = slots + self.mlp(self.post_attention_layernorm(slots))
         return found
 
@@ -209,15 +216,15 @@ class DFlashNetwork(nn.Module):
             contexts: keys and values of each layer, for each block.
             slots: computed, the anchor's included.
         """
-        rows = self._embedded(anchors, slots)
+        rows = self.embedded(anchors, slots)
         where = positions[:, None] + torch.arange(slots, device=positions.device)
         factors = self.rotary_emb(rows, where)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, factors, [context[index] for context in contexts])
         return self._logits(self.norm(rows))
 
-    def _embedded(self, anchors: Tensor, slots: int) -> Tensor:
-        """The embeddings ``[b, slots, H]`` of anchors and masks."""
+    def embedded(self, anchors: Tensor, slots: int) -> Tensor:
+        """The embeddings ``[b, slots, H]`` of anchors, int64 ``[b]``, and of masks behind them."""
         config, dtype = self.config, self.fc.weight.dtype
         own_mask = hasattr(self, "mask_embedding")
         ids = anchors.new_full((len(anchors), slots), 0 if own_mask else config.mask_token)

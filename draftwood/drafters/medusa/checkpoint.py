@@ -12,13 +12,16 @@
 The number of heads is that of the tensors: configurations name fewer.
 """
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
-from draftwood.drafters._directory import PICKLED, SAFE, check_tensors, located
+from draftwood.drafters._directory import CONFIG, PICKLED, SAFE, check_tensors, located
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
@@ -64,6 +67,30 @@ def load_medusa(name: str, target: Target, dtype: torch.dtype) -> MedusaHeads:
         heads.share_output(_output(target))
     heads.train(mode=False)
     return heads
+
+
+def save_medusa(heads: MedusaHeads, directory: Path) -> Path:
+    """Write heads without their output, in vLLM's layout; returns ``directory``.
+
+    :func:`load_medusa` takes the output from the target's ``lm_head``.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors = {"token_map": heads.token_ids.cpu()}
+    for name, tensor in heads.blocks.state_dict().items():
+        head, layer, kind = name.split(".")
+        tensors[f"blocks.{head}.layers.{layer}.{kind}"] = tensor.contiguous().cpu()
+    save_file(tensors, directory / SAFE, metadata={"format": "pt"})
+    first: nn.Linear = heads.blocks[0][0]  # type: ignore[index]
+    fields = {
+        "model_type": "medusa",
+        "medusa_num_heads": len(heads.blocks),
+        "medusa_num_layers": len(heads.blocks[0]),  # type: ignore[arg-type]
+        "hidden_size": first.in_features,
+        "truncated_vocab_size": len(heads.token_ids),
+        "torch_dtype": str(first.weight.dtype).removeprefix("torch."),
+    }
+    (directory / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    return directory
 
 
 def _canonical(raw: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

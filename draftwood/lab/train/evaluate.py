@@ -1,5 +1,6 @@
 """Evaluation on held-out text: loss, repetition, agreement with a teacher, acceptance of a head."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,8 +14,8 @@ from draftwood.lab.loops import pooled, repeats
 from draftwood.lab.train.batches import held_out_rows
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import unroll
-from draftwood.lab.train.head_loss import DraftLabels
-from draftwood.lab.train.teacher import Teacher
+from draftwood.lab.train.head_loss import DraftLabels, head_labels
+from draftwood.lab.train.teacher import TargetStates, Teacher
 from draftwood.lab.train.tokenizer import bytes_per_token
 
 _LENGTH = 512
@@ -150,26 +151,54 @@ class DraftedChains:
 @torch.inference_mode()
 def drafted_chains(head: Eagle3Head, teacher: Teacher, steps: int, domain: Domain) -> DraftedChains:
     """Draft a chain of ``steps`` tokens from every position of the rows of `held_out_loss`."""
-    labels, taps = DraftLabels(head), tuple(head.config.taps)
+
+    def scores(reading: TargetStates, tokens: Tensor, count: int) -> Iterator[Tensor]:
+        for out in unroll(head, reading.features, tokens, steps):
+            yield head.lm_head(head.norm(out[:, :count]))
+
+    taps = tuple(head.config.taps)
+    return chains_of(scores, head_labels(head), teacher, taps, steps, domain)
+
+
+@torch.inference_mode()
+def chains_of(
+    scores: Callable[[TargetStates, Tensor, int], Iterable[Tensor]],
+    labels: DraftLabels,
+    teacher: Teacher,
+    taps: tuple[int, ...],
+    steps: int,
+    domain: Domain,
+) -> DraftedChains:
+    """Chains of ``steps`` tokens from every position of the rows of `held_out_loss`.
+
+    Args:
+        scores: given the target's states, the tokens and the number n of chains of a row, the
+            logits [rows, n, Vd] of each step.
+        labels: of the draft vocabulary.
+        teacher: the target.
+        taps: the hidden states that ``scores`` reads.
+        steps: of a chain.
+        domain: whose text is drafted.
+    """
     rows = torch.from_numpy(held_out_rows(domain, _LENGTH, _ROWS))
     count = max(0, rows.shape[1] - steps)
     hits = torch.zeros((len(rows), count, steps), dtype=torch.bool)
     nats = torch.zeros((len(rows), count, steps))
     for first in range(0, len(rows) if count else 0, _ROWS_AT_ONCE):
         own = slice(first, first + _ROWS_AT_ONCE)
-        tokens = rows[own].to(head.device)
+        tokens = rows[own].to(labels.drafted.device)
         reading = teacher.read(tokens, taps)
         log_probs = teacher.log_probs(reading.last[:, 1:].flatten(0, 1))
         log_q, weights = (
             part.view(len(tokens), count + steps - 1, -1) for part in labels.of(log_probs)
         )
         wanted = log_probs.argmax(-1).view(len(tokens), -1)
-        for k, out in enumerate(unroll(head, reading.features, tokens, steps)):
+        for k, logits in enumerate(scores(reading, tokens, count)):
             at = slice(k, k + count)
-            log_p = head.lm_head(head.norm(out[:, :count])).float().log_softmax(-1)
+            log_p = logits.float().log_softmax(-1)
             apart = log_q[:, at].exp() * (log_q[:, at] - log_p)
             nats[own, :, k] = (weights[:, at] * apart).sum(-1).cpu()
-            hits[own, :, k] = (head.to_target(log_p.argmax(-1)) == wanted[:, at]).cpu()
+            hits[own, :, k] = (labels.drafted[log_p.argmax(-1)] == wanted[:, at]).cpu()
     return DraftedChains(rows, hits, nats)
 
 

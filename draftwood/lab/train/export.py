@@ -12,8 +12,12 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from draftwood.drafters.dflash.checkpoint import save_dflash
+from draftwood.drafters.dflash.network import DFlashNetwork
 from draftwood.drafters.eagle3.checkpoint import save_head
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.medusa.checkpoint import save_medusa
+from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
 
@@ -61,6 +65,33 @@ def export_head(
     narrow.load_state_dict(head.state_dict())
     with _whole(directory, provenance) as part:
         save_head(narrow.bfloat16(), part, tied=tied)
+
+
+def export_medusa(heads: MedusaHeads, provenance: dict[str, Any], directory: Path) -> None:
+    """Write Medusa heads in bfloat16, without their output, and ``provenance.json``.
+
+    Args:
+        heads: in any dtype, with rows of the target's ``lm_head`` as their output.
+        provenance: JSON values.
+        directory: created if there is none.
+    """
+    with _whole(directory, provenance) as part:
+        save_medusa(copy.deepcopy(heads).bfloat16(), part)
+
+
+def export_dflash(
+    network: DFlashNetwork, provenance: dict[str, Any], directory: Path, *, raw: dict[str, Any]
+) -> None:
+    """Write a DFlash drafter in bfloat16, without its output, and ``provenance.json``.
+
+    Args:
+        network: in any dtype, with rows of the target's ``lm_head`` as its output.
+        provenance: JSON values.
+        directory: created if there is none.
+        raw: the content of ``config.json``.
+    """
+    with _whole(directory, provenance) as part:
+        save_dflash(network, raw, part, torch.bfloat16)
 
 
 def check_export(directory: Path) -> None:

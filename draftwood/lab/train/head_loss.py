@@ -1,5 +1,7 @@
 """Training loss of an EAGLE-3 head: its unrolled steps against the target's distributions."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -7,19 +9,27 @@ from torch.nn import functional
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.train.eagle3 import unroll
 from draftwood.lab.train.loss import Labels, chunked_loss
-from draftwood.lab.train.teacher import Teacher
+from draftwood.lab.train.teacher import TargetStates, Teacher
 
 STEP_DECAY = 0.8
 """Weight of each step of a chain, relative to the step before."""
 
 
 class DraftLabels:
-    """Restricts a target's distributions to the draft vocabulary of ``head``."""
+    """Restricts a target's distributions to a draft vocabulary.
 
-    def __init__(self, head: Eagle3Head) -> None:
-        self._drafted = head.to_target(torch.arange(len(head.d2t), device=head.d2t.device))
-        self._draftable = head.t2d
-        self._whole = bool(head.t2d.all())
+    Args:
+        drafted: int64 [Vd], the target's ids of the draft ids.
+        vocab_size: V, the target's tokens.
+    """
+
+    def __init__(self, drafted: Tensor, vocab_size: int) -> None:
+        self.drafted = drafted
+        self._draftable = torch.zeros(vocab_size, dtype=torch.bool, device=drafted.device)
+        self._draftable[drafted] = True
+        self._whole = len(drafted) == vocab_size and bool(
+            (drafted == torch.arange(vocab_size, device=drafted.device)).all()
+        )
 
     def of(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """Restrict log-probabilities [n, V] to draft ids.
@@ -31,7 +41,43 @@ class DraftLabels:
         if self._whole:
             return log_probs, log_probs.new_ones(len(log_probs))
         weights = self._draftable[log_probs.argmax(-1)].to(log_probs.dtype)
-        return log_probs[:, self._drafted].log_softmax(-1), weights
+        return log_probs[:, self.drafted].log_softmax(-1), weights
+
+
+def head_labels(head: Eagle3Head) -> DraftLabels:
+    """The labels of a head."""
+    drafted = head.to_target(torch.arange(len(head.d2t), device=head.d2t.device))
+    return DraftLabels(drafted, head.config.vocab_size)
+
+
+def unrolled_loss(
+    outputs: Sequence[Tensor],
+    output: Tensor,
+    reading: TargetStates,
+    teacher: Teacher,
+    labels: DraftLabels,
+) -> Tensor:
+    """Weighted mean over steps of ``KL(target || draft)``, in nats per drafted token.
+
+    Args:
+        outputs: last hidden states of each step k, [rows, length - k, H]: row i is for the token
+            after position i + 1 + k.
+        output: output matrix [Vd, H].
+        reading: the target's states of the tokens, [rows, length + 1, Ht].
+        teacher: the target.
+        labels: of the draft vocabulary.
+    """
+    # With k rows of padding in front, all steps' predictions of a token have the same index.
+    padded = [functional.pad(each, (0, 0, k, 0)) for k, each in enumerate(outputs)]
+    last = reading.last[:, 1:].flatten(0, 1)
+
+    def of(part: slice) -> Labels:
+        log_q, weight = labels.of(teacher.log_probs(last[part]))
+        q = log_q.exp()
+        return Labels(q, (q * log_q).sum(1), weight)
+
+    weights = _weights(len(outputs), *outputs[0].shape[:2]).to(last.device)
+    return chunked_loss(torch.stack(padded).flatten(1, 2), output, weights, of)
 
 
 class HeadLoss:
@@ -49,7 +95,7 @@ class HeadLoss:
     def __init__(self, head: Eagle3Head, teacher: Teacher, steps: int, mixed: bool = False) -> None:
         self._head = head
         self._teacher = teacher
-        self._labels = DraftLabels(head)
+        self._labels = head_labels(head)
         self._steps = steps
         self._mixed = mixed
 
@@ -60,24 +106,10 @@ class HeadLoss:
         reading = self._teacher.read(tokens, tuple(head.config.taps), mixed)
         with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
             outputs = unroll(head, reading.features, tokens, self._steps)
-            # Row i of step k predicts the token after position i + 1 + k. With k rows of padding in
-            # front, all steps' predictions of a token have the same index.
-            hidden = torch.stack(
-                [functional.pad(head.norm(out), (0, 0, k, 0)) for k, out in enumerate(outputs)]
-            ).flatten(1, 2)
-        last = reading.last[:, 1:].flatten(0, 1)
-
-        def labels(part: slice) -> Labels:
-            log_q, weight = self._labels.of(self._teacher.log_probs(last[part]))
-            q = log_q.exp()
-            return Labels(q, (q * log_q).sum(1), weight)
-
-        return chunked_loss(
-            hidden.bfloat16() if mixed else hidden,
-            head.lm_head.weight,
-            _weights(self._steps, *given.shape).to(tokens.device),
-            labels,
-        )
+            hidden = [head.norm(each) for each in outputs]
+        if mixed:
+            hidden = [each.bfloat16() for each in hidden]
+        return unrolled_loss(hidden, head.lm_head.weight, reading, self._teacher, self._labels)
 
 
 def _weights(steps: int, rows: int, length: int) -> Tensor:

@@ -56,19 +56,14 @@ class HeadPlan(Part):
         Raises:
             DraftwoodError: the plan does not fit the target, or contradicts itself.
         """
-        from draftwood.drafters.eagle3.config import Eagle3Config, default_taps
+        from draftwood.drafters.eagle3.config import Eagle3Config
 
         shape, target = self._shape(teacher), teacher.config
-        taps = default_taps(teacher.layers) if self.taps is None else self.taps
-        if not all(0 <= tap < teacher.layers for tap in taps):
-            raise DraftwoodError(
-                f"--taps {'+'.join(map(str, taps))} are not all layers of {teacher.name}; "
-                f"give layers from 0 to {teacher.layers - 1}."
-            )
+        taps = tapped(self.taps, teacher)
         rope = getattr(target, "rope_parameters", None) or {}
         return Eagle3Config(
             vocab_size=teacher.vocab_size,
-            draft_vocab_size=self._draft_vocab(teacher.vocab_size),
+            draft_vocab_size=most_drafted(self.draft_vocab, teacher.vocab_size),
             hidden_size=shape.hidden,
             target_hidden_size=shape.hidden,
             intermediate_size=shape.ffn,
@@ -108,11 +103,34 @@ class HeadPlan(Part):
             )
         return shape
 
-    def _draft_vocab(self, vocab_size: int) -> int:
-        if self.draft_vocab is None:
-            return min(vocab_size, _DRAFT_VOCABULARY)
-        if self.draft_vocab > vocab_size:
-            raise DraftwoodError(
-                f"--draft-vocab is {self.draft_vocab}; give 1 to {vocab_size}, the target's tokens."
-            )
-        return self.draft_vocab
+
+def tapped(asked: tuple[int, ...] | None, teacher: Teacher) -> tuple[int, ...]:
+    """The layers that are read: what is asked for, or EAGLE-3's usual ones.
+
+    Raises:
+        DraftwoodError: the target has no such layer.
+    """
+    from draftwood.drafters.eagle3.config import default_taps
+
+    taps = default_taps(teacher.layers) if asked is None else asked
+    if not all(0 <= tap < teacher.layers for tap in taps):
+        raise DraftwoodError(
+            f"--taps {'+'.join(map(str, taps))} are not all layers of {teacher.name}; "
+            f"give layers from 0 to {teacher.layers - 1}."
+        )
+    return taps
+
+
+def most_drafted(asked: int | None, vocab_size: int) -> int:
+    """Size of a draft vocabulary: what is asked for, or all tokens, up to 32,000.
+
+    Raises:
+        DraftwoodError: the target has fewer tokens.
+    """
+    if asked is None:
+        return min(vocab_size, _DRAFT_VOCABULARY)
+    if asked > vocab_size:
+        raise DraftwoodError(
+            f"--draft-vocab is {asked}; give 1 to {vocab_size}, the target's tokens."
+        )
+    return asked

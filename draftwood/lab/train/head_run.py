@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
-from draftwood import models
-from draftwood.errors import DraftwoodError
-from draftwood.files import public_name
 from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import drafted_chains
-from draftwood.lab.train.export import export_head, is_finished
+from draftwood.lab.train.export import export_head
 from draftwood.lab.train.head import describe, equalise_taps, frequent_tokens, new_head
 from draftwood.lab.train.head_loss import STEP_DECAY, HeadLoss
 from draftwood.lab.train.head_plan import HeadPlan
+from draftwood.lab.train.head_target import check_lengths, load_teacher
 from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
-from draftwood.lab.train.teacher import Teacher
 from draftwood.lab.train.training_run import TrainingRun
 
 _ROWS, _LENGTH = 4, 512
@@ -53,9 +49,9 @@ def train_head(
         DraftwoodError: there is no such target, the plan does not fit it, or the directory has
             another run.
     """
-    teacher, tokenizer = _load(run, target, options.mixed(run.device))
+    teacher, tokenizer = load_teacher(run, target, options.mixed(run.device))
     config = plan.config(teacher)
-    _check_lengths(teacher, plan.unroll, recipe)
+    check_lengths(teacher, plan.unroll, recipe)
     domains = run.domains(tokenizer)
     drafted = frequent_tokens(domains, run.mixture, teacher.vocab_size, config.draft_vocab_size)
     head = new_head(config, teacher, drafted, recipe.seed, tied=plan.tied)
@@ -109,51 +105,3 @@ def _first_rows(domain: Domain) -> Tensor:
     length = min(_LENGTH, len(domain.train) // _ROWS)
     rows = np.asarray(domain.train[: _ROWS * length], dtype=np.int64)
     return torch.from_numpy(rows.reshape(_ROWS, length))
-
-
-def _load(
-    run: TrainingRun, target: str | None, mixed: bool
-) -> tuple[Teacher, PreTrainedTokenizerFast]:
-    """Load the target, in bfloat16 if ``mixed``, and its tokenizer."""
-    own = run.out / "target" / "model"
-    if target is None and not is_finished(own):
-        raise DraftwoodError(
-            f"There is no finished target in {own} for the head to draft for; "
-            "train the target first or name another with --target."
-        )
-    dtype = "bfloat16" if mixed else "float32"
-    loaded = models.load(target or str(own), dtype=dtype, device=str(run.device))
-    if mixed and run.device.type == "cpu":
-        # PyTorch 2.13's fused attention in bfloat16 takes twice the time of plain products there.
-        loaded.model.set_attn_implementation("eager")
-    tokenizer = loaded.tokenizer
-    # The record shows no paths of this machine.
-    name = "target" if target is None else public_name(target)
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise DraftwoodError(
-            f"The tokenizer of {name} is not a fast one (tokenizer.json), which training needs; "
-            "give another --target."
-        )
-    teacher = Teacher(loaded.model, name)
-    if len(tokenizer) > teacher.vocab_size:
-        raise DraftwoodError(
-            f"The tokenizer of {name} has {len(tokenizer)} tokens and its logits only "
-            f"{teacher.vocab_size}; give another --target."
-        )
-    return teacher, tokenizer
-
-
-def _check_lengths(teacher: Teacher, steps: int, recipe: TrainingRecipe) -> None:
-    shortest = recipe.length // 2 if recipe.short_share > 0.0 else recipe.length
-    if shortest < steps:
-        raise DraftwoodError(
-            f"Rows of {shortest} tokens are too short to unroll {steps} steps; "
-            "give a longer --length."
-        )
-    longest = recipe.length // 2 if recipe.short_share == 1.0 else recipe.length
-    limit = getattr(teacher.config, "max_position_embeddings", None)
-    if limit is not None and longest >= limit:
-        raise DraftwoodError(
-            f"Rows of {longest} tokens and the next one exceed the context of {teacher.name}, "
-            f"{limit} tokens; give a shorter --length."
-        )

@@ -77,8 +77,9 @@ class Teacher:
                 output_hidden_states=[*taps, self.layers],
                 logits_to_keep=1,
             ).hidden_states
-        features = torch.cat([states[tap] for tap in taps], dim=-1)
         last: Tensor = states[self.layers]
+        tapped = [states[tap] for tap in taps]
+        features = torch.cat(tapped, dim=-1) if tapped else last[..., :0]
         return TargetStates(features, last.bfloat16() if mixed else last)
 
     @torch.no_grad()
